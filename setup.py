@@ -17,7 +17,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-FOLDER = "src/headwise/decoding/native"
+FOLDER = "src/headwise/native"
 COMMON = ["-std=c++17", "-O2", "-g0", "-pthread", "-fno-math-errno", "-Wno-maybe-uninitialized"]
 AVX512 = ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mprefer-vector-width=512"]
 VARIANTS = {"portable": []}
@@ -68,7 +68,7 @@ class BuildSanitized(BuildVariants):
             text=True,
         ).stdout
         runnable = [name for name in VARIANTS if NEEDED[name] in macros]
-        wanted = {f"headwise.decoding.native._{name}" for name in (*runnable[:2], runnable[-1])}
+        wanted = {f"headwise.native._{name}" for name in (*runnable[:2], runnable[-1])}
         self.extensions = [extension for extension in self.extensions if extension.name in wanted]
 
     def build_extension(self, ext: Extension) -> None:
@@ -83,7 +83,7 @@ setup(
     cmdclass={"build_ext": BuildVariants, "build_sanitized": BuildSanitized},
     ext_modules=[
         Extension(
-            f"headwise.decoding.native._{name}",
+            f"headwise.native._{name}",
             [f"{FOLDER}/native.cpp"],
             depends=sorted(map(str, Path(FOLDER).glob("*.h"))),
             extra_compile_args=[*COMMON, *flags],

@@ -28,9 +28,9 @@ from torch import Tensor
 
 from benchmarks import command_line
 from headwise.config.presets import PRESETS, preset
-from headwise.decoding.native.library import Library, find_library
-from headwise.decoding.native.products import NativeProducts
+from headwise.native.library import Library, find_library
 from headwise.nn.linear import Products
+from headwise.nn.native_gemm import NativeProducts
 
 CHUNK_ELEMENTS, LEAST_CHUNK = 5_000_000, 512  # rows of the output projection, as in headwise/training/loss.py
 

@@ -19,7 +19,7 @@ from headwise.config import Config
 
 MODULES = {
     "The package": ["headwise"],
-    "Translation": ["headwise.decoding.translator", "headwise.decoding.options", "headwise.decoding.outputs"],
+    "Translation": ["headwise.engine.translator", "headwise.engine.options", "headwise.engine.outputs"],
     "Analysis": ["headwise.analysis.trace", "headwise.analysis.tracer", "headwise.analysis.interventions"],
     "Models": ["headwise.models.transformer", "headwise.models.base", "headwise.nn.multihead"],
     "Learning": ["headwise.learn.from_scratch", "headwise.learn.runs"],

@@ -21,7 +21,7 @@ from headwise import __version__
 from headwise.cli.lines import read_lines
 from headwise.cli.main import run as headwise
 from headwise.config import Config
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError, HeadwiseError
 from headwise.evaluation.translation import check_lines, score_translations
 from headwise.files import atomic_directory, write_text

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from headwise.decoding.native import library
+from headwise.native import library
 from paths import ROOT
 from toy import Toy, toy_pairs, write_toy
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import command_line
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.serve.server import listen
 
 HERE = Path(__file__).parent

@@ -12,7 +12,7 @@ from benchmarks.systems.peer import Decoder, Decoding, Peer, Room, Setting, Trai
 from benchmarks.systems.workload import Workload
 from headwise import __version__
 from headwise.config import Config
-from headwise.decoding.native.library import PRECISIONS, find_library
+from headwise.native.library import PRECISIONS, find_library
 
 NATIVE = (
     "native"  # word in `Setting.detail`: decode with the native engine, or train with its matrix products
@@ -20,8 +20,8 @@ NATIVE = (
 SHORTLIST = "shortlist"  # word in `Setting.detail`: search with the workload's shortlist
 
 if TYPE_CHECKING:
-    from headwise.decoding.options import SearchOptions
-    from headwise.decoding.shortlist import Shortlist
+    from headwise.engine.options import SearchOptions
+    from headwise.engine.shortlist import Shortlist
     from headwise.models.base import Seq2Seq
     from headwise.nn.linear import Products
     from headwise.tasks.batches.pairs import Batch
@@ -86,7 +86,7 @@ def _search(
     The native engine gets all sentences at once if the job has batches, and decodes that many at a time per worker.
     """
     from headwise.decoding.batching import decode
-    from headwise.decoding.translator import SYMBOLS
+    from headwise.engine.symbols import SYMBOLS
 
     options = search_options(job)
     own = model.own_search(options)
@@ -109,9 +109,9 @@ def _search(
 
 def _native(workload: Workload, setting: Setting) -> Seq2Seq:
     """Load the workload's weights into the native engine."""
-    from headwise.decoding.native.library import Library
-    from headwise.decoding.native.transformer import NativeTransformer
+    from headwise.engine.native.transformer import NativeTransformer
     from headwise.models.build import build_model, fitting
+    from headwise.native.library import Library
 
     library = find_library()
     assert isinstance(library, Library)
@@ -129,8 +129,8 @@ def _native(workload: Workload, setting: Setting) -> Seq2Seq:
 
 
 def _native_products() -> Products:
-    from headwise.decoding.native.library import Library
-    from headwise.decoding.native.products import NativeProducts
+    from headwise.native.library import Library
+    from headwise.nn.native_gemm import NativeProducts
 
     library = find_library()
     assert isinstance(library, Library)
@@ -139,7 +139,7 @@ def _native_products() -> Products:
 
 def search_options(job: Decoding) -> SearchOptions:
     """Return the search options of a job; its forced length includes EOS, and there is no length penalty."""
-    from headwise.decoding.options import SearchOptions
+    from headwise.engine.options import SearchOptions
 
     if job.length is None:
         return SearchOptions(beam=job.beam, alpha=0.0)

@@ -23,7 +23,7 @@ from headwise.text.reading.pairs import CleaningReport, clean_pairs, pair_files,
 from headwise.text.tokens.subwords import EOS, Subwords
 
 if TYPE_CHECKING:
-    from headwise.decoding.shortlist import Shortlist
+    from headwise.engine.shortlist import Shortlist
 
 _FILE = "workload.json"
 _CONFIG = "config.yaml"
@@ -64,7 +64,7 @@ class Workload:
     @property
     def shortlist(self) -> Shortlist:
         """The shortlist that `keep_shortlist` wrote."""
-        from headwise.decoding.shortlist import Shortlist
+        from headwise.engine.shortlist import Shortlist
 
         sizes = self.source_size, self.target_size
         return Shortlist.load(self.folder / _SHORTLIST, self.model, *sizes)
@@ -137,7 +137,7 @@ def keep_shortlist(workload: Workload, run: Path | None) -> Shortlist:
     import numpy as np
 
     from headwise.data.ragged import Ragged, RaggedWriter
-    from headwise.decoding.shortlist import FILE, Shortlist, learn_shortlist
+    from headwise.engine.shortlist import FILE, Shortlist, learn_shortlist
 
     if run is not None:
         subwords = Subwords.load(run, Config.load(run / _CONFIG).subwords)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headwise.decoding.translator import Translator
+    from headwise.engine.translator import Translator
 
 __version__ = "0.1.0"
 __all__ = ["load"]
@@ -35,7 +35,7 @@ def load(
     Raises `CheckpointError` if a run is missing or damaged, and `ConfigError` or `DeviceError` if it can't be decoded
     with these options.
     """
-    from headwise.decoding.translator import Translator  # imports torch, so not at package import
+    from headwise.engine.translator import Translator  # imports torch, so not at package import
 
     return Translator.load(
         [run, *more],

@@ -23,7 +23,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, 
 
 from headwise.analysis.heads.measuring import Annotated
 from headwise.analysis.tracer import Tracer
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.interop.runs import open_trained
 from headwise.serve.app import create_app
 from headwise.serve.evaluation_pairs import EvaluationPairs

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 from browser.conftest import number, serving, visiting
 from browser.test_journeys import axe
 from headwise.decoding.generation import Generator, first_token
-from headwise.decoding.options import GenerationOptions
+from headwise.engine.options import GenerationOptions
 from language_model_run import make_language_model_run
 
 PROMPT = "the cat sat"

@@ -17,7 +17,7 @@ from browser.conftest import TEXT, Visit, number
 from headwise.analysis.interventions.weights import order
 from headwise.analysis.tracer import Tracer
 from headwise.cli.main import run as command_line
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.nn.multihead import MultiHeadAttention, recording
 from headwise.text.tokens.subwords import BOS, EOS
 

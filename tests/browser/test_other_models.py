@@ -14,7 +14,7 @@ from browser.conftest import TEXT, Served, Visit, number, serving, six_sentences
 from browser.test_journeys import axe
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.tracer import Tracer
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.nn.multihead import recording
 from headwise.text.tokens.subwords import BOS, EOS
 from translator_run import ENGLISH, make_run

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from browser.conftest import TEXT, Served, Visit, number, serving, six_sentences
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.tracer import Tracer
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.nn.positions import shift_matrix
 from translator_run import make_run
 

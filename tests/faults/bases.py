@@ -13,8 +13,8 @@ import yaml
 from safetensors.torch import save_file
 
 from headwise.config import Config
-from headwise.decoding.shortlist import FILE as SHORTLIST
-from headwise.decoding.shortlist import Shortlist
+from headwise.engine.shortlist import FILE as SHORTLIST
+from headwise.engine.shortlist import Shortlist
 from headwise.models.build import build_model
 from headwise.models.weights import write_quantized
 from headwise.text.tokens.subwords import EOS, UNK, Subwords

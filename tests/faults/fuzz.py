@@ -89,7 +89,7 @@ def work(numbers: Sequence[int], bases: Path, native: Path) -> None:
     import torch
 
     import judge
-    from headwise.decoding.native import library
+    from headwise.native import library
 
     library.FOLDER = native
     faulthandler.enable()
@@ -163,7 +163,7 @@ class Worker:
         """Start a process with the next case, if any is left."""
         if self.next >= self.end:
             return
-        from headwise.decoding.native import library
+        from headwise.native import library
 
         numbers = [str(self.next), str(self.end), str(self.stride)]
         errors = (self.folder / f"errors-{self.next % self.stride}").open("wb")

@@ -25,13 +25,14 @@ from torch import Tensor, nn
 from edits import edits
 from headwise.decoding import search as search_module
 from headwise.decoding.batching import padded
-from headwise.decoding.beam.hypothesis import Hypothesis
-from headwise.decoding.beam.selection import best_continuations
-from headwise.decoding.native.transformer import NativeTransformer
 from headwise.decoding.search import search
-from headwise.decoding.sentences import LongLineWarning
-from headwise.decoding.shortlist import FILE as SHORTLIST
-from headwise.decoding.translator import SYMBOLS, Translator
+from headwise.decoding.selection import best_continuations
+from headwise.engine.hypotheses import Hypothesis
+from headwise.engine.native.transformer import NativeTransformer
+from headwise.engine.sentences import LongLineWarning
+from headwise.engine.shortlist import FILE as SHORTLIST
+from headwise.engine.symbols import SYMBOLS
+from headwise.engine.translator import Translator
 from headwise.errors import HeadwiseError
 from headwise.models.base import Seq2Seq
 from headwise.nn.multihead import Attended, MultiHeadAttention

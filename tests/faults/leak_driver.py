@@ -17,10 +17,10 @@ import torch
 from decoding_models import EOS, SYMBOLS, sentences
 from headwise.config import ModelConfig
 from headwise.decoding.batching import decode, padded
-from headwise.decoding.native import library
-from headwise.decoding.native.transformer import NativeTransformer
-from headwise.decoding.options import SearchOptions
+from headwise.engine.native.transformer import NativeTransformer
+from headwise.engine.options import SearchOptions
 from headwise.models.transformer import Transformer
+from headwise.native import library
 
 SIZE = 60
 

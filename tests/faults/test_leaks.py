@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headwise.decoding.native import library
+from headwise.native import library
 
 DRIVER = Path(__file__).with_name("leak_driver.py")
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig
-from headwise.decoding.beam.constraints import Symbols
-from headwise.decoding.options import SearchOptions
+from headwise.engine.options import SearchOptions
+from headwise.engine.symbols import Symbols
 from headwise.models.base import Memory, Seq2Seq, State
 from headwise.models.transformer import Transformer
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from headwise.analysis.heads.measuring import Annotated, PartReport, measure_heads
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.models.transformer import Transformer
 
 

@@ -13,12 +13,12 @@ import pytest
 from numpy.typing import NDArray
 
 from decoding_models import EOS, sentences, tiny_transformer
-from headwise.decoding.beam.hypothesis import Hypothesis
-from headwise.decoding.native.library import Library, find_library
-from headwise.decoding.native.transformer import NativeTransformer
-from headwise.decoding.options import SearchOptions
+from headwise.engine.hypotheses import Hypothesis
+from headwise.engine.native.transformer import NativeTransformer
+from headwise.engine.options import SearchOptions
 from headwise.models.base import Memory, Seq2Seq
 from headwise.models.transformer import Transformer
+from headwise.native.library import Library, find_library
 
 SIZE = 50
 SOURCES = [*sentences(20, SIZE, seed=7), [EOS]]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headwise.config import Config
-from headwise.decoding.options import SearchOptions
-from headwise.decoding.translator import Translator
+from headwise.engine.options import SearchOptions
+from headwise.engine.translator import Translator
 from headwise.text.tokens.subwords import Subwords
 from paths import ROOT
 from program import environment, saved_step

@@ -12,7 +12,7 @@ from subprocess import Popen
 import pytest
 
 from headwise.config import Config
-from headwise.decoding.native.library import Library, find_library
+from headwise.native.library import Library, find_library
 from program import finish, press_ctrl_c, start
 from toy import Toy
 

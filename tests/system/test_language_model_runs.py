@@ -16,7 +16,7 @@ from torch.testing import assert_close
 from headwise.cli.main import run as run_program
 from headwise.config import Config
 from headwise.decoding.generation import Generator, generate_ids
-from headwise.decoding.options import GenerationOptions
+from headwise.engine.options import GenerationOptions
 from paths import CONFIGS
 from program import Call, headwise, metrics, result, saved_step
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from program import call
 from toy import toy_pairs, write_toy
 

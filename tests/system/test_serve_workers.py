@@ -25,7 +25,7 @@ if not Path("/proc/self/smaps_rollup").exists():
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.serve.protocols.keys import KeyStore
 from program import press_ctrl_c, start
 from translation_server import make_pair

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from headwise.decoding.sentences import LongLineWarning
-from headwise.decoding.translator import Translator
+from headwise.engine.sentences import LongLineWarning
+from headwise.engine.translator import Translator
 from program import Call, finish, headwise, press_ctrl_c, start, wait_for
 from translator_run import ENGLISH, make_run
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headwise.decoding.native.library import find_library
+from headwise.native.library import find_library
 from headwise.tasks import run as running
 from program import (
     assert_same_training,

@@ -16,8 +16,8 @@ from pydantic.fields import FieldInfo
 from headwise import bounds
 from headwise.cli.main import COMMANDS
 from headwise.config import Config, ModelConfig
-from headwise.decoding.beam.hypothesis import length_penalty
-from headwise.decoding.options import GenerationOptions, SearchOptions
+from headwise.engine.hypotheses import length_penalty
+from headwise.engine.options import GenerationOptions, SearchOptions
 from headwise.errors import ConfigError
 from headwise.training.randomness import seed_random
 

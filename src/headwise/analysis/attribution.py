@@ -23,7 +23,7 @@ from headwise.analysis.attention import SentenceWords, overlap
 from headwise.analysis.trace import Forced
 from headwise.analysis.tracer import Tracer
 from headwise.decoding.batching import padded
-from headwise.decoding.forced import token_log_probs
+from headwise.decoding.scoring import token_log_probs
 from headwise.errors import ConfigError
 from headwise.models.embedded import EmbeddedSeq2Seq
 from headwise.text.tokens.subwords import BOS, EOS, PAD

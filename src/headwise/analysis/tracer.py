@@ -26,12 +26,12 @@ from headwise.analysis.interventions import (
 from headwise.analysis.interventions.history import History
 from headwise.analysis.trace import Alternative, Forced, Node, Ranked, Side, Trace
 from headwise.decoding.batching import padded
-from headwise.decoding.beam.hypothesis import Hypothesis, length_penalty
-from headwise.decoding.beam.tree import BeamNode, BeamTrace
+from headwise.decoding.beam_tree import BeamNode, BeamTrace
 from headwise.decoding.ensemble import Ensemble
-from headwise.decoding.options import SearchOptions
 from headwise.decoding.search import search
-from headwise.decoding.translator import Translator
+from headwise.engine.hypotheses import Hypothesis, length_penalty
+from headwise.engine.options import SearchOptions
+from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
 from headwise.nn.multihead import recording

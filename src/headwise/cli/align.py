@@ -15,7 +15,7 @@ from headwise.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from headwise.analysis.alignment import Links, Rule
     from headwise.cli.annotated import Sentences
-    from headwise.decoding.translator import Translator
+    from headwise.engine.translator import Translator
     from headwise.evaluation.alignment import Alignment
 
 
@@ -62,7 +62,7 @@ def command(
     from headwise.analysis.alignment import symmetrize as symmetrize_links
     from headwise.cli.annotated import read_sentences
     from headwise.cli.lines import line_writer
-    from headwise.decoding.translator import Translator
+    from headwise.engine.translator import Translator
     from headwise.evaluation.alignment import Alignment, format_alignment, read_alignments
 
     if symmetrize not in SYMMETRIZATIONS:

@@ -12,7 +12,7 @@ from headwise.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from headwise.analysis.attention import CrossAttention
     from headwise.analysis.heads.measuring import Annotated
-    from headwise.decoding.translator import Translator
+    from headwise.engine.translator import Translator
 
 Links = frozenset[tuple[int, int]]
 

@@ -11,7 +11,7 @@ from headwise.files import read_errors
 
 if TYPE_CHECKING:
     from headwise.config import Config
-    from headwise.decoding.shortlist import Shortlist
+    from headwise.engine.shortlist import Shortlist
 
 _CANDIDATES, _COMMON = 200, 500  # target subwords of each source subword, and those in every list
 _MODEL = "model.safetensors"
@@ -26,7 +26,7 @@ def write_another(run: Path, out: Path, precision: str | None, last: int | None,
     for, or `out` exists.
     """
     from headwise.config import Config
-    from headwise.decoding.shortlist import FILE as SHORTLIST
+    from headwise.engine.shortlist import FILE as SHORTLIST
     from headwise.files import atomic_directory
     from headwise.images.prepared import FORMAT_FILE
     from headwise.models.weights import write_quantized
@@ -86,7 +86,7 @@ def _average(run: Path, config: Config, last: int, file: Path) -> list[int]:
 def _learn_shortlist(run: Path) -> tuple[Shortlist, str, str]:
     """Return a shortlist of the target subwords of each source, the digest of the subwords, and what it covers."""
     from headwise.config import Config
-    from headwise.decoding.shortlist import learn_shortlist
+    from headwise.engine.shortlist import learn_shortlist
     from headwise.text.preparation.parallel import PreparedData
     from headwise.text.tokens.subwords import Subwords
 

@@ -63,7 +63,7 @@ def finite(value: float | None) -> float | None:
 
 def searchable(option: typer.CallbackParam, value: float | None) -> float | None:
     """Check the range of a search option before anything is loaded; raises `ConfigError`."""
-    from headwise.decoding.options import SearchOptions
+    from headwise.engine.options import SearchOptions
 
     if option.name is not None and value is not None:
         SearchOptions.check(option.name, value)
@@ -76,7 +76,7 @@ def search_settings(settings: list[str] | None, **options: Any) -> dict[str, Any
     Raises `ConfigError` that names the key for one that is unknown, out of its range, given twice, or that doesn't go
     with the others.
     """
-    from headwise.decoding.options import SearchOptions
+    from headwise.engine.options import SearchOptions
 
     found = SearchOptions.parse(settings or [])
     given = {name: value for name, value in options.items() if value is not None}

@@ -39,7 +39,7 @@ def command(
     from headwise.analysis.attribution import attribute
     from headwise.analysis.tracer import Tracer
     from headwise.cli.lines import read_lines
-    from headwise.decoding.translator import Translator
+    from headwise.engine.translator import Translator
 
     if (text is None) == (source is None):
         raise ConfigError("attribute: expected either --text or --source")

@@ -47,7 +47,7 @@ def command(
     from headwise.analysis.calibration import free_running, teacher_forced
     from headwise.cli.lines import read_lines
     from headwise.config import Config
-    from headwise.decoding.translator import Translator
+    from headwise.engine.translator import Translator
     from headwise.evaluation.calibration import Calibration
     from headwise.evaluation.translation import check_lines
 

@@ -37,7 +37,7 @@ def command(
     from headwise.analysis.picture import draw_cross_attention
     from headwise.cli.annotated import attentions_of, read_sentences
     from headwise.corpora.built_in import write_built_in
-    from headwise.decoding.translator import Translator
+    from headwise.engine.translator import Translator
     from headwise.evaluation.translation import bleu
     from headwise.tasks.run import train
 

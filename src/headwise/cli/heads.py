@@ -16,7 +16,7 @@ from headwise.errors import ConfigError
 if TYPE_CHECKING:
     from headwise.analysis.heads.importance import HeadPlace, Pairs
     from headwise.analysis.heads.measuring import PartReport
-    from headwise.decoding.translator import Translator
+    from headwise.engine.translator import Translator
 
 Order = Literal["gradient", "masking", "random"]
 
@@ -71,7 +71,7 @@ def command(
     from headwise.cli.annotated import read_sentences
     from headwise.cli.tables import heads_table, relations_table
     from headwise.config import Config
-    from headwise.decoding.translator import Translator
+    from headwise.engine.translator import Translator
 
     if out is not None and out.suffix != ".png":
         raise ConfigError(f"{out}: expected a file that ends in .png")

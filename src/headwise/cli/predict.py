@@ -16,7 +16,7 @@ from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
     from headwise.decoding.generation import Generator
-    from headwise.decoding.options import GenerationOptions
+    from headwise.engine.options import GenerationOptions
     from headwise.tasks.base import Prediction, Predictor
 
 
@@ -64,7 +64,7 @@ def command(
     Example: headwise predict runs/tiny-shakespeare --prompt "ROMEO:" -s temperature=0.8 -s max_tokens=300
     """
     from headwise.config import Config
-    from headwise.decoding.options import GenerationOptions
+    from headwise.engine.options import GenerationOptions
     from headwise.tasks.registry import find_task
 
     options = GenerationOptions(**GenerationOptions.parse(settings or []))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headwise.errors import DataError
 
 if TYPE_CHECKING:
-    from headwise.decoding.outputs import Output
+    from headwise.engine.outputs import Output
 
 _CHUNK = 1024  # pairs scored together
 
@@ -31,7 +31,7 @@ def score_lines(
     from headwise.chunks import chunks, results
     from headwise.cli.lines import line_writer
     from headwise.cli.unknown import UnknownWords
-    from headwise.decoding.translator import Translator
+    from headwise.engine.translator import Translator
     from headwise.text.reading.lines import json_line
 
     translator = Translator.load(

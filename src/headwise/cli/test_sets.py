@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from headwise.cli.lines import read_lines
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.evaluation.significance import compare as compare_systems
 from headwise.evaluation.translation import (

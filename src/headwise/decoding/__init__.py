@@ -1,1 +1,1 @@
-"""Search, sampling and forced decoding; `translator` has strings at its edges."""
+"""The PyTorch engine: search, sampling and forced decoding."""

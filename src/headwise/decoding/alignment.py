@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from headwise.decoding.batching import BATCH_TOKENS, batches, padded
-from headwise.decoding.beam.constraints import Symbols
-from headwise.decoding.beam.hypothesis import Hypothesis
-from headwise.decoding.ids import check_ids
+from headwise.engine.hypotheses import Hypothesis
+from headwise.engine.ids import check_ids
+from headwise.engine.symbols import Symbols
 from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
 from headwise.nn.multihead import recording

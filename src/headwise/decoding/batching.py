@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.config import DecodingConfig
-from headwise.decoding.beam import guard
-from headwise.decoding.beam.constraints import Symbols
-from headwise.decoding.beam.hypothesis import Hypothesis
-from headwise.decoding.ids import check_lists, check_search
-from headwise.decoding.options import SearchOptions
 from headwise.decoding.search import search
-from headwise.decoding.sentences import EncodedSentences
-from headwise.decoding.terms.automaton import Terms
+from headwise.engine import repetition_guard as guard
+from headwise.engine.hypotheses import Hypothesis
+from headwise.engine.ids import check_lists, check_search
+from headwise.engine.options import SearchOptions
+from headwise.engine.sentences import EncodedSentences
+from headwise.engine.symbols import Symbols
+from headwise.engine.terms import Terms
 from headwise.models.base import Seq2Seq
 
 BATCH_TOKENS = DecodingConfig().batch_tokens

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from headwise.config import Config
-from headwise.decoding.options import GenerationOptions
 from headwise.decoding.sampling import draw, shaped, uniforms
+from headwise.engine.options import GenerationOptions
 from headwise.errors import CheckpointError
 from headwise.models.build import build_decoder_only, load_filled
 from headwise.models.decoder_only import DecoderOnly, DecoderState

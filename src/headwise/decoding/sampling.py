@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headwise.decoding.beam.selection import top
+from headwise.decoding.selection import top
 
 _NUCLEUS = 64  # likeliest tokens in the first attempt to find the nucleus
 

@@ -24,14 +24,15 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from headwise.decoding.beam.constraints import Constraints, Symbols
-from headwise.decoding.beam.hypothesis import Candidates, Hypothesis, length_penalty
-from headwise.decoding.beam.selection import best_continuations
-from headwise.decoding.beam.tree import BeamTrace
-from headwise.decoding.options import SearchOptions
+from headwise.decoding.beam_tree import BeamTrace
+from headwise.decoding.constraints import Constraints
 from headwise.decoding.sampling import draw, shaped, uniforms
-from headwise.decoding.terms.automaton import Terms
-from headwise.decoding.terms.placing import Placing
+from headwise.decoding.selection import Candidates, best_continuations
+from headwise.decoding.term_placing import Placing
+from headwise.engine.hypotheses import Hypothesis, length_penalty
+from headwise.engine.options import SearchOptions
+from headwise.engine.symbols import Symbols
+from headwise.engine.terms import Terms
 from headwise.errors import CheckpointError
 from headwise.models.base import Seq2Seq
 
@@ -56,7 +57,7 @@ def search(
     tokens. `prefixes` are the target ids with which each sentence's outputs must begin; they count in the score
     like any other token. `listed` (sentences, v) is True on the tokens of each sentence's shortlist, which contains
     the end symbol; probabilities are then normalized over the shortlist. `terms` are what each sentence's outputs must
-    contain (see `headwise.decoding.terms.placing`), not when sampling. The tensor that `model.step` returns is
+    contain (see `headwise.decoding.term_placing`), not when sampling. The tensor that `model.step` returns is
     overwritten. `trace` records the beam tree. `given_up` is asked before every step whether sentence i is no longer
     wanted; such a sentence leaves the batch and may have no hypotheses.
 

@@ -17,7 +17,7 @@ from headwise.analysis.heads.roles import HeadRoles
 from headwise.analysis.interventions import PARTS, Part
 from headwise.analysis.tracer import stacked
 from headwise.config import ScheduleConfig
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import DataError
 from headwise.experiments import table2
 from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, decide, plain

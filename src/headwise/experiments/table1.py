@@ -19,7 +19,7 @@ from torch import Tensor
 
 from headwise.analysis.recurrence.networks import Lookups
 from headwise.config import Config
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import DataError
 from headwise.experiments import complexity, table2
 from headwise.experiments.complexity import (

@@ -105,7 +105,7 @@ class Seq2Seq(Projecting):
     def own_search(self, options: object, *, terms: bool = False) -> Callable[..., Any] | None:
         """Return an engine's own batched search, which replaces the step-by-step search; None if there is none.
 
-        `options` are `headwise.decoding.options.SearchOptions`; the engine may not support all of them. `terms` is
+        `options` are `headwise.engine.options.SearchOptions`; the engine may not support all of them. `terms` is
         whether some sentences have terms that it must place, which are its argument `terms` then.
         """
         return None
@@ -113,8 +113,8 @@ class Seq2Seq(Projecting):
     def open_search(self, symbols: object, batch_tokens: int) -> Any:
         """Return an engine's own search that stays open for more sentences; None if there is none.
 
-        It is a `headwise.decoding.scheduling.continuous.OpenSearch`, for options that `own_search` accepts, and
-        `symbols` are `headwise.decoding.beam.constraints.Symbols`.
+        It is a `headwise.engine.scheduling.continuous.OpenSearch`, for options that `own_search` accepts, and
+        `symbols` are `headwise.engine.symbols.Symbols`.
         """
         return None
 

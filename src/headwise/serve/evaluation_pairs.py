@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.analysis.heads.measuring import Annotated
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import DataError
 from headwise.evaluation.alignment import read_alignments
 from headwise.serve.runs import Run

@@ -18,7 +18,7 @@ from headwise.analysis.heads.measuring import PartReport, measure_heads
 from headwise.analysis.heads.roles import HeadRoles, Rate, RelationRate
 from headwise.analysis.interventions import attention_parts, private_copy
 from headwise.analysis.tracer import Tracer
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import HeadwiseError
 from headwise.serve.evaluation_pairs import EvaluationPairs
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from headwise.decoding.generation import Generator, read_prompt
-from headwise.decoding.options import GenerationOptions
 from headwise.decoding.sampling import shaped
+from headwise.engine.options import GenerationOptions
 from headwise.serve.requests import ContinueRequest, TextRequest
 
 SHOWN = 20  # most tokens of a distribution in an answer

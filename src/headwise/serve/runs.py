@@ -17,7 +17,7 @@ from headwise.analysis.tracer import Tracer
 from headwise.analysis.viewer import TASKS, ClassifierViewer, Viewer, open_viewer
 from headwise.config import Config
 from headwise.decoding.generation import Generator
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import ConfigError, DataError, HeadwiseError
 from headwise.models.counting import parameter_count
 from headwise.nn.multihead import MultiHeadAttention

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from headwise.config import Config
 from headwise.decoding.batching import decode
-from headwise.decoding.options import SearchOptions
-from headwise.decoding.translator import SYMBOLS
+from headwise.engine.options import SearchOptions
+from headwise.engine.symbols import SYMBOLS
 from headwise.errors import ConfigError, DataError
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_model

@@ -16,14 +16,14 @@ import torch
 from headwise.characters import unwritable
 from headwise.config import Config
 from headwise.config.keys import changed_keys
-from headwise.decoding.native.library import Library, find_library
-from headwise.decoding.native.products import NativeProducts
 from headwise.errors import CheckpointError, ConfigError, HeadwiseError
 from headwise.files import hold, remove_partial, write_text
 from headwise.models.counting import parameter_count
+from headwise.native.library import Library, find_library
 from headwise.nn.device import find_device, find_precision
 from headwise.nn.linear import Products
 from headwise.nn.memory import TRAINING, check_fits
+from headwise.nn.native_gemm import NativeProducts
 from headwise.tasks.base import Prepared, TaskKind, set_precision
 from headwise.tasks.registry import find_task
 from headwise.training.checkpoint import Checkpoints, read_state

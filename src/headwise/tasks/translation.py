@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from headwise.config import Config, TrainingConfig
 from headwise.data.plans import plan_batches
-from headwise.decoding.loading import fastest_engine
-from headwise.decoding.options import SearchOptions
-from headwise.decoding.translator import Translator
+from headwise.engine.loading import fastest_engine
+from headwise.engine.options import SearchOptions
+from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError, ConfigError
 from headwise.evaluation.translation import bleu
 from headwise.models.base import Seq2Seq

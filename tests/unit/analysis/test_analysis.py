@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headwise.analysis.alignment import Rule, align, best_rule, error_rate
 from headwise.analysis.attention import CrossAttention, SentenceWords, _by_words, cross_attention, overlap
 from headwise.analysis.picture import draw_cross_attention
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from translator_run import ENGLISH, GERMAN, make_run
 
 WORDS = st.lists(st.text("abcäß", min_size=1, max_size=5), min_size=1, max_size=6)

@@ -14,7 +14,7 @@ from headwise.analysis.boxes.architecture import architecture, explain_box
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.recording import record
 from headwise.analysis.tracer import Tracer
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.models.counting import forward_flops, parameter_count
 from headwise.models.transformer import Transformer

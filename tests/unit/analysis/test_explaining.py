@@ -20,7 +20,7 @@ from headwise.analysis.terminal import bar, columns, describe, tree_lines
 from headwise.analysis.trace import Forced
 from headwise.analysis.tracer import Tracer
 from headwise.cli.main import run as headwise
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import ConfigError, DataError
 from headwise.evaluation.alignment import alignment_error_rate
 from headwise.evaluation.calibration import calibration, kept_tokens

@@ -12,7 +12,7 @@ from headwise.analysis.difference import difference
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.tracer import Tracer
 from headwise.config import Config
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError, ConfigError
 from headwise.tasks.run import train
 from headwise.training.checkpoint import Checkpoints

@@ -18,8 +18,8 @@ from headwise.analysis.interventions.sublayers import position_order
 from headwise.analysis.interventions.weights import order
 from headwise.analysis.trace import Forced
 from headwise.analysis.tracer import Tracer
-from headwise.decoding.native.transformer import unsupported
-from headwise.decoding.translator import Translator
+from headwise.engine.native.transformer import unsupported
+from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.learn import from_scratch
 from headwise.learn.from_scratch import Array

@@ -14,7 +14,7 @@ from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.language_models import CONTINUED, LanguageModelTracer, MaskedModelTracer, StackTracer
 from headwise.config import Config
 from headwise.decoding.generation import Generator
-from headwise.decoding.options import GenerationOptions
+from headwise.engine.options import GenerationOptions
 from headwise.errors import ConfigError
 from headwise.nn.multihead import MultiHeadAttention, recording
 from language_model_run import make_language_model_run, make_masked_model_run

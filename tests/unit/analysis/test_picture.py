@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from headwise.analysis import picture
 from headwise.analysis.tracer import Tracer
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from translator_run import ENGLISH, make_run
 
 

@@ -29,7 +29,7 @@ from headwise.analysis.recurrence.timing import measure_times
 from headwise.analysis.tracer import Tracer
 from headwise.config import Config
 from headwise.decoding.generation import Generator
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from language_model_run import make_language_model_run, make_masked_model_run
 from translator_run import ENGLISH, make_run

@@ -10,7 +10,7 @@ import pytest
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.stepwise import step_by_step
 from headwise.analysis.tracer import Tracer
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.learn import from_scratch
 from headwise.models.transformer import Transformer

@@ -12,7 +12,7 @@ from headwise.analysis.boxes.steps import Box, Step
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.interventions.history import History
 from headwise.analysis.tracer import Tracer
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.learn.from_scratch import softmax
 from translator_run import ENGLISH, make_run
 

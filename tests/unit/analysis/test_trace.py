@@ -21,7 +21,7 @@ from headwise.analysis.interventions import Intervention, intervening, parse_int
 from headwise.analysis.trace import Trace
 from headwise.analysis.tracer import Tracer
 from headwise.decoding.ensemble import Ensemble
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.learn import from_scratch
 from headwise.models.transformer import Transformer

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from headwise.cli.main import run as run_program
 from headwise.config import Config
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.training.checkpoint import Checkpoints, checkpointed
 from headwise.training.progress import Progress
 from headwise.training.randomness import random_state

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headwise.cli.main import run as headwise
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from translator_run import ENGLISH, GERMAN, make_run
 
 PROGRAM = [sys.executable, "-c", "from headwise.cli.main import main; main()"]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headwise.decoding.shortlist import FILE as SHORTLIST
-from headwise.decoding.translator import Translator
+from headwise.engine.shortlist import FILE as SHORTLIST
+from headwise.engine.translator import Translator
 from headwise.models.weights import write_quantized
 from program import call
 from toy import Toy

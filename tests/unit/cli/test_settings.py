@@ -12,8 +12,8 @@ import pytest
 
 from headwise.config import Config
 from headwise.decoding.generation import Generator
-from headwise.decoding.options import GenerationOptions, SearchOptions
-from headwise.decoding.translator import Translator
+from headwise.engine.options import GenerationOptions, SearchOptions
+from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from language_model_run import make_language_model_run
 from program import call

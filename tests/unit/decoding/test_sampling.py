@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from decoding_models import EOS, SYMBOLS, TreeModel, all_outputs, sentences, tiny_transformer
 from headwise.decoding.batching import decode
-from headwise.decoding.options import SearchOptions
 from headwise.decoding.sampling import draw, shaped, uniforms
+from headwise.engine.options import SearchOptions
 
 
 def test_every_sentence_and_sample_has_its_own_stream() -> None:

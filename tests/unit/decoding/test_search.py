@@ -20,14 +20,14 @@ from decoding_models import (
     tiny_transformer,
 )
 from headwise.decoding.batching import batches, decode, padded
-from headwise.decoding.beam.constraints import Symbols
-from headwise.decoding.beam.hypothesis import length_penalty
-from headwise.decoding.beam.selection import best_continuations
-from headwise.decoding.beam.tree import BeamTrace
+from headwise.decoding.beam_tree import BeamTrace
 from headwise.decoding.ensemble import Ensemble
-from headwise.decoding.forced import score
-from headwise.decoding.options import SearchOptions
+from headwise.decoding.scoring import score
 from headwise.decoding.search import search
+from headwise.decoding.selection import best_continuations
+from headwise.engine.hypotheses import length_penalty
+from headwise.engine.options import SearchOptions
+from headwise.engine.symbols import Symbols
 from headwise.errors import CheckpointError, ConfigError
 
 

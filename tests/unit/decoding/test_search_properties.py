@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from decoding_models import EOS, PAD, SYMBOLS, TreeModel, plain_beam_search, sentences, tiny_transformer
 from headwise.decoding.batching import decode, padded
-from headwise.decoding.beam.selection import best_continuations
-from headwise.decoding.forced import score
-from headwise.decoding.options import SearchOptions
+from headwise.decoding.scoring import score
 from headwise.decoding.search import search
+from headwise.decoding.selection import best_continuations
+from headwise.engine.options import SearchOptions
 
 TRANSFORMER = tiny_transformer()
 

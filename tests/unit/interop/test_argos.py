@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from headwise.cli.main import run as headwise
 from headwise.config import Config
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from translator_run import ENGLISH, make_run
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the extra 'ctranslate2'")

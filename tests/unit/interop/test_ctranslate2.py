@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from headwise.cli.main import run as headwise
 from headwise.config import Config
-from headwise.decoding.native.transformer import unsupported
-from headwise.decoding.translator import Translator
+from headwise.engine.native.transformer import unsupported
+from headwise.engine.translator import Translator
 from headwise.models.build import build_model
 from headwise.models.weights import Weights
 from headwise.text.tokens.subwords import Subwords

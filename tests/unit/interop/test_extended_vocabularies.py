@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from headwise.cli.main import run as headwise
 from headwise.config import Config
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.text.tokens.subwords import UNK, Subwords
 from translator_run import ENGLISH, GERMAN
 

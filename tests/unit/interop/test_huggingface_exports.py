@@ -16,8 +16,8 @@ from torch.testing import assert_close
 from headwise.cli.main import run as headwise
 from headwise.config import Config
 from headwise.decoding.generation import Generator, read_prompt
-from headwise.decoding.options import GenerationOptions
-from headwise.decoding.translator import Translator
+from headwise.engine.options import GenerationOptions
+from headwise.engine.translator import Translator
 from headwise.images.prepared import ImageFormat
 from headwise.interop.runs import encoder_builder
 from headwise.models.build import build_decoder_only

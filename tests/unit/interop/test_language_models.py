@@ -15,7 +15,7 @@ from torch.testing import assert_close
 from headwise.cli.main import run as headwise
 from headwise.config import Config
 from headwise.decoding.generation import Generator, generate_ids, read_prompt
-from headwise.decoding.options import GenerationOptions
+from headwise.engine.options import GenerationOptions
 from headwise.serve.language_model import next_json
 from headwise.serve.requests import TextRequest
 from headwise.tasks.base import EvaluationRequest

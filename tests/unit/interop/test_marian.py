@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from headwise.cli.main import run as headwise
 from headwise.config import Config
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError
 from headwise.interop.formats import find_importer
 from translator_run import ENGLISH, GERMAN, make_run

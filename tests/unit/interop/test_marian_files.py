@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from headwise.cli.main import run as headwise
 from headwise.config import Config
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.interop.marian.npz import npz_arrays
 from translator_run import ENGLISH, GERMAN, make_run
 

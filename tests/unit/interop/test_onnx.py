@@ -18,7 +18,7 @@ from torch import Tensor
 
 from headwise.cli.main import run as headwise
 from headwise.decoding.batching import padded
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.models.build import load_model
 from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES, PairVocabulary
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK, Subwords

@@ -14,7 +14,7 @@ from torch.testing import assert_close
 
 from headwise.cli.main import run as headwise
 from headwise.config import Config
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.text.tokens.subwords import PAD
 from translator_run import ENGLISH, GERMAN
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from headwise.cli.main import run as headwise
 from headwise.decoding.alignment import word_numbers
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError
 from headwise.tasks.batches.pairs import make_batch
 from headwise.text.preparation.parallel import PreparedData

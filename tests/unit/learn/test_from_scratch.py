@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from headwise.config import Config, ModelConfig
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError, ConfigError
 from headwise.learn import from_scratch
 from headwise.learn.from_scratch import BEGIN, END, Transformer

@@ -20,8 +20,8 @@ from headwise.config import ModelConfig
 from headwise.decoding.alignment import cross_attention
 from headwise.decoding.batching import decode
 from headwise.decoding.ensemble import Ensemble
-from headwise.decoding.forced import score
-from headwise.decoding.options import SearchOptions
+from headwise.decoding.scoring import score
+from headwise.engine.options import SearchOptions
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_weights
 from headwise.nn.multihead import Probed, recording

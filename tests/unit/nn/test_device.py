@@ -64,7 +64,7 @@ def test_the_processor_says_what_it_multiplies() -> None:
 @pytest.mark.parametrize(("capability", "variants"), [("avx2", {"avx2"}), ("default", {"portable"})])
 def test_a_processor_acts_as_an_older_one_in_every_part(capability: str, variants: set[str]) -> None:
     code = (
-        "from headwise.decoding.native.library import find_library\n"
+        "from headwise.native.library import find_library\n"
         "from headwise.nn.device import find_device, find_precision\n"
         "print(find_precision('auto', find_device('cpu')), getattr(find_library(), 'variant', None))"
     )

@@ -15,7 +15,7 @@ pytest.importorskip("deepl")
 import deepl
 import httpx
 
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.serve.protocols.deepl import MOST_TEXTS, QUOTA_EXCEEDED
 from headwise.serve.protocols.keys import KeyStore
 from translation_server import make_pair, translating

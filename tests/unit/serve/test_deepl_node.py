@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
 
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.serve.translation.glossaries import GlossaryStore
 from translation_server import make_pair, translating
 from translator_run import ENGLISH

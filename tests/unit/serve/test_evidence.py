@@ -18,7 +18,7 @@ from headwise.analysis.heads.measuring import Annotated, PartReport
 from headwise.cli.annotated import read_sentences
 from headwise.config import Config
 from headwise.corpora.built_in import read_built_in, write_built_in
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import DataError
 from headwise.serve import evidence
 from headwise.serve.evaluation_pairs import EvaluationPairs

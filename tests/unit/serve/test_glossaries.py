@@ -16,8 +16,8 @@ import deepl
 import httpx
 from deepl.api_data import MultilingualGlossaryDictionaryEntries as Entries
 
-from headwise.decoding.beam import guard
-from headwise.decoding.translator import Translator
+from headwise.engine import repetition_guard as guard
+from headwise.engine.translator import Translator
 from headwise.errors import DataError
 from headwise.serve.protocols.keys import KeyStore
 from headwise.serve.translation.glossaries import GlossaryStore, make_dictionary

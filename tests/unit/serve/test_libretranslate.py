@@ -17,7 +17,7 @@ pytest.importorskip("libretranslatepy")
 import httpx
 import libretranslatepy
 
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.serve.translation.limits import ServiceLimits
 from translation_server import make_pair, translating
 from translator_run import ENGLISH

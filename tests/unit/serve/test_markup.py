@@ -19,7 +19,7 @@ import httpx
 import polib
 from lxml import etree
 
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from translation_server import make_pair, translating
 from translator_run import ENGLISH
 

@@ -14,7 +14,7 @@ pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.serve.protocols.keys import KeyStore
 from headwise.serve.translation.limits import ServiceLimits
 from serve_sockets import serving

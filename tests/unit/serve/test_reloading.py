@@ -15,7 +15,7 @@ pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
 
 import httpx
 
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.serve import reloading
 from serve_sockets import serving
 from translation_server import make_pair, production_of

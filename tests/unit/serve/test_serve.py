@@ -22,7 +22,7 @@ from headwise.analysis.tracer import Tracer
 from headwise.analysis.viewer import open_viewer
 from headwise.cli.main import run as command_line
 from headwise.config import Config
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import HeadwiseError
 from headwise.serve.app import create_app
 from headwise.serve.protection.middleware import MOST_BYTES

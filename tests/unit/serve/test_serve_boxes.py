@@ -17,7 +17,7 @@ from headwise.analysis.boxes.architecture import architecture, explain_box
 from headwise.analysis.recording import record
 from headwise.analysis.tracer import Tracer
 from headwise.cli.main import run as command_line
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.serve.app import create_app
 from headwise.serve.runs import open_runs
 from image_run import make_image_run

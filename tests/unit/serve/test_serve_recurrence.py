@@ -17,7 +17,7 @@ from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.recurrence.comparing import compare
 from headwise.analysis.tracer import Tracer
 from headwise.cli.main import run as command_line
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.serve.app import create_app
 from headwise.serve.runs import open_runs
 from translator_run import ENGLISH, make_run

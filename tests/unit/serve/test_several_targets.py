@@ -13,7 +13,7 @@ pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
 import httpx
 
 from headwise.config.languages import NAMES, short_code
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.serve.translation.models import Model, Models
 from multilingual_run import CODES, make_multilingual
 from translation_server import translating

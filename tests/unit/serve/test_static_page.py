@@ -17,7 +17,7 @@ from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.tracer import Tracer
 from headwise.cli.main import run as command_line
 from headwise.config import Config, SubwordConfig
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import HeadwiseError
 from headwise.interop.runs import open_trained
 from headwise.models.weights import write_quantized

@@ -15,8 +15,8 @@ pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
 
 import httpx
 
-from headwise.decoding.scheduling.load import Load
-from headwise.decoding.translator import Translator
+from headwise.engine.scheduling.load import Load
+from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.serve.production import find_model, given_languages, open_production
 from headwise.serve.runs import open_runs

@@ -10,7 +10,7 @@ import pytest
 
 import headwise
 from headwise.corpora.built_in import write_built_in
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.shipped.runs import FOLDER
 from program import call
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.config import Config
-from headwise.decoding.options import SearchOptions
-from headwise.decoding.outputs import Translation
-from headwise.decoding.translator import Translator
+from headwise.engine.options import SearchOptions
+from headwise.engine.outputs import Translation
+from headwise.engine.translator import Translator
 from headwise.models.transformer import Transformer
 from headwise.tasks import translation
 from headwise.tasks.registry import find_task

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from headwise.cli.lines import line_writer, read_lines
 from headwise.cli.main import run as headwise
 from headwise.config import CleaningConfig, SubwordConfig
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import DataError
 from headwise.evaluation.alignment import read_alignments
 from headwise.text.preparation.question_answering import read_question

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headwise.analysis.tracer import Tracer
 from headwise.cli.main import run as command_line
 from headwise.config import SubwordConfig
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.text.reading.lines import one_line
 from headwise.text.tokens.subwords import Subwords, train_model
 from headwise.text.tokens.unknown import UnknownWords

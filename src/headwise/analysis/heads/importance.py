@@ -22,8 +22,8 @@ from torch import Tensor
 
 from headwise.analysis.interventions import Part, attention_parts, heads_of, private_copy
 from headwise.decoding.batching import batches, padded
-from headwise.decoding.forced import token_log_probs
-from headwise.decoding.translator import Translator
+from headwise.decoding.scoring import token_log_probs
+from headwise.engine.translator import Translator
 from headwise.evaluation.translation import bleu
 from headwise.models.base import Seq2Seq
 from headwise.nn.multihead import Probe, Probed

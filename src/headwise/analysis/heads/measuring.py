@@ -19,7 +19,7 @@ from headwise.analysis.interventions import PARTS, Part
 from headwise.analysis.tracer import stacked
 from headwise.decoding.batching import batches, padded
 from headwise.decoding.ensemble import Ensemble
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.models.embedded import EmbeddedSeq2Seq
 from headwise.nn.multihead import recording

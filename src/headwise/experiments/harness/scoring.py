@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from headwise.decoding.batching import BATCH_TOKENS, batches, padded
-from headwise.decoding.translator import SYMBOLS, Translator
+from headwise.engine.symbols import SYMBOLS
+from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError
 from headwise.evaluation.calibration import calibration
 from headwise.evaluation.translation import count_words, perplexity

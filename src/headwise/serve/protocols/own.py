@@ -20,7 +20,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response, StreamingResponse
 
-from headwise.decoding.outputs import Output, Translation
+from headwise.engine.outputs import Output, Translation
 from headwise.errors import DataError, HeadwiseError
 from headwise.serve.protection.bodies import CheckedRoute
 from headwise.serve.protocols.access import Client

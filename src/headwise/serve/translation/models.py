@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from headwise.config.languages import short_code
-from headwise.decoding.scheduling.load import Load
-from headwise.decoding.scheduling.scheduler import Scheduler
-from headwise.decoding.translator import Translator
+from headwise.engine.scheduling.load import Load
+from headwise.engine.scheduling.scheduler import Scheduler
+from headwise.engine.translator import Translator
 from headwise.serve.translation.limits import ServiceError
 
 _PREFERRED_PIVOT = "en"

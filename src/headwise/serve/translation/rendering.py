@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from starlette.concurrency import run_in_threadpool
 
-from headwise.decoding.outputs import Translation
-from headwise.decoding.word_weights import Pair, Weights, word_weights
+from headwise.engine.outputs import Translation
+from headwise.engine.word_weights import Pair, Weights, word_weights
 from headwise.serve.translation.searching import Searched
 from headwise.text.markup.placement import Found, placed, source_words, target_words
 from headwise.text.markup.protected import locate

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from starlette.concurrency import run_in_threadpool
 
-from headwise.decoding.beam import guard
-from headwise.decoding.beam.hypothesis import Hypothesis
-from headwise.decoding.options import SearchOptions
-from headwise.decoding.outputs import Translation
-from headwise.decoding.sentences import EncodedSentences
+from headwise.engine import repetition_guard as guard
+from headwise.engine.hypotheses import Hypothesis
+from headwise.engine.options import SearchOptions
+from headwise.engine.outputs import Translation
+from headwise.engine.sentences import EncodedSentences
 from headwise.serve.translation.models import Model
 from headwise.serve.translation.waiting import away
 from headwise.text.reading.glossary import Glossary

@@ -20,7 +20,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from headwise.decoding.outputs import Output, Translation
+from headwise.engine.outputs import Output, Translation
 from headwise.serve.translation.limits import ServiceError, ServiceLimits
 from headwise.serve.translation.models import Model, Models
 from headwise.serve.translation.preparation import Prepared, put_messages, read

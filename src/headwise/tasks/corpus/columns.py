@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from headwise.decoding.outputs import Translation
+from headwise.engine.outputs import Translation
 from headwise.text.reading.lines import json_line
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from headwise.decoding.translator import Translator
+from headwise.engine.translator import Translator
 from headwise.errors import DeviceError, HeadwiseError, TrainingError
 from headwise.tasks.corpus.job import Engine
 from headwise.tasks.corpus.runs import engine_of

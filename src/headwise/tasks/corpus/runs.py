@@ -12,8 +12,8 @@ from typing import Any
 
 from headwise.config import Config
 from headwise.data.prepared import files_checksum, stamp
-from headwise.decoding.options import SearchOptions
-from headwise.decoding.translator import Translator
+from headwise.engine.options import SearchOptions
+from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError
 from headwise.text.tokens.subwords import Subwords
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.data.prepared import files_checksum, stamp
-from headwise.decoding.sentences import LongLineWarning
+from headwise.engine.sentences import LongLineWarning
 from headwise.errors import ConfigError, DataError
 from headwise.files import atomic_file, disk_errors, remove_partial
 from headwise.tasks.corpus.engines import find_engine

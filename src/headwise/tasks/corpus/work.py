@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headwise.decoding.options import SearchOptions
-from headwise.decoding.outputs import Translation
-from headwise.decoding.sentences import LongLineWarning
-from headwise.decoding.translator import Translator
+from headwise.engine.options import SearchOptions
+from headwise.engine.outputs import Translation
+from headwise.engine.sentences import LongLineWarning
+from headwise.engine.translator import Translator
 from headwise.errors import DataError, HeadwiseError
 from headwise.tasks.corpus.columns import Columns
 from headwise.tasks.corpus.rows import TextFile, TextRow

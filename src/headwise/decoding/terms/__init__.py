@@ -1,1 +1,0 @@
-"""Terms that translations must contain: their automaton, and the search that places them."""

@@ -1,0 +1,1 @@
+"""Engines that search translations; `translator` has strings at its edges."""

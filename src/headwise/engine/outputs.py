@@ -1,0 +1,133 @@
+"""Translations: text, subwords, scores and alignment."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headwise.decoding.alignment import word_numbers
+from headwise.engine.hypotheses import length_penalty
+from headwise.engine.splitting import join_texts
+from headwise.text.reading.glossary import Match
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output for a source sentence.
+
+    Attributes:
+        text: detokenized text.
+        tokens: subword ids, without the end symbol.
+        pieces: subwords as strings, the end symbol last.
+        log_probability: log P(text | source), natural logarithm, the end symbol included.
+        score: log_probability / length penalty.
+        token_log_probabilities: one for each of `pieces`; they sum to `log_probability`.
+        alignment: links (source word, target word), from 0; None unless requested.
+    """
+
+    text: str
+    tokens: tuple[int, ...] = ()
+    pieces: tuple[str, ...] = ()
+    log_probability: float = 0.0
+    score: float = 0.0
+    token_log_probabilities: tuple[float, ...] = ()
+    alignment: tuple[tuple[int, int], ...] | None = None
+
+    @property
+    def pharaoh(self) -> str:
+        """The alignment in the Pharaoh format, `0-0 2-1`; empty without an alignment."""
+        return " ".join(f"{source}-{target}" for source, target in self.alignment or ())
+
+
+@dataclass(frozen=True)
+class Translation:
+    """The translation of a source sentence: `outputs`, best first (samples in the order drawn).
+
+    `source_pieces` are the subwords that the model read, without end symbols. `unknown` are the words of the source,
+    as written, that the vocabulary has no subwords for (see `headwise.text.tokens.unknown`). `warnings` are sentences
+    about the best output, such as a glossary's term that it lacks.
+    """
+
+    source: str
+    source_pieces: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    unknown: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The best output, detokenized."""
+        return self.outputs[0].text
+
+    @property
+    def score(self) -> float:
+        """The best output's log-probability over its length penalty."""
+        return self.outputs[0].score
+
+    @property
+    def log_probability(self) -> float:
+        """The best output's log-probability."""
+        return self.outputs[0].log_probability
+
+    def checked(self, matches: Sequence[Match], *, lowercase: bool) -> Translation:
+        """Return the translation with a warning for each of its glossary entries that the best output lacks.
+
+        `lowercase` is whether the model's outputs are in lower case.
+        """
+        missing = [match for match in matches if match.missing(self.text, lowercase=lowercase)]
+        sentences = tuple(
+            f"glossary: expected {' or '.join(match.entry.targets)} for {match.entry.source}, found it missing"
+            for match in missing
+        )
+        return replace(self, warnings=self.warnings + sentences) if missing else self
+
+
+def join_translations(
+    parts: Sequence[Translation], source: str, alpha: float, *, aligned: bool = False
+) -> Translation:
+    """Join the translated parts of a split sentence, rank by rank; a part with fewer outputs repeats its last.
+
+    Without parts the translation is empty, with log-probability 0.
+    """
+    if not parts:
+        return Translation(source, (), (Output("", alignment=() if aligned else None),))
+    ranks = range(max(len(part.outputs) for part in parts))
+    outputs = [
+        _join_outputs([part.outputs[min(rank, len(part.outputs) - 1)] for part in parts], parts, alpha)
+        for rank in ranks
+    ]
+    pieces = tuple(itertools.chain.from_iterable(part.source_pieces for part in parts))
+    warnings = tuple(itertools.chain.from_iterable(part.warnings for part in parts))
+    return Translation(source, pieces, tuple(outputs), (), warnings)
+
+
+def _join_outputs(outputs: Sequence[Output], parts: Sequence[Translation], alpha: float) -> Output:
+    if len(outputs) == 1:
+        return outputs[0]
+    gains = tuple(itertools.chain.from_iterable(output.token_log_probabilities for output in outputs))
+    log_probability = sum(output.log_probability for output in outputs)
+    return Output(
+        text=join_texts([output.text for output in outputs]),
+        tokens=tuple(itertools.chain.from_iterable(output.tokens for output in outputs)),
+        pieces=tuple(itertools.chain.from_iterable(output.pieces for output in outputs)),
+        log_probability=log_probability,
+        score=log_probability / length_penalty(len(gains), alpha),
+        token_log_probabilities=gains,
+        alignment=_join_alignments(outputs, parts),
+    )
+
+
+def _join_alignments(
+    outputs: Sequence[Output], parts: Sequence[Translation]
+) -> tuple[tuple[int, int], ...] | None:
+    """Concatenate the alignments of the parts; word indices of a part are offset by the words of the parts before."""
+    links: list[tuple[int, int]] = []
+    source_words = target_words = 0
+    for output, part in zip(outputs, parts, strict=True):
+        if output.alignment is None:
+            return None
+        links += [(source + source_words, target + target_words) for source, target in output.alignment]
+        source_words += word_numbers(part.source_pieces)[-1] + 1
+        target_words += word_numbers(output.pieces[:-1])[-1] + 1 if output.tokens else 0
+    return tuple(links)

@@ -1,0 +1,71 @@
+"""A guard against outputs that repeat themselves or run on: they are found after the search, and searched again.
+
+A model that gets stuck repeats a few tokens until the length limit. The second search forbids it to repeat any n-gram
+(`no_repeat_ngram`), which would harm other sentences, as good translations repeat n-grams, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from headwise.engine.hypotheses import Hypothesis
+from headwise.engine.options import SearchOptions
+
+NGRAM = 3  # of which none is repeated in the second search
+_PERIOD = 12  # most tokens that are repeated
+_TIMES = 4  # repetitions of them, one after the other
+_LEAST = 8  # tokens of all repetitions
+
+
+def again(options: SearchOptions) -> SearchOptions:
+    """Return the options of the second search."""
+    return dataclasses.replace(options, guard=False, no_repeat_ngram=NGRAM)
+
+
+def defect(source: Sequence[int], hypothesis: Hypothesis, options: SearchOptions) -> str | None:
+    """Return a phrase that says what is wrong with an output; None where nothing is.
+
+    It repeats up to 12 tokens at least 4 times in a row, over at least 8 tokens, while the source doesn't; or it is
+    longer than 3 times the source and 20 tokens; or it is longer than 1.5 times the source and 10 tokens and was ended
+    by the length limit that depends on the source. Lengths count end symbols.
+    """
+    length = len(hypothesis.tokens) + 1
+    if loops(hypothesis.tokens) and not loops(source):
+        return "repeats itself"
+    limited = length >= options.limit(len(source)) and (
+        options.max_length is None or length <= options.max_length
+    )
+    if length > 3 * len(source) + 20 or (limited and length > 1.5 * len(source) + 10):
+        return "is far longer than its source"
+    return None
+
+
+def loops(tokens: Sequence[int]) -> bool:
+    """Whether up to `_PERIOD` tokens occur `_TIMES` times in a row, over `_LEAST` tokens at least."""
+    for period in range(1, min(_PERIOD, len(tokens) // _TIMES) + 1):
+        equal = 0
+        for one, other in zip(tokens, tokens[period:], strict=False):
+            equal = equal + 1 if one == other else 0
+            if equal + period >= max(_TIMES * period, _LEAST):
+                return True
+    return False
+
+
+def mended(
+    source: Sequence[int],
+    first: Sequence[Hypothesis],
+    second: Sequence[Hypothesis],
+    options: SearchOptions,
+) -> tuple[list[Hypothesis], bool]:
+    """Return the hypotheses to keep, the best with a note, and whether nothing is wrong with it any more.
+
+    `first` are those with the defect; they are kept only where the `second` ones have one and are longer.
+    """
+    what = defect(source, first[0], options)
+    still = defect(source, second[0], options)
+    chosen = list(second if still is None or len(second[0].tokens) <= len(first[0].tokens) else first)
+    end = "" if still is None else ", without success"
+    note = f"guard: a first output that {what}, searched again without repeated {NGRAM}-grams{end}"
+    chosen[0] = dataclasses.replace(chosen[0], note=note)
+    return chosen, still is None

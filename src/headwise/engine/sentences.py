@@ -1,0 +1,115 @@
+"""Encoded sentences: what lies between texts and a search."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from headwise.characters import check_characters
+from headwise.engine.options import SearchOptions
+from headwise.engine.splitting import split_text
+from headwise.engine.terms import TERM_BEAM, Terms, sentence_terms
+from headwise.errors import DataError
+from headwise.text.reading.glossary import Glossary, Match
+from headwise.text.reading.lines import one_line
+from headwise.text.tokens.subwords import EOS, Subwords
+
+
+class LongLineWarning(UserWarning):
+    """A line is longer than the model's maximum length, and only its beginning was translated."""
+
+
+@dataclass(frozen=True)
+class EncodedSentences:
+    """Sentences in the form in which a search takes them.
+
+    Attributes:
+        texts: the sentences.
+        parts: for each sentence the number of its sources: 0 if it is empty, more than 1 if it was split.
+        sources: ids of all parts of all sentences, in order, each with the end symbol.
+        prefixes: for each source the target ids with which its outputs begin; None without prefixes.
+        options: the search options, within the model's length.
+        terms: for each source what its outputs must contain; None without a glossary.
+        matches: for each sentence its glossary entries; None without a glossary.
+    """
+
+    texts: Sequence[str]
+    parts: Sequence[int]
+    sources: Sequence[Sequence[int]]
+    prefixes: Sequence[Sequence[int]] | None
+    options: SearchOptions
+    terms: Sequence[Terms | None] | None = None
+    matches: Sequence[Sequence[Match]] | None = None
+
+    def with_glossary(
+        self,
+        glossary: Glossary,
+        texts: Sequence[str],
+        parts: Sequence[Sequence[str]],
+        subwords: Subwords,
+        rooms: Sequence[int],
+    ) -> EncodedSentences:
+        """Return the sentences with a glossary's terms.
+
+        `texts` are those in which each sentence's terms are looked up; the terms of a split sentence are looked up in
+        its `parts`. `rooms` bound the tokens of each source's terms.
+        """
+        matches = [glossary.find(one_line(text)) for text in texts]
+        by_source = [
+            each
+            for pieces, found in zip(parts, matches, strict=True)
+            for each in ([found] if len(pieces) == 1 else map(glossary.find, pieces))
+        ]
+        terms = [sentence_terms(found, subwords, room) for found, room in zip(by_source, rooms, strict=True)]
+        return dataclasses.replace(self, terms=terms, matches=matches)
+
+    def matches_of(self, sentence: int) -> Sequence[Match]:
+        """Return the glossary entries of a sentence, given by its number."""
+        return () if self.matches is None else self.matches[sentence]
+
+    def terms_of(self, source: int) -> Terms | None:
+        """Return the terms of a source, given by its number."""
+        return None if self.terms is None else self.terms[source]
+
+    def options_of(self, source: int) -> SearchOptions:
+        """Return the search options of a source: with terms, its beam is at least `TERM_BEAM`."""
+        if self.terms_of(source) is None:
+            return self.options
+        return dataclasses.replace(self.options, beam=max(self.options.beam, TERM_BEAM))
+
+
+def encode_source(
+    subwords: Subwords, text: str, most: int, line: int, split: bool
+) -> tuple[list[str], list[list[int]]]:
+    """Return the parts of a sentence and their ids: none if it is empty, several if it is split.
+
+    `most` is the largest number of subwords of a source without its end symbol. A longer sentence is split, or its
+    beginning is kept, with a `LongLineWarning` that has the number of its `line`.
+    """
+    text = one_line(check_characters(text, f"line {line}")).strip()
+    ids = subwords.encode_source(text)
+    if len(ids) <= most:
+        return ([text], [[*ids, EOS]]) if ids else ([], [])
+    if split:
+        parts = split_text(text, lambda part: len(subwords.encode_source(part)) <= most)
+        return parts, [[*subwords.encode_source(part)[:most], EOS] for part in parts]
+    message = f"line {line}: {len(ids)} subwords, the model reads the first {most} of them"
+    warnings.warn(message, LongLineWarning, stacklevel=5)
+    return [text], [[*ids[:most], EOS]]
+
+
+def with_prefixes(
+    lines: Iterable[str], prefixes: Iterable[str] | None, first: int
+) -> Iterator[tuple[int, str, str | None]]:
+    """Yield (number, line, prefix); raises `DataError` where there are fewer or more prefixes than lines."""
+    remaining_prefixes = None if prefixes is None else iter(prefixes)
+    line = first - 1
+    for line, text in enumerate(lines, start=first):
+        prefix = None if remaining_prefixes is None else next(remaining_prefixes, None)
+        if remaining_prefixes is not None and prefix is None:
+            raise DataError(f"prefixes: expected one for each line, found none for line {line}")
+        yield line, text, prefix
+    if remaining_prefixes is not None and next(remaining_prefixes, None) is not None:
+        raise DataError(f"prefixes: expected one for each of the {line} lines, found more")

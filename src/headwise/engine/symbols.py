@@ -1,0 +1,27 @@
+"""The special symbols that a search needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """Ids of the special symbols; an output contains none of them, except the unknown word where allowed.
+
+    `given` are language codes of the target. An output begins with the first of them unless its prefix begins with
+    another. The probability of that token is 1, because the language is given. `continuing` has a byte for each target
+    token, 1 for one that continues a word (see `Subwords.continuing`); empty where no terms are placed.
+    """
+
+    pad: int
+    unknown: int
+    bos: int
+    eos: int
+    given: tuple[int, ...] = ()
+    continuing: bytes = b""
+
+
+SYMBOLS = Symbols(pad=PAD, unknown=UNK, bos=BOS, eos=EOS)

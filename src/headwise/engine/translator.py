@@ -1,0 +1,409 @@
+"""Translation of text with a trained model: strings in, translations out.
+
+The same sentence gets the same translation in any batch. Its log-probabilities differ only by rounding, because matrix
+products of another size are summed in another order: by less than 1e-4 in float32 and by about 1 % in bfloat16, where
+two nearly tied candidates may therefore change places. (The native engine sums in the same order in every batch,
+in all precisions.)
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headwise.characters import check_characters
+from headwise.chunks import chunks, growing, results
+from headwise.config import DecodingConfig
+from headwise.decoding.alignment import Link, cross_attention, each_links, word_links
+from headwise.decoding.batching import decode_sentences
+from headwise.decoding.ensemble import Ensemble
+from headwise.decoding.scoring import score
+from headwise.engine.hypotheses import Hypothesis
+from headwise.engine.loading import ChangeDetector, EngineOptions, open_run, without_probes
+from headwise.engine.options import SearchOptions, changed_options
+from headwise.engine.outputs import Output, Translation, join_translations
+from headwise.engine.sentences import EncodedSentences, encode_source, with_prefixes
+from headwise.engine.shortlist import FILE as SHORTLIST
+from headwise.engine.shortlist import Shortlist
+from headwise.engine.symbols import SYMBOLS
+from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.models.base import Seq2Seq
+from headwise.shipped.runs import find_run
+from headwise.text.reading.glossary import Glossary
+from headwise.text.reading.lines import one_line
+from headwise.text.tokens.subwords import EOS, Subwords
+from headwise.text.tokens.unknown import SideName, UnknownWords
+
+
+class Translator:
+    """A trained model or ensemble with its subwords and the search options of its configuration."""
+
+    def __init__(
+        self, model: Seq2Seq, subwords: Subwords, decoding: DecodingConfig | None = None, engine: str = ""
+    ) -> None:
+        """Use a loaded model or native engine; `engine` describes it in a phrase."""
+        decoding = decoding or DecodingConfig()
+        self.subwords = subwords
+        self.symbols = dataclasses.replace(SYMBOLS, given=subwords.given, continuing=subwords.continuing())
+        self.batch_tokens = decoding.batch_tokens
+        self.options = SearchOptions(
+            beam=decoding.beam, alpha=decoding.alpha, extra_length=decoding.extra_length
+        )
+        self.engine = engine
+        self.shortlist: Shortlist | None = None
+        self.unknown: dict[SideName, UnknownWords] = {
+            "source": UnknownWords(subwords, "source"),
+            "target": UnknownWords(subwords, "target"),
+        }
+        self._loaded_model = model
+        self._readable: tuple[Seq2Seq, ChangeDetector] | None = None
+        self._copies_readable = False
+
+    @classmethod
+    def load(
+        cls,
+        runs: str | Path | Sequence[str | Path],
+        *,
+        device: str = "auto",
+        precision: str | None = None,
+        engine: str = "auto",
+        workers: int = 0,
+        shortlist: bool = False,
+        language: str | None = None,
+    ) -> Translator:
+        """Load a run directory or `demo`, or several as an ensemble; the first run's configuration gives the defaults.
+
+        For `device`, `precision`, `engine` and `workers` see `headwise.engine.loading.EngineOptions`. `shortlist`
+        restricts translations to the first run's vocabulary shortlist. `language` is a language code of an imported
+        vocabulary, to translate to another language than the run names. Raises `CheckpointError` where a run is missing
+        or damaged, lacks the requested shortlist, or has other subwords than the first run, and `ConfigError` or
+        `DeviceError` where it doesn't support the options.
+        """
+        paths = [find_run(run) for run in ([runs] if isinstance(runs, str | Path) else runs)]
+        options = EngineOptions(engine, precision, device, workers)
+        loaded_runs = [open_run(path, options) for path in paths]
+        first = loaded_runs[0]
+        for path, other in zip(paths, loaded_runs, strict=True):
+            if other.subwords.digest() != first.subwords.digest():
+                raise CheckpointError(
+                    f"{path}: expected the subwords of {paths[0]} ({first.subwords.digest()}), "
+                    f"as every run of an ensemble needs, found {other.subwords.digest()}"
+                )
+        models = [loaded.model for loaded in loaded_runs]
+        model = models[0] if len(models) == 1 else Ensemble(models)
+        translator = cls(model, first.subwords, first.config.decoding, first.engine)
+        if shortlist:
+            sizes = first.subwords.source_size, first.subwords.target_size
+            translator.shortlist = Shortlist.load(paths[0] / SHORTLIST, first.subwords.digest(), *sizes)
+            translator.engine += f", shortlist ({translator.shortlist})"
+        if language is not None:
+            return translator.in_language(language)
+        return translator
+
+    def in_language(self, language: str) -> Translator:
+        """Return a translator of the same model to another language, a code of an imported vocabulary.
+
+        Raises `ConfigError` if the vocabulary has no such code.
+        """
+        other = copy.copy(self)
+        other.subwords = self.subwords.with_language(language)
+        other.symbols = dataclasses.replace(self.symbols, given=other.subwords.given)
+        return other
+
+    @property
+    def model(self) -> Seq2Seq:
+        """The PyTorch model, loaded on first access.
+
+        Once it is changed, or while probes are set, it translates in place of the native engine.
+        """
+        if self._readable is None:
+            with torch.inference_mode(False):  # inference tensors have no version that tells of changes
+                model = self._loaded_model.readable
+                if self._copies_readable and model is not self._loaded_model:
+                    model = without_probes(copy.deepcopy(model))
+            self._readable = model, ChangeDetector(model)
+        return self._readable[0]
+
+    @model.setter
+    def model(self, model: Seq2Seq) -> None:
+        self._loaded_model, self._readable, self.engine = model, None, ""
+
+    @property
+    def search_model(self) -> Seq2Seq:
+        """The model that decodes: the loaded engine, or the PyTorch model where that was changed."""
+        changed = self._readable is not None and self._readable[1].changed()
+        return self.model if changed else self._loaded_model
+
+    def twin(self) -> Translator:
+        """Return a translator of the same weights, whose PyTorch model is its own.
+
+        Changes of one's PyTorch model, and probes in it, don't reach the other. An engine that can't change is shared.
+        """
+        other = copy.copy(self)
+        other._loaded_model, other._readable = copy.deepcopy(self._loaded_model), None
+        other._copies_readable = True
+        return other
+
+    def options_with(self, options: SearchOptions | None = None, **changes: Any) -> SearchOptions:
+        """Return `options`, or the run's options, with some of them changed.
+
+        Raises `ConfigError` for a value out of range and for an unknown option, with the nearest known one.
+        """
+        return changed_options(options or self.options, changes)
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        options: SearchOptions | None = None,
+        *,
+        prefixes: Sequence[str] | None = None,
+        glossary: Glossary | None = None,
+        split: bool = False,
+        alignments: bool = False,
+        first_line: int = 1,
+        **changes: Any,
+    ) -> list[Translation]:
+        """Translate sentences; the results are in their order and don't depend on the batches.
+
+        Keyword arguments override `options`, or the run's options: `translate(texts, beam=5, n_best=5)`. `prefixes` are
+        the texts with which the translations begin. The translation of an empty or blank sentence is empty. A line end
+        inside a sentence or a translation is replaced by a space. A sentence longer than the model's maximum length is
+        truncated, with a `LongLineWarning` that has its line number (`first_line` for the first sentence), or with
+        `split` translated in parts, whose log-probabilities are summed. `alignments` adds word alignments (see
+        `align`). For each term of `glossary` in a sentence, one of its translations is placed, or there is a warning.
+
+        Raises `ConfigError` for an option that is unknown or out of range, and for a glossary with sampling.
+        """
+        options = self.options_with(options, **changes)
+        encoded = self.encode(
+            texts, options, prefixes=prefixes, glossary=glossary, split=split, first_line=first_line
+        )
+        hypotheses = decode_sentences(
+            self.search_model,
+            encoded,
+            self.symbols,
+            batch_tokens=self.batch_tokens,
+            shortlist=self.shortlist,
+        )
+        unknown_words = (self.unknown["source"].of(text) for text in texts)
+        translations = self.translations(encoded, hypotheses, alignments=alignments)
+        return [
+            dataclasses.replace(translation, unknown=words) if words else translation
+            for translation, words in zip(translations, unknown_words, strict=True)
+        ]
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        options: SearchOptions,
+        *,
+        prefixes: Sequence[str] | None = None,
+        glossary: Glossary | None = None,
+        glossary_texts: Sequence[str] | None = None,
+        split: bool = False,
+        first_line: int = 1,
+    ) -> EncodedSentences:
+        """Return sentences in the form in which a search takes them; arguments and errors as for `translate`.
+
+        `glossary_texts` are the texts in which the glossary's terms are looked up, by default the sentences; in the
+        parts of a split sentence, others have none.
+        """
+        if isinstance(texts, str):
+            raise ConfigError("translate: expected a list of sentences, found one string")
+        if prefixes is not None and len(prefixes) != len(texts):
+            raise ConfigError(
+                f"prefixes: expected one for each of the {len(texts)} sentences, found {len(prefixes)}"
+            )
+        options = self._within_model(options)
+        if glossary is not None and options.sample:
+            raise ConfigError("glossary: expected beam search with it, found sampling")
+        longest = self._loaded_model.max_length - 1
+        encoded = [
+            encode_source(self.subwords, text, longest, number, split)
+            for number, text in enumerate(texts, start=first_line)
+        ]
+        part_ids = [parts for _, parts in encoded]
+        prefix_ids = None if prefixes is None else self._encode_prefixes(prefixes, part_ids, first_line)
+        sources = [ids for parts in part_ids for ids in parts]
+        result = EncodedSentences(texts, [len(parts) for parts in part_ids], sources, prefix_ids, options)
+        if glossary is None:
+            return result
+        parts = [texts for texts, _ in encoded]
+        rooms = [longest - len(prefix) for prefix in prefix_ids or [self.symbols.given[:1]] * len(sources)]
+        return result.with_glossary(glossary, glossary_texts or texts, parts, self.subwords, rooms)
+
+    def translations(
+        self,
+        encoded: EncodedSentences,
+        hypotheses: Sequence[Sequence[Hypothesis]],
+        *,
+        alignments: bool = False,
+    ) -> list[Translation]:
+        """Return the translation of each sentence, from the hypotheses that a search found for its sources."""
+        sources = encoded.sources
+        align = self._align_ids
+        part_links = each_links(align, sources, hypotheses) if alignments else itertools.repeat(None)
+        part_translations = (
+            self._translation(*each) for each in zip(sources, hypotheses, part_links, strict=False)
+        )
+        return [
+            join_translations(
+                list(itertools.islice(part_translations, parts)),
+                text,
+                encoded.options.alpha,
+                aligned=alignments,
+            ).checked(encoded.matches_of(number), lowercase=self.subwords.lowercases)
+            for number, (text, parts) in enumerate(zip(encoded.texts, encoded.parts, strict=True))
+        ]
+
+    def translate_lines(
+        self,
+        lines: Iterable[str],
+        options: SearchOptions | None = None,
+        *,
+        chunk: int = 1024,
+        **arguments: Any,
+    ) -> Iterator[Translation]:
+        """Translate a stream of lines in order, with at most `chunk` lines in memory; arguments as for `translate`.
+
+        The first chunks are smaller, so that the first results come early. Where a line or a prefix can't be read, the
+        lines before it are translated before the error is raised.
+        """
+        first_line = arguments.pop("first_line", 1)
+        prefixes = arguments.pop("prefixes", None)
+
+        def work(batch: Sequence[tuple[int, str, str | None]]) -> list[Translation]:
+            numbers, texts, line_prefixes = zip(*batch, strict=True)
+            chunk_prefixes = None if prefixes is None else line_prefixes
+            return self.translate(texts, options, prefixes=chunk_prefixes, first_line=numbers[0], **arguments)
+
+        for batch in chunks(with_prefixes(lines, prefixes, first_line), growing(64, chunk)):
+            yield from results(work, batch)
+
+    def score(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str | Sequence[int]],
+        *,
+        alpha: float | None = None,
+        first_line: int = 1,
+    ) -> list[Output]:
+        """Return the log-probabilities of given translations, text or subword ids, by forced decoding.
+
+        For the ids of a translation these are the values that the search reported. `alpha` is the exponent of the
+        length penalty, the run's unless given. A source longer than the model's maximum length is truncated, with a
+        `LongLineWarning`. Raises `DataError` with the line number of a target that is too long.
+        """
+        pairs = self._encode_pairs(sources, targets, first_line)
+        hypotheses = score(
+            self.model,
+            *pairs,
+            self.symbols,
+            alpha=self.options.alpha if alpha is None else self.options_with(alpha=alpha).alpha,
+            batch_tokens=self.batch_tokens,
+        )
+        return [self._output(hypothesis) for hypothesis in hypotheses]
+
+    def align(
+        self, sources: Sequence[str], targets: Sequence[str | Sequence[int]], *, first_line: int = 1
+    ) -> list[tuple[Link, ...]]:
+        """Align each target word to a source word by cross-attention: `(source word, target word)` links from 0.
+
+        Words are separated by spaces; see `headwise.decoding.alignment`.
+        """
+        return self._align_ids(*self._encode_pairs(sources, targets, first_line))
+
+    def _encode_pairs(
+        self, sources: Sequence[str], targets: Sequence[str | Sequence[int]], first_line: int
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Encode sentence pairs for forced decoding."""
+        if len(sources) != len(targets):
+            raise DataError(
+                f"expected one target for each of the {len(sources)} sources, found {len(targets)}"
+            )
+        longest = self._loaded_model.max_length - 1
+        source_parts = [
+            encode_source(self.subwords, text, longest, line, split=False)[1]
+            for line, text in enumerate(sources, start=first_line)
+        ]
+        target_ids = []
+        for line, target in enumerate(targets, start=first_line):
+            if isinstance(target, str):
+                ids = self._encode_target(target, f"line {line}")
+            else:
+                ids = [*(() if self._given(target) else self.symbols.given[:1]), *target]
+            if len(ids) >= self._loaded_model.max_length:
+                raise DataError(
+                    f"line {line}: expected a target of at most {self._loaded_model.max_length - 1} subwords, "
+                    f"found {len(ids)}"
+                )
+            target_ids.append(ids)
+        return [parts[0] if parts else [EOS] for parts in source_parts], target_ids
+
+    def _encode_prefixes(
+        self, prefixes: Sequence[str], encoded_sources: Sequence[Sequence[Sequence[int]]], first_line: int
+    ) -> list[list[int]]:
+        """Encode each sentence's prefix; only the first of its parts gets it."""
+        prefix_ids: list[list[int]] = []
+        for line, (prefix, parts) in enumerate(zip(prefixes, encoded_sources, strict=True), start=first_line):
+            ids = self._encode_target(prefix, f"prefix {line}")
+            if len(ids) >= self._loaded_model.max_length:
+                raise DataError(
+                    f"prefix {line}: expected at most {self._loaded_model.max_length - 1} subwords, found {len(ids)}"
+                )
+            prefix_ids += [ids if part == 0 else [*self.symbols.given[:1]] for part in range(len(parts))]
+        return prefix_ids
+
+    def _align_ids(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[tuple[Link, ...]]:
+        weights = cross_attention(self.model, sources, targets, self.symbols, batch_tokens=self.batch_tokens)
+        links = []
+        for attention, source, target in zip(weights, sources, targets, strict=True):
+            text, given = self.subwords.without_language(source[:-1]), self._given(target)
+            attention = attention[..., given:, len(source) - 1 - len(text) :]
+            pieces = self.subwords.target_pieces(target[given:])
+            links.append(word_links(attention, self.subwords.source_pieces(text), pieces))
+        return links
+
+    def _given(self, target: Sequence[int]) -> int:
+        """Return the number of language codes at the beginning of a target, 0 or 1."""
+        return int(bool(target) and target[0] in self.symbols.given)
+
+    def _encode_target(self, text: str, label: str) -> list[int]:
+        return self.subwords.encode_target(one_line(check_characters(text, label)).strip())
+
+    def _translation(
+        self,
+        source: Sequence[int],
+        hypotheses: Sequence[Hypothesis],
+        links: Sequence[tuple[Link, ...]] | None,
+    ) -> Translation:
+        aligned = itertools.repeat(None) if links is None else links
+        outputs = [self._output(*each) for each in zip(hypotheses, aligned, strict=False)]
+        pieces = tuple(self.subwords.source_pieces(self.subwords.without_language(source[:-1])))
+        notes = tuple(hypothesis.note for hypothesis in hypotheses[:1] if hypothesis.note)
+        return Translation(one_line(self.subwords.decode_source(source)), pieces, tuple(outputs), (), notes)
+
+    def _output(self, hypothesis: Hypothesis, links: tuple[Link, ...] | None = None) -> Output:
+        given = self._given(hypothesis.tokens)  # its log-probability is 0
+        tokens = hypothesis.tokens[given:]
+        return Output(
+            text=one_line(self.subwords.decode_target(tokens)),
+            tokens=tokens,
+            pieces=tuple(self.subwords.target_pieces([*tokens, EOS])),
+            log_probability=hypothesis.log_probability,
+            score=hypothesis.score,
+            token_log_probabilities=hypothesis.token_log_probabilities[given:],
+            alignment=links,
+        )
+
+    def _within_model(self, options: SearchOptions) -> SearchOptions:
+        """Limit the output length to the model's maximum length."""
+        return options.within(self._loaded_model.max_length - 1)

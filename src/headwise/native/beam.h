@@ -1,0 +1,304 @@
+// The options of a sentence's search, and its beam, as defined in src/headwise/decoding/search.py, and with terms in
+// src/headwise/decoding/term_placing.py.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "checks.h"
+#include "scan.h"
+#include "terms.h"
+
+namespace headwise {
+
+struct Options {
+    int32_t beam, n_best, min_length;
+    float alpha;
+    double patience;
+    int32_t no_repeat_ngram;
+    Banned banned;
+
+    void check() const {
+        expect_within(beam, 1, MOST_BEAMS, "a beam");
+        expect_within(n_best, 1, beam, "outputs of a sentence");
+        expect(min_length >= 0, "expected a shortest length of at least 0");
+        expect(alpha >= 0 && patience >= 1, "expected alpha of at least 0 and patience of at least 1");
+        expect(no_repeat_ngram >= 0, "expected a size of n-grams of at least 0");
+        expect_within(banned.count, 0, MOST_BANNED, "banned symbols");
+    }
+};
+
+struct Output {
+    std::vector<int32_t> tokens;
+    std::vector<float> gains;  // log-probabilities, one for each token and one for the end symbol
+    double score;
+};
+
+inline float length_penalty(int length, float alpha) { return std::pow(float(5 + length) / 6, alpha); }
+
+// The beam of one sentence: the live hypotheses of every step with their parents, and the finished hypotheses.
+class Beam {
+  public:
+    // Start with one empty hypothesis. `terms`, which may be empty, must be placed; both arguments must outlive the search.
+    void start(int limit, const Terms& terms, const Continuing& continuing) {
+        limit_ = limit, step_ = 0, finished_ = 0;
+        terms_ = &terms, continuing_ = &continuing;
+        states_.assign(1, Terms::State());
+        repeats_.assign(1, {});
+        totals_.assign(1, 0.0f);
+        history_.clear();
+        best_.clear();
+        outputs_.clear();
+    }
+
+    int live() const { return int(totals_.size()); }
+
+    // What is looked for among the next tokens of a live hypothesis.
+    Wanted wanted(int place, const Options& options) const {
+        const bool may_end = step_ >= options.min_length;
+        const std::vector<int32_t>* repeats = &repeats_[options.no_repeat_ngram ? place : 0];
+        if (terms_->empty()) return {2 * options.beam, may_end, &options.banned, repeats, nullptr, 0};
+        const Terms::State state = states_[place];
+        return {2 * options.beam, may_end && !terms_->left(state), &options.banned, repeats, terms_->tokens(state),
+                terms_->count(state)};
+    }
+
+    int32_t token(int place) const { return history_[size_t(step_ - 1) * width_ + place].token; }
+    const int32_t* parents() const { return parents_.data(); }
+
+    // Begin with a token that is given, and therefore has a log-probability of 0.
+    void begin(int32_t token, const Options& options) {
+        width_ = options.beam;
+        step_ = 1;
+        history_.assign(width_, Past{0, token, 0.0f});
+        parents_.assign(1, 0);
+        find_repeats(options.no_repeat_ngram);
+    }
+
+    // Continue every live hypothesis by its best tokens; returns whether the search continues.
+    bool advance(const Best* rows, const Options& options, int32_t eos) {
+        width_ = options.beam;
+        candidates_.clear();
+        if (!terms_->empty()) return advance_with_terms(rows, options, eos);
+        const bool last = step_ + 1 >= limit_;
+        for (int place = 0; place < live(); ++place) {
+            const Best& row = rows[place];
+            const float log_total = row.log_total();
+            const auto offer = [&](float logit, int32_t token) {
+                const float gain = logit - log_total, total = totals_[place] + gain;
+                if (std::isfinite(total)) candidates_.push_back({place, token, gain, total});
+            };
+            if (last)
+                offer(row.end_logit, eos);
+            else
+                for (int c = 0; c < row.count; ++c) offer(row.choices[c].logit, row.choices[c].token);
+            if (!last && !row.count && bans_repeats(options)) offer(row.end_logit, eos);
+        }
+        const size_t wanted = std::min(candidates_.size(), size_t(2 * width_));
+        std::partial_sort(candidates_.begin(), candidates_.begin() + wanted, candidates_.end(), before);
+        begin_step();
+        for (size_t c = 0; c < wanted; ++c) {
+            const Candidate& chosen = candidates_[c];
+            if (chosen.token == eos) {
+                if (c < size_t(width_)) finish(chosen, options);
+            } else if (live() < width_) {
+                keep(chosen);
+            }
+        }
+        find_repeats(options.no_repeat_ngram);
+        return undecided(options);
+    }
+
+    // Return the `n_best` best outputs, best first; ties by the earlier finish.
+    std::vector<Output> outputs(int n_best) {
+        std::stable_sort(outputs_.begin(), outputs_.end(),
+                         [](const Output& a, const Output& b) { return a.score > b.score; });
+        if (outputs_.size() > size_t(n_best)) outputs_.resize(n_best);
+        return std::move(outputs_);
+    }
+
+  private:
+    struct Candidate {
+        int32_t parent, token;
+        float gain, total;
+        Terms::State state{};  // these three for sentences with terms only
+        int left = 0, rank = 0;
+    };
+    struct Past {
+        int32_t parent, token;
+        float gain;
+    };
+
+    static bool before(const Candidate& a, const Candidate& b) {
+        if (a.total != b.total) return a.total > b.total;
+        return a.parent != b.parent ? a.parent < b.parent : a.token < b.token;
+    }
+
+    void begin_step() {
+        ++step_;
+        totals_.clear();
+        parents_.clear();
+        history_.resize(size_t(step_) * width_);
+    }
+
+    void keep(const Candidate& chosen) {
+        history_[size_t(step_ - 1) * width_ + live()] = {chosen.parent, chosen.token, chosen.gain};
+        totals_.push_back(chosen.total);
+        parents_.push_back(chosen.parent);
+    }
+
+    bool bans_repeats(const Options& options) const {
+        return options.no_repeat_ngram && step_ >= options.no_repeat_ngram;
+    }
+
+    // For every live hypothesis: the tokens that would complete an n-gram of `size` tokens that it already contains.
+    void find_repeats(int size) {
+        if (!size) return;
+        repeats_.resize(std::max(1, live()));
+        for (int place = 0; place < live(); ++place) {
+            std::vector<int32_t>& repeats = repeats_[place];
+            repeats.clear();
+            if (step_ < size) continue;
+            tokens_.resize(step_);
+            walk_back(step_ - 1, place, [&](int step, const Past& past) { tokens_[step] = past.token; });
+            const auto suffix = tokens_.end() - (size - 1);
+            for (auto gram = tokens_.begin(); gram + size <= tokens_.end(); ++gram)
+                if (std::equal(suffix, tokens_.end(), gram)) repeats.push_back(gram[size - 1]);
+            std::sort(repeats.begin(), repeats.end());
+        }
+    }
+
+    // Visit the steps of a hypothesis, of which the last one is at a place of `step`, from the last to the first.
+    template <class Visit>
+    void walk_back(int step, int place, const Visit& visit) const {
+        for (; step >= 0; --step) {
+            const Past& past = history_[size_t(step) * width_ + place];
+            visit(step, past);
+            place = past.parent;
+        }
+    }
+
+    bool advance_with_terms(const Best* rows, const Options& options, int32_t eos) {
+        for (int place = 0; place < live(); ++place) offer_with_terms(place, rows[place], options, eos);
+        std::sort(candidates_.begin(), candidates_.end(), before);
+        const std::vector<size_t> chosen = share_beam(eos);
+        begin_step();
+        finish_with_terms(chosen, options, eos);
+        states_.clear();
+        for (size_t c : chosen) {
+            keep(candidates_[c]);
+            states_.push_back(candidates_[c].state);
+        }
+        find_repeats(options.no_repeat_ngram);
+        return undecided(options);
+    }
+
+    // Add the candidates of a live hypothesis: its best tokens, and those with which a term begins or continues. Where
+    // the rest of the length is needed, only those after which less is missing.
+    void offer_with_terms(int place, const Best& row, const Options& options, int32_t eos) {
+        const float log_total = row.log_total();
+        const Terms::State state = states_[place];
+        const int left = terms_->left(state);
+        const auto offer = [&](float logit, int32_t token) {
+            const float gain = logit - log_total, total = totals_[place] + gain;
+            if (!std::isfinite(total)) return;
+            const Terms::State next = token == eos ? state : terms_->next(state, token, *continuing_);
+            candidates_.push_back({place, token, gain, total, next, terms_->left(next)});
+        };
+        if (step_ + 1 >= limit_) return offer(row.end_logit, eos);
+        const size_t first = candidates_.size();
+        for (int n = 0; n < row.wanted.named; ++n)
+            if (row.wanted.may_follow(row.wanted.tokens[n])) offer(row.named[n], row.wanted.tokens[n]);
+        if (left && left >= limit_ - step_ - 1) {
+            const auto stays = [&](const Candidate& one) { return one.left >= left; };
+            const auto advancing = std::stable_partition(candidates_.begin() + first, candidates_.end(),
+                                                         [&](const Candidate& one) { return !stays(one); });
+            if (advancing != candidates_.begin() + first) return candidates_.resize(advancing - candidates_.begin());
+        }
+        const int32_t *named = row.wanted.tokens, *last = named + row.wanted.named;
+        for (int c = 0; c < row.count; ++c)
+            if (!std::binary_search(named, last, row.choices[c].token))
+                offer(row.choices[c].logit, row.choices[c].token);
+        const bool may_end = step_ >= options.min_length || bans_repeats(options);
+        if (candidates_.size() == first && may_end) offer(row.end_logit, eos);
+    }
+
+    // Return the places of the candidates that stay live, in order: one of every bank in each round.
+    std::vector<size_t> share_beam(int32_t eos) {
+        std::vector<size_t> chosen;
+        ranks_.assign(ranks_.size(), 0);
+        for (size_t c = 0; c < candidates_.size(); ++c) {
+            Candidate& one = candidates_[c];
+            if (one.token == eos) continue;
+            if (size_t(one.left) >= ranks_.size()) ranks_.resize(one.left + 1, 0);
+            one.rank = ranks_[one.left]++;
+            chosen.push_back(c);
+        }
+        std::stable_sort(chosen.begin(), chosen.end(), [&](size_t a, size_t b) {
+            const Candidate &x = candidates_[a], &y = candidates_[b];
+            return x.rank != y.rank ? x.rank < y.rank : x.left < y.left;
+        });
+        if (chosen.size() > size_t(width_)) chosen.resize(width_);
+        std::sort(chosen.begin(), chosen.end());
+        return chosen;
+    }
+
+    // Finish the candidates that end among the best of their bank, as many as it has live ones and the beam has empty
+    // places; at the limit those with the fewest missing tokens.
+    void finish_with_terms(const std::vector<size_t>& live, const Options& options, int32_t eos) {
+        int fewest = candidates_.empty() ? 0 : candidates_[0].left, ends = 0;
+        for (const Candidate& one : candidates_) fewest = std::min(fewest, one.left);
+        const bool any_finished = finished_ > 0;
+        for (size_t c = 0; c < candidates_.size() && ends < width_; ++c) {
+            const Candidate& one = candidates_[c];
+            if (one.token != eos || (one.left && any_finished)) continue;
+            const auto of_bank = [&](size_t other) { return candidates_[other].left == one.left; };
+            const auto share = std::count_if(live.begin(), live.end(), of_bank) + width_ - long(live.size());
+            const auto rank = std::count_if(candidates_.begin(), candidates_.begin() + c,
+                                            [&](const Candidate& other) { return other.left == one.left; });
+            if (live.empty() ? one.left != fewest : rank >= std::max<long>(1, share)) continue;
+            finish(one, options);
+            ++ends;
+        }
+    }
+
+    void finish(const Candidate& end, const Options& options) {
+        ++finished_;
+        best_.push_back(end.total / length_penalty(step_, options.alpha));
+        std::sort(best_.begin(), best_.end(), std::greater<float>());
+        if (best_.size() > size_t(options.n_best)) best_.pop_back();
+        Output output{std::vector<int32_t>(step_ - 1), std::vector<float>(step_), 0};
+        output.gains[step_ - 1] = end.gain;
+        walk_back(step_ - 2, end.parent, [&](int step, const Past& past) {
+            output.tokens[step] = past.token;
+            output.gains[step] = past.gain;
+        });
+        double total = 0;
+        for (float gain : output.gains) total += gain;
+        output.score = total / std::pow((5.0 + step_) / 6, double(options.alpha));
+        outputs_.push_back(std::move(output));
+    }
+
+    bool undecided(const Options& options) const {
+        if (totals_.empty() || finished_ >= options.patience * options.beam) return false;
+        if (best_.size() < size_t(options.n_best)) return true;
+        const float ceiling = *std::max_element(totals_.begin(), totals_.end());
+        return ceiling / length_penalty(limit_, options.alpha) > best_.back();
+    }
+
+    int limit_ = 0, step_ = 0, width_ = 1;
+    long finished_ = 0;
+    const Terms* terms_ = nullptr;
+    const Continuing* continuing_ = nullptr;
+    std::vector<Terms::State> states_;  // of the live hypotheses
+    std::vector<int> ranks_;  // candidates of each bank
+    std::vector<std::vector<int32_t>> repeats_;  // of the live hypotheses; one that is empty where none are banned
+    std::vector<int32_t> tokens_;
+    std::vector<float> totals_, best_;
+    std::vector<int32_t> parents_;
+    std::vector<Past> history_;  // (steps, width)
+    std::vector<Candidate> candidates_;
+    std::vector<Output> outputs_;
+};
+
+}  // namespace headwise

@@ -1,0 +1,180 @@
+"""Ids outside the vocabulary raise the same one-sentence error in every engine and entry point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoding_models import EOS, SYMBOLS
+from headwise.config import ModelConfig
+from headwise.decoding.alignment import cross_attention
+from headwise.decoding.batching import decode
+from headwise.decoding.scoring import score
+from headwise.engine.ids import check_ids, check_lists
+from headwise.engine.native.transformer import NativeTransformer
+from headwise.engine.options import SearchOptions
+from headwise.engine.scheduling.load import Load
+from headwise.engine.scheduling.scheduler import Scheduler
+from headwise.engine.translator import Translator
+from headwise.errors import DataError
+from headwise.models.base import Seq2Seq
+from headwise.models.build import build_decoder_only, build_model
+from headwise.native.library import Library, find_library
+from translator_run import make_run
+
+SIZE = 30
+SHAPE = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 12, "heads": 2, "max_length": 40}
+OPTIONS = SearchOptions(beam=2, extra_length=4)
+
+
+def engines() -> dict[str, Seq2Seq]:
+    """Return the same Transformer in every engine, and models of the other architectures."""
+    config = ModelConfig.model_validate(SHAPE)
+    model = build_model(config, SIZE, SIZE).eval()
+    models: dict[str, Seq2Seq] = {"readable": model}
+    for architecture in ("recurrent", "convolutional"):
+        sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "max_length": 40}
+        other = ModelConfig.model_validate(sizes | {"architecture": architecture, "d_ff": 12, "heads": 2})
+        models[architecture] = build_model(other, SIZE, SIZE).eval()
+    if isinstance(library := find_library(), Library):
+        parameters = dict(model.named_parameters()).get
+        models["native"] = NativeTransformer(
+            config, SIZE, SIZE, parameters, library=library, readable=lambda: model
+        )
+    return models
+
+
+ENGINES = engines()
+
+
+@pytest.fixture(params=ENGINES.values(), ids=ENGINES.keys())
+def model(request: pytest.FixtureRequest) -> Seq2Seq:
+    return request.param
+
+
+@pytest.mark.parametrize(
+    ("ids", "found"),
+    [
+        ([5, SIZE, EOS], "expected ids from 0 to 29, found 30"),
+        ([-1, EOS], "expected ids from 0 to 29, found -1"),
+        ([2**70, EOS], f"expected ids from 0 to 29, found {2**70}"),
+        ([2**32 + 5, EOS], f"expected ids from 0 to 29, found {2**32 + 5}"),
+        ([5.0, EOS], "expected ids that are whole numbers, found 5.0"),
+        ([True, EOS], "expected ids that are whole numbers, found True"),
+        (["5", EOS], "expected ids that are whole numbers, found '5'"),
+        ([], "expected ids, the end symbol at least, found none"),
+    ],
+)
+def test_sources_are_named(model: Seq2Seq, ids: list[Any], found: str) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: decode(model, [[5, EOS], ids], OPTIONS, SYMBOLS),
+        lambda: score(model, [[5, EOS], ids], [[6], [7]], SYMBOLS, alpha=0.6),
+        lambda: cross_attention(model.readable, [[5, EOS], ids], [[6], [7]], SYMBOLS),
+    ]
+    for call in calls:
+        with pytest.raises(DataError) as raised:
+            call()
+        assert str(raised.value) == f"source 2: {found}"
+    with Scheduler(model, SYMBOLS) as scheduler:
+        with pytest.raises(DataError) as raised:
+            scheduler.submit(ids, OPTIONS)
+        assert str(raised.value) == f"source 1: {found}"
+        assert scheduler.load == Load()
+
+
+def test_targets_and_prefixes_are_named(model: Seq2Seq) -> None:
+    with pytest.raises(DataError, match=r"^prefix 2: expected ids from 0 to 29, found 30$"):
+        decode(model, [[5, EOS]] * 2, OPTIONS, SYMBOLS, prefixes=[[], [SIZE]])
+    prefix = r"^prefix 1: expected ids from 0 to 29, found -1$"
+    with Scheduler(model, SYMBOLS) as scheduler, pytest.raises(DataError, match=prefix):
+        scheduler.submit([5, EOS], OPTIONS, prefix=[-1])
+    with pytest.raises(DataError, match=r"^target 1: expected ids from 0 to 29, found -4$"):
+        score(model, [[5, EOS]], [[5, -4]], SYMBOLS, alpha=0.6)
+
+
+@pytest.mark.parametrize(
+    ("listed", "sentence"),
+    [
+        (np.array([EOS, SIZE], np.int32), "expected ids from 0 to 29, found 30"),
+        (np.array([-2, EOS], np.int32), "expected ids from 0 to 29, found -2"),
+        (np.array([EOS, 9, 8], np.int32), "expected ids in ascending order, found others"),
+        (np.array([EOS, 9, 9], np.int32), "expected ids in ascending order, found others"),
+        (np.array([4, 9], np.int32), f"expected the end symbol {EOS} among its ids, found none"),
+        (np.array([], np.int32), f"expected the end symbol {EOS} among its ids, found none"),
+        (np.array([EOS, 9], np.int64), r"expected int32 ids, found int64 of shape \(2,\)"),
+        (np.array([[EOS, 9]], np.int32), r"expected int32 ids, found int32 of shape \(1, 2\)"),
+    ],
+)
+def test_lists_are_named(model: Seq2Seq, listed: Any, sentence: str) -> None:
+    with pytest.raises(DataError, match=f"^shortlist of sentence 1: {sentence}$"):
+        decode(model, [[5, EOS]], OPTIONS, SYMBOLS, shortlist=lambda source: listed)
+    with (
+        Scheduler(model, SYMBOLS) as scheduler,
+        pytest.raises(DataError, match=f"^shortlist of sentence 1: {sentence}$"),
+    ):
+        scheduler.submit([5, EOS], OPTIONS, allowed=listed)
+
+
+def test_as_many_lists_as_sentences() -> None:
+    with pytest.raises(DataError, match="expected a list for each of 2 sentences, found 1"):
+        check_lists([np.array([EOS], np.int32)], 2, SIZE, EOS)
+
+
+@pytest.mark.skipif("native" not in ENGINES, reason="the native library isn't there")
+def test_the_native_library_refuses_what_was_not_checked() -> None:
+    native = ENGINES["native"]
+    assert isinstance(native, NativeTransformer)
+    for bad in (SIZE, -1):
+        with pytest.raises(ValueError, match=f"expected a source id from 0 to 29, found {bad}"):
+            native.search([[5, EOS], [bad, EOS]], OPTIONS, SYMBOLS, sentences=2)
+        listed = np.array([EOS, bad], np.int32)
+        with pytest.raises(ValueError, match=f"expected .* from .* to 29, found {bad}"):
+            native.search([[5, EOS]], OPTIONS, SYMBOLS, sentences=2, lists=[listed])
+
+
+@torch.inference_mode()
+def test_the_protocol_itself_names_them(model: Seq2Seq) -> None:
+    mask = torch.ones(1, 2, dtype=torch.bool)
+    for bad in (SIZE, -1):
+        with pytest.raises(DataError, match=f"expected ids from 0 to 29, found {bad}"):
+            model.encode(torch.tensor([[bad, EOS]]), mask)
+    state = model.start(model.encode(torch.tensor([[5, EOS]]), mask))
+    with pytest.raises(DataError, match=f"expected ids from 0 to 29, found {SIZE}"):
+        model.step(torch.tensor([SIZE]), state)
+
+
+def test_a_language_model_names_them() -> None:
+    model = build_decoder_only(ModelConfig(d_model=8, d_ff=12, heads=2, max_length=16), SIZE)
+    with pytest.raises(DataError, match="expected ids from 0 to 29, found 30"):
+        model(torch.tensor([[5, SIZE]]))
+
+
+def test_a_translator_names_them(tmp_path: Path) -> None:
+    translator = Translator.load(make_run(tmp_path / "run"))
+    with pytest.raises(DataError, match="target 2: expected ids from 0 to 149, found 150"):
+        translator.score(["A dog.", "A cat."], [[5], [150]])
+    with pytest.raises(DataError, match="target 1: expected ids from 0 to 149, found -1"):
+        translator.align(["A dog."], [[-1]])
+
+
+@given(st.lists(st.lists(st.integers(-3, SIZE + 3), min_size=1), min_size=1))
+def test_whatever_is_within_passes_and_nothing_else(sequences: list[list[int]]) -> None:
+    wrong = [
+        number
+        for number, sequence in enumerate(sequences, 1)
+        if not all(0 <= index < SIZE for index in sequence)
+    ]
+    kinds: list[Sequence[Sequence[int]]] = [sequences, [np.array(sequence) for sequence in sequences]]  # pyright: ignore[reportAssignmentType]
+    for each in kinds:
+        if not wrong:
+            check_ids(each, SIZE, "source")
+            continue
+        with pytest.raises(DataError, match=f"^source {wrong[0]}: "):
+            check_ids(each, SIZE, "source")

@@ -1,0 +1,339 @@
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import headwise
+from headwise.decoding.alignment import cross_attention, word_links, word_numbers
+from headwise.engine.hypotheses import length_penalty
+from headwise.engine.outputs import Translation
+from headwise.engine.sentences import LongLineWarning
+from headwise.engine.splitting import join_texts, split_text
+from headwise.engine.symbols import Symbols
+from headwise.engine.translator import Translator
+from headwise.errors import CheckpointError, ConfigError, DataError, DeviceError
+from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
+from translator_run import ENGLISH, GERMAN, make_run
+
+LONG = " ".join(ENGLISH)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("runs") / "de")
+
+
+@pytest.fixture(scope="module")
+def translator(run: Path) -> Translator:
+    return Translator.load(run)
+
+
+def alike(left: Translation, right: Translation) -> bool:
+    """Whether the outputs are the same, with scores that differ only by rounding in another batch."""
+    return [o.tokens for o in left.outputs] == [o.tokens for o in right.outputs] and all(
+        a.token_log_probabilities == pytest.approx(b.token_log_probabilities, abs=1e-4)
+        for a, b in zip(left.outputs, right.outputs, strict=True)
+    )
+
+
+def test_translations_come_in_order_whatever_the_batches(translator: Translator) -> None:
+    texts = [*ENGLISH, "", ENGLISH[2], "   ", "Snow."]
+    together = translator.translate(texts)
+    assert [t.source for t in together] == texts
+    translator.batch_tokens, before = 1, translator.batch_tokens
+    try:
+        apart = translator.translate(texts)
+    finally:
+        translator.batch_tokens = before
+    assert [t.text for t in apart] == [t.text for t in together]
+    assert len({t.text for t in together}) > 3
+    assert alike(together[2], together[7])
+    backwards = translator.translate(texts[::-1])
+    assert [t.text for t in backwards[::-1]] == [t.text for t in together]
+
+
+@pytest.mark.parametrize("blank", ["", " ", "  ", "\n"])
+def test_a_blank_line_gives_an_empty_one(translator: Translator, blank: str) -> None:
+    (translation,) = translator.translate([blank], n_best=2)
+    assert (translation.text, translation.log_probability, translation.score) == ("", 0.0, 0.0)
+    assert translation.source_pieces == ()
+
+
+def test_nothing_to_translate(translator: Translator) -> None:
+    assert translator.translate([]) == []
+    assert translator.score([], []) == []
+
+
+def test_a_line_break_reads_as_a_space(translator: Translator) -> None:
+    broken, whole = translator.translate(["Two dogs\nare playing.", "Two dogs are playing."])
+    assert alike(broken, whole)
+
+
+def test_an_output_is_consistent_in_itself(translator: Translator) -> None:
+    for translation in translator.translate(ENGLISH, n_best=3):
+        assert len(translation.outputs) == 3
+        scores = [output.score for output in translation.outputs]
+        assert scores == sorted(scores, reverse=True)
+        for output in translation.outputs:
+            assert output.text == "".join(output.pieces[:-1]).replace("▁", " ").strip()
+            assert output.pieces[-1] == "</s>"
+            assert len(output.pieces) == len(output.token_log_probabilities) == len(output.tokens) + 1
+            assert output.log_probability == pytest.approx(sum(output.token_log_probabilities))
+            assert output.score == pytest.approx(
+                output.log_probability / length_penalty(len(output.pieces), 0.6)
+            )
+
+
+def test_score_of_the_same_tokens_is_what_the_search_reported(translator: Translator) -> None:
+    translations = translator.translate(ENGLISH, n_best=3)
+    pairs = [(t.source, output) for t in translations for output in t.outputs]
+    forced = translator.score([source for source, _ in pairs], [output.tokens for _, output in pairs])
+    for (_, output), again in zip(pairs, forced, strict=True):
+        assert dataclasses.replace(again, log_probability=0, score=0, token_log_probabilities=()) == (
+            dataclasses.replace(output, log_probability=0, score=0, token_log_probabilities=())
+        )
+        assert again.token_log_probabilities == pytest.approx(output.token_log_probabilities, abs=1e-4)
+        assert again.log_probability == pytest.approx(output.log_probability, abs=1e-4)
+        assert again.score == pytest.approx(output.score, abs=1e-4)
+
+
+def test_score_of_text_is_that_of_its_subwords(translator: Translator) -> None:
+    ids = [translator.subwords.encode_target(text) for text in GERMAN]
+    assert translator.score(ENGLISH, GERMAN) == translator.score(ENGLISH, ids)
+    (empty,) = translator.score(["Two dogs."], [""])
+    assert empty.pieces == ("</s>",)
+
+
+def test_a_long_line_is_cut_with_a_warning_that_names_it(translator: Translator) -> None:
+    subwords = len(translator.subwords.encode_source(LONG))
+    sentence = f"line 12: {subwords} subwords, the model reads the first 39 of them"
+    with pytest.warns(LongLineWarning, match=sentence) as caught:
+        _, cut = translator.translate(["Snow.", LONG], first_line=11)
+    assert len(caught) == 1
+    assert len(cut.source_pieces) == 39
+    with pytest.warns(LongLineWarning):
+        (again,) = translator.translate([LONG])
+    assert alike(again, cut)
+
+
+def test_a_long_line_is_translated_whole_with_split(translator: Translator) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (whole,) = translator.translate([LONG], split=True, n_best=3, alignments=True)
+        parts = split_text(LONG, lambda part: len(translator.subwords.encode_source(part)) <= 39)
+        alone = translator.translate(parts, n_best=3, alignments=True)
+    assert len(parts) > 1
+    assert whole.source_pieces == tuple(itertools.chain.from_iterable(t.source_pieces for t in alone))
+    for rank, output in enumerate(whole.outputs):
+        chosen = [t.outputs[rank] for t in alone]
+        assert output.text == " ".join(o.text for o in chosen)
+        assert output.log_probability == pytest.approx(sum(o.log_probability for o in chosen))
+        assert output.log_probability == pytest.approx(sum(output.token_log_probabilities))
+        assert output.alignment is not None
+        words = len(output.text.split(" "))
+        assert [target for _, target in output.alignment] == list(range(words))
+        assert max(source for source, _ in output.alignment) < len(LONG.split(" "))
+    last = alone[-1].outputs[0].alignment
+    assert last is not None
+    before = sum(len(part.split(" ")) for part in parts[:-1])
+    assert [s - before for s, _ in whole.outputs[0].alignment or ()][-len(last) :] == [s for s, _ in last]
+
+
+def test_prefixes_begin_the_translations(translator: Translator) -> None:
+    prefixes = ["Ein Mann", "", "Die alte Frau liest", "Kinder", "Ein", "Zwei Hunde"]
+    translations = translator.translate(ENGLISH, prefixes=prefixes, n_best=2)
+    for translation, prefix in zip(translations, prefixes, strict=True):
+        assert all(output.text.startswith(prefix) for output in translation.outputs)
+    assert alike(translations[1], translator.translate(ENGLISH[1:2], n_best=2)[0])
+
+
+def test_options_by_keyword_change_the_runs(translator: Translator) -> None:
+    assert (translator.options.beam, translator.options.extra_length) == (3, 4)
+    (short,) = translator.translate(ENGLISH[:1], max_length=2)
+    assert len(short.outputs[0].tokens) <= 2
+    (long,) = translator.translate(ENGLISH[:1], min_length=30)
+    assert len(long.outputs[0].tokens) >= 30
+    samples = translator.translate(ENGLISH[:1], sample=True, n_best=4, seed=3)
+    assert alike(samples[0], translator.translate(ENGLISH[:1], sample=True, n_best=4, seed=3)[0])
+    assert len({output.text for output in samples[0].outputs}) > 1
+
+
+def test_an_output_never_outgrows_the_model(translator: Translator) -> None:
+    (translation,) = translator.translate(ENGLISH[:1], extra_length=500, max_length=400)
+    assert len(translation.outputs[0].tokens) <= 39
+    with pytest.raises(ConfigError, match="min_length: expected at most the model's 39, found 40"):
+        translator.translate(ENGLISH[:1], min_length=40)
+
+
+def test_mistakes_in_calls_are_named(translator: Translator) -> None:
+    with pytest.raises(ConfigError, match=r"bem: unknown search option \(did you mean beam\?\)"):
+        translator.translate(ENGLISH, bem=3)
+    with pytest.raises(ConfigError, match="expected a list of sentences, found one string"):
+        translator.translate(ENGLISH[0])
+    with pytest.raises(ConfigError, match="prefixes: expected one for each of the 6 sentences, found 1"):
+        translator.translate(ENGLISH, prefixes=["Ein"])
+    with pytest.raises(DataError, match="prefix 3: expected at most 39 subwords, found"):
+        translator.translate(ENGLISH[:1], prefixes=[" ".join(GERMAN)], first_line=3)
+    with pytest.raises(DataError, match="expected one target for each of the 6 sources, found 1"):
+        translator.score(ENGLISH, GERMAN[:1])
+    with pytest.raises(DataError, match="line 1: expected a target of at most 39 subwords, found"):
+        translator.score(ENGLISH[:1], [" ".join(GERMAN)])
+
+
+def test_lines_stream_in_order_within_bounds(translator: Translator) -> None:
+    read = 0
+
+    def endless():
+        nonlocal read
+        for text in itertools.cycle([*ENGLISH, ""]):
+            read += 1
+            yield text
+
+    stream = translator.translate_lines(endless(), chunk=4, beam=1)
+    taken = list(itertools.islice(stream, 10))
+    assert read <= 12
+    expected = translator.translate([*ENGLISH, ""], beam=1)
+    assert [t.text for t in taken] == [(expected + expected)[place].text for place in range(10)]
+
+
+def test_streamed_warnings_name_the_line_of_the_stream(translator: Translator) -> None:
+    with pytest.warns(LongLineWarning, match="line 6: "):
+        list(translator.translate_lines(["Snow."] * 5 + [LONG], chunk=2))
+
+
+def test_streamed_prefixes_must_fit_the_lines(translator: Translator) -> None:
+    texts = [t.text for t in translator.translate_lines(ENGLISH, chunk=2, prefixes=iter(["Ein"] * 6))]
+    assert all(text.startswith("Ein") for text in texts)
+    with pytest.raises(DataError, match="prefixes: expected one for each line, found none for line 4"):
+        list(translator.translate_lines(ENGLISH, chunk=2, prefixes=["Ein"] * 3))
+    with pytest.raises(DataError, match="prefixes: expected one for each of the 6 lines, found more"):
+        list(translator.translate_lines(ENGLISH, chunk=2, prefixes=["Ein"] * 7))
+
+
+def test_an_ensemble_of_runs_votes(run: Path, translator: Translator, tmp_path: Path) -> None:
+    other = make_run(tmp_path / "other", seed=1)
+    both = headwise.load(str(run), str(other))
+    alone = Translator.load(other)
+    one, two, mean = (t.score(ENGLISH, GERMAN) for t in (translator, alone, both))
+    for a, b, c in zip(one, two, mean, strict=True):
+        pairs = torch.tensor([a.token_log_probabilities, b.token_log_probabilities], dtype=torch.float64)
+        assert c.token_log_probabilities == pytest.approx(pairs.exp().mean(0).log().tolist(), abs=1e-5)
+    translations = both.translate(ENGLISH, alignments=True)
+    assert [t.text for t in translations] != [t.text for t in translator.translate(ENGLISH)]
+
+
+def test_runs_that_cannot_be_loaded_are_named(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="nowhere: expected a run directory, found none"):
+        Translator.load(tmp_path / "nowhere")
+    other = make_run(tmp_path / "other", size=140)
+    with pytest.raises(CheckpointError, match=r"other: expected the subwords of .*de \("):
+        Translator.load([run, other])
+    if not torch.cuda.is_available():
+        with pytest.raises(
+            DeviceError, match=r"device: expected auto or one of cpu.* on this machine, found 'cuda'"
+        ):
+            Translator.load(run, device="cuda")
+    with pytest.raises(ConfigError, match="precision: expected auto, float32, bfloat16, int8, found 'int4'"):
+        Translator.load(run, precision="int4")
+
+
+def test_bfloat16_scores_are_close(run: Path, translator: Translator) -> None:
+    low = Translator.load(run, precision="bfloat16").score(ENGLISH, GERMAN)
+    for rough, exact in zip(low, translator.score(ENGLISH, GERMAN), strict=True):
+        assert rough.log_probability == pytest.approx(exact.log_probability, rel=0.02)
+        assert rough.log_probability != exact.log_probability
+
+
+def test_translating_leaves_autograd_on(translator: Translator) -> None:
+    translator.translate(ENGLISH[:1])
+    translator.score(ENGLISH[:1], GERMAN[:1])
+    assert torch.is_grad_enabled()
+    assert not torch.is_inference_mode_enabled()
+    assert (torch.ones(1, requires_grad=True) * 2).requires_grad
+
+
+# Alignment
+
+
+def test_word_links_follow_the_weights() -> None:
+    source, target = ["▁the", "▁hou", "se", "."], ["▁das", "▁Ha", "us"]
+    weights = torch.tensor(
+        [
+            [0.6, 0.1, 0.1, 0.1, 0.1],
+            [0.4, 0.3, 0.2, 0.0, 0.1],  # "Haus": 0.4 + 0.0 on "the", 0.5 + 0.3 on the subwords of "house."
+            [0.0, 0.1, 0.1, 0.1, 0.7],
+            [0.0, 0.0, 0.0, 0.0, 1.0],  # the end symbol's row, and column 4, are ignored
+        ]
+    )
+    # Two layers of two heads: the mean of the heads of the last but one layer is used.
+    stacked = torch.stack([torch.stack([weights - 0.1, weights + 0.1]), torch.rand(2, *weights.shape)])
+    assert word_links(stacked, source, target) == ((0, 0), (1, 1))
+    assert word_links(stacked, [], target) == ()
+
+
+def test_words_are_what_spaces_separate() -> None:
+    assert word_numbers(["▁A", "▁", "xy", "▁man", "."]) == [0, 1, 1, 2, 2]
+    assert word_numbers(["la", "te"]) == [0, 0]
+
+
+def test_cross_attention_is_a_distribution_over_the_source_alone(translator: Translator) -> None:
+    symbols = Symbols(pad=PAD, unknown=UNK, bos=BOS, eos=EOS)
+    sources = [[*translator.subwords.encode_source(text), EOS] for text in ENGLISH]
+    targets = [translator.subwords.encode_target(text) for text in GERMAN]
+    together = cross_attention(translator.model, sources, targets, symbols)
+    for weights, source, target in zip(together, sources, targets, strict=True):
+        assert weights.shape[2:] == (len(target) + 1, len(source))
+        assert torch.allclose(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-5)
+        (alone,) = cross_attention(translator.model, [source], [target], symbols)
+        assert torch.allclose(weights, alone, atol=1e-5)
+
+
+def test_alignments_of_translations_are_those_of_their_tokens(translator: Translator) -> None:
+    translations = translator.translate([*ENGLISH, ""], alignments=True, n_best=2)
+    for translation in translations[:-1]:
+        for output in translation.outputs:
+            (links,) = translator.align([translation.source], [output.tokens])
+            assert output.alignment == links
+            assert output.pharaoh == " ".join(f"{source}-{target}" for source, target in links)
+            assert len(links) == word_numbers(output.pieces[:-1])[-1] + 1
+    assert translations[-1].outputs[0].alignment == ()
+
+
+# Splitting
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    text=st.text(alphabet="ab .,!?;。、日本", max_size=60),
+    room=st.integers(1, 20),
+)
+def test_parts_fit_and_lose_nothing(text: str, room: int) -> None:
+    parts = split_text(text, lambda part: len(part) <= room)
+    assert all(0 < len(part) <= room and part == part.strip() for part in parts)
+    assert "".join("".join(parts).split()) == "".join(text.split())
+
+
+def test_cuts_are_made_where_they_hurt_least() -> None:
+    def cut(text: str, room: int) -> list[str]:
+        return split_text(text, lambda part: len(part) <= room)
+
+    assert cut("One two. Three four. Five.", 13) == ["One two.", "Three four.", "Five."]
+    assert cut("One two. Three four. Five.", 20) == ["One two. Three four.", "Five."]
+    assert cut("He said “No!” Then left.", 15) == ["He said “No!”", "Then left."]
+    assert cut("one two, three four", 11) == ["one two,", "three four"]
+    assert cut("one two three", 8) == ["one two", "three"]
+    assert cut("incomprehensible", 6) == ["incomp", "rehens", "ible"]
+    assert cut("これはペンです。あれは本です。", 9) == ["これはペンです。", "あれは本です。"]
+
+
+def test_parts_are_joined_as_their_script_is() -> None:
+    assert join_texts(["Das ist es.", "", "Und das."]) == "Das ist es. Und das."
+    assert join_texts(["これはペンです。", "あれは本です。"]) == "これはペンです。あれは本です。"
+    assert join_texts([]) == ""

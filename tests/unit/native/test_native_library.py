@@ -1,0 +1,370 @@
+"""The library rejects arguments that would cause invalid memory accesses, and stays usable afterwards."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from decoding_models import SYMBOLS, sentences
+from headwise.config import ModelConfig
+from headwise.engine.native.transformer import NativeTransformer
+from headwise.engine.options import SearchOptions
+from headwise.models.transformer import Transformer
+from headwise.native import library as native
+from headwise.native.library import PRECISIONS, VARIANTS, Library, find_library
+
+LIBRARIES = {name: library for name in VARIANTS if isinstance(library := find_library(name), Library)}
+SIZE = 20
+
+pytestmark = pytest.mark.skipif(
+    not LIBRARIES, reason="the native engine was not compiled (pip install -e . with a C++ compiler)"
+)
+
+
+@pytest.fixture(scope="module", params=LIBRARIES.values(), ids=LIBRARIES.keys())
+def library(request: pytest.FixtureRequest) -> Library:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def engine(library: Library) -> NativeTransformer:
+    return build(library)
+
+
+def build(library: Library, leave_out: str = "", **changes: Any) -> NativeTransformer:
+    shape = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 12, "heads": 2, "max_length": 16}
+    torch.manual_seed(1)
+    model = Transformer(ModelConfig.model_validate(shape | {"norm": "pre"} | changes), SIZE, SIZE)
+    parameters = dict(model.named_parameters())
+    return NativeTransformer(
+        model.config,
+        SIZE,
+        SIZE,
+        lambda name: None if name == leave_out else parameters.get(name),
+        library=library,
+        readable=lambda: model,
+    )
+
+
+def shape(**changes: int | float) -> native.Shape:
+    """Return a valid shape of an engine, with changes."""
+    fields: dict[str, int | float] = {
+        **dict.fromkeys(("d_model", "d_ff", "source_size", "target_size"), 16),
+        **dict.fromkeys(("encoder_layers", "decoder_layers", "heads", "shared_heads"), 1),
+        **dict.fromkeys(("positions", "key_size", "value_size"), 16),
+        **{"pre_norm": 0, "activation": 0, "key_scale": 0.25, "epsilon": 1e-5},
+    }
+    return native.Shape(**(fields | changes))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"d_model": 0}, "expected a size of the model from 1 to"),
+        ({"d_ff": -5}, "expected a size of the model from 1 to"),
+        ({"target_size": 2**30}, "expected a size of the model from 1 to"),
+        ({"encoder_layers": 2**30}, "expected encoder layers from 1 to 4096"),
+        ({"positions": -1}, "expected positions from 0 to"),
+        ({"heads": 3, "shared_heads": 2}, "multiple of those of keys and values"),
+        ({"key_size": 17}, "multiples of 16"),
+        ({"heads": 2**16, "value_size": 2**16}, "expected a size of all heads from 1 to"),
+        ({"activation": 3}, "expected an activation from 0 to 2"),
+        ({"epsilon": 0.0}, "a positive epsilon"),
+        ({"key_scale": float("nan")}, "expected a finite scale"),
+    ],
+)
+def test_shapes_that_can_not_be(library: Library, changes: dict[str, Any], sentence: str) -> None:
+    handle = ctypes.c_void_p()
+    with pytest.raises(ValueError, match=sentence):
+        library.call("new", ctypes.byref(shape(**changes)), 0, ctypes.byref(handle))
+    assert not handle
+    with pytest.raises(ValueError, match="expected a precision from 0 to 2, found 3"):
+        library.call("new", ctypes.byref(shape()), 3, ctypes.byref(handle))
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_weights_of_other_sizes_and_names(library: Library, precision: str) -> None:
+    handle, values = ctypes.c_void_p(), np.ones(16 * 80, np.float32)
+    library.call("new", ctypes.byref(shape()), PRECISIONS[precision], ctypes.byref(handle))
+    place = values.ctypes.data
+    for name, arguments, sentence in (
+        ("linear", (b"encoder.0.w1", place, None, 17, 16), "expected 16 outputs of encoder.0.w1, found 17"),
+        ("linear", (b"encoder.0.w1", place, None, 16, -1), "expected 16 inputs of encoder.0.w1, found -1"),
+        ("linear", (b"encoder.0.w1", None, None, 16, 16), "expected weights, found none"),
+        ("linear", (b"encoder.1.w1", place, None, 16, 16), "there is no weight of this name"),
+        ("linear", (b"encoder.0.cross_attention.in", place, None, 16, 16), "no weight of this name"),
+        ("vector", (b"encoder.0.around_feed_forward.bias", place, 15), "expected 16 values of"),
+        ("vector", (b"encoder.0.around_feed_forward.bias", None, 16), "expected values, found none"),
+        ("vector", (b"encoder_norm.bias", place, 16), "there is no weight of this name"),
+        ("table", (b"positions", place, 17, 16), "expected 16 rows of positions, found 17"),
+        ("table", (b"source_embedding", place, 16, 15), "expected 16 columns of source_embedding, found 15"),
+        ("table", (b"source_embedding", None, 16, 16), "expected values, found none"),
+        ("table", (b"another", place, 16, 16), "there is no weight of this name"),
+        ("table", (None, place, 16, 16), "expected an engine and a name, found none"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            library.call(name, handle, *arguments)
+    library.value("free", handle)
+
+
+@pytest.mark.parametrize("name", ["encoder.0.w1", "encoder_norm.bias", "target_embedding", "positions"])
+def test_an_engine_without_one_of_its_weights_does_not_run(
+    library: Library, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = Library.call
+
+    def forgetful(self: Library, function: str, *arguments: Any) -> None:
+        if name.encode() not in arguments:
+            call(self, function, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Library, "call", forgetful)
+        engine = build(library)
+    source = torch.tensor([[5, 3]])
+    with pytest.raises(ValueError, match=f"expected the weight {name}, found none"):
+        engine.encode(source, torch.ones_like(source, dtype=torch.bool))
+    with pytest.raises(ValueError, match=f"expected the weight {name}, found none"):
+        engine.search([[5, 3]], SearchOptions(), SYMBOLS, sentences=1)
+
+
+def test_what_is_encoded(engine: NativeTransformer) -> None:
+    ids, states = np.array([5, 6, 3], np.int32), np.empty((3, 8), np.float32)
+
+    def encode(lengths: list[int], tokens: int = 3, count: int | None = None, at: int | None = None) -> None:
+        counts = np.array(lengths, np.int32)
+        place = ids.ctypes.data if at is None else at
+        size = len(lengths) if count is None else count
+        to = states.ctypes.data
+        engine.library.call("encode", engine.handle, place, tokens, counts.ctypes.data, size, to)
+
+    encode([1, 2])
+    for arguments, sentence in (
+        (([1, 1],), "expected 2 tokens, found 3"),
+        (([2, 2],), "expected 4 tokens, found 3"),
+        (([3, 0],), "expected tokens of a sentence from 1 to 16, found 0"),
+        (([-1, 4],), "expected tokens of a sentence from 1 to 16, found -1"),
+        (([17],), "expected tokens of a sentence from 1 to 16, found 17"),
+        (([1, 2], 3, -1), "expected sentences from 0 to"),
+        (([1, 2], 3, 2, 0), "expected ids, found none"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            encode(*arguments)
+    for bad in (-1, SIZE, 2**31 - 1):
+        ids[1] = bad
+        with pytest.raises(ValueError, match=f"expected a source id from 0 to 19, found {bad}"):
+            encode([1, 2])
+    with pytest.raises(ValueError, match="expected an engine, found none"):
+        engine.library.call("encode", None, ids.ctypes.data, 0, None, 0, states.ctypes.data)
+
+
+@torch.inference_mode()
+def test_what_a_state_is_told(engine: NativeTransformer) -> None:
+    source = torch.tensor([[5, 6, 3], [7, 3, 0]])
+    memory = engine.encode(source, source > 0)
+    library, handle = engine.library, engine.handle
+    for beams in (0, -1, 2**20 + 1):
+        with pytest.raises(ValueError, match="expected beams from 1 to 1048576"):
+            engine.start(memory, beams)
+    state = engine.start(memory, 2)
+    tokens, logits = np.full(4, 2, np.int32), np.empty((4, SIZE), np.float32)
+
+    def step(count: int = 4, to: NativeTransformer = engine) -> None:
+        place = tokens.ctypes.data
+        library.call("step", to.handle, state.handle, place, count, logits.ctypes.data)
+
+    step()
+    with pytest.raises(ValueError, match="expected 4 tokens, found 3"):
+        step(3)
+    with pytest.raises(ValueError, match="expected a state of this engine"):
+        step(4, build(library))
+    tokens[2] = SIZE
+    with pytest.raises(ValueError, match="expected a target id from 0 to 19, found 20"):
+        step()
+    for rows, sentence in (
+        ([0, 1, 2], "expected 4 rows, found 3"),
+        ([2, 1, 2, 3], "expected a row of the same sentence from 0 to 1, found 2"),
+        ([0, 1, 2, 4], "expected a row of the same sentence from 2 to 3, found 4"),
+        ([0, -1, 2, 3], "expected a row of the same sentence from 0 to 1, found -1"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            state.reorder(torch.tensor(rows))
+    for kept, sentence in (
+        ([2], "expected a sentence from 0 to 1, found 2"),
+        ([-1], "expected a sentence from 0 to 1, found -1"),
+        ([1, 1], "expected different sentences, found one twice"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            state.keep(torch.tensor(kept))
+    state.reorder(torch.tensor([1, 0, 3, 2], dtype=torch.int32))
+    state.keep(torch.tensor([1], dtype=torch.int32))
+    tokens[:] = 2
+    for _ in range(15):
+        step(2)
+    with pytest.raises(ValueError, match="no more tokens than there are positions"):
+        step(2)
+    with pytest.raises(ValueError, match="expected a state whose last step did not fail"):
+        step(2)
+    with pytest.raises(ValueError, match="expected a state of this engine"):
+        library.call("step", handle, None, tokens.ctypes.data, 2, logits.ctypes.data)
+
+
+def search_options(beam: int, n_best: int, *others: float, banned: int = 3) -> native.Options:
+    return native.Options(beam, n_best, *others, 0, native.Banned((ctypes.c_int32 * 3)(0, 2, 1), banned))
+
+
+def job(engine: NativeTransformer, **changes: Any) -> None:
+    """Create a job of two sentences with some arguments changed, and free it."""
+    arrays: dict[str, Any] = {
+        "ids": np.array([5, 6, 3, 7, 3], np.int32),
+        "offsets": np.array([0, 3, 5], np.int64),
+        "limits": np.array([6, 5], np.int32),
+        "listed": np.array([3, 8, 9, 3, 7], np.int32),
+        "lists": np.array([0, 3, 5], np.int64),
+        # The automaton of the forms 5 6 and 7.
+        "edge_offsets": np.array([0, 2, 4, 6, 8], np.int32),
+        "edge_tokens": np.array([5, 7, 6, 7, 5, 7, 5, 7], np.int32),
+        "edge_nodes": np.array([1, 3, 2, 3, 1, 3, 1, 3], np.int32),
+        "end_offsets": np.array([0, 0, 0, 1, 2], np.int32),
+        "ended": np.array([0, 1], np.int32),
+        "distances": np.array([2, 1, 1, 1, 2, 1, 2, 1], np.int32),
+        "masks": np.array([1, 2], np.uint64),
+    }
+    arrays |= {name: np.array(v, arrays[name].dtype) for name, v in changes.items() if name in arrays}
+    numbers = {"tokens": 5, "count": 2, "listed_count": 5, "nodes": 4, "terms": 2, "edges": 8, "ends": 2}
+    numbers |= {"continuing": SIZE}
+    numbers |= {name: value for name, value in changes.items() if name in numbers}
+    options = changes.get("options", search_options(4, 1, 0, 0.6, 1.0))
+    symbols = changes.get("symbols", native.Symbols(2, 3))
+    place = {name: array.ctypes.data for name, array in arrays.items()}
+    sizes = [numbers[name] for name in ("nodes", "terms", "edges", "ends")]
+    names = [name for name, *_ in native.TermArrays._fields_[4:]]
+    terms = (native.TermArrays * 2)(native.TermArrays(*sizes, *(place[name] for name in names)))
+    handle = ctypes.c_void_p()
+    try:
+        continuing = (bytes(SIZE), numbers["continuing"])
+        engine.library.call("job_new", engine.handle, symbols, *continuing, ctypes.byref(handle))
+        first = ctypes.c_int64()
+        engine.library.call(
+            "job_add",
+            *(handle, place["ids"], numbers["tokens"], place["offsets"], place["limits"], numbers["count"]),
+            *(
+                options,
+                place["listed"],
+                numbers["listed_count"],
+                place["lists"],
+                terms,
+                0,
+                ctypes.byref(first),
+            ),
+        )
+    finally:
+        engine.library.value("job_free", ctypes.byref(handle))
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "source id": ({"ids": [5, 20, 3, 7, 3]}, "expected a source id from 0 to 19, found 20"),
+    "negative id": ({"ids": [5, -1, 3, 7, 3]}, "expected a source id from 0 to 19, found -1"),
+    "empty source": ({"offsets": [0, 5, 5]}, "expected tokens of a sentence from 1 to 16, found 0"),
+    "order": ({"offsets": [0, 6, 5]}, "expected offsets in order"),
+    "beginning": ({"offsets": [1, 3, 5]}, "expected 0 as the first offset, found 1"),
+    "end": ({"offsets": [0, 3, 9]}, "expected 5 as the last offset, found 9"),
+    "count": ({"count": -1}, "expected sentences from 0 to"),
+    "limit": ({"limits": [6, 0]}, "expected a longest output of at least 1"),
+    "listed id": ({"listed": [3, 8, 20, 3, 7]}, "expected a listed id from 0 to 19, found 20"),
+    "list without end": ({"listed": [3, 8, 9, 4, 7]}, "expected the end symbol in every list"),
+    "list out of order": ({"listed": [3, 9, 8, 3, 7]}, "expected listed ids in order"),
+    "list with a twin": ({"listed": [3, 8, 8, 3, 7]}, "expected listed ids in order"),
+    "empty list": ({"lists": [0, 5, 5], "listed": [3, 4, 5, 6, 7]}, "expected the end symbol in every list"),
+    "lists' end": ({"lists": [0, 3, 6]}, "expected 5 as the last offset, found 6"),
+    "beam": (
+        {"options": search_options(0, 1, 0, 0.6, 1.0)},
+        "expected a beam from 1 to 1048576, found 0",
+    ),
+    "n best": (
+        {"options": search_options(4, 5, 0, 0.6, 1.0)},
+        "expected outputs of a sentence from 1 to 4",
+    ),
+    "shortest": ({"options": search_options(4, 1, -1, 0.6, 1.0)}, "expected a shortest length"),
+    "alpha": (
+        {"options": search_options(4, 1, 0, float("nan"), 1.0)},
+        "expected alpha of at least 0",
+    ),
+    "patience": ({"options": search_options(4, 1, 0, 0.6, float("nan"))}, "patience of at least 1"),
+    "end symbol": (
+        {"symbols": native.Symbols(2, SIZE)},
+        "expected the end symbol from 0 to 19, found 20",
+    ),
+    "start symbol": (
+        {"symbols": native.Symbols(-1, 3)},
+        "expected the start symbol from 0 to 19, found -1",
+    ),
+    "banned": (
+        {"options": search_options(4, 1, 0, 0.6, 1.0, banned=4)},
+        "expected banned symbols from 0 to 3, found 4",
+    ),
+    "given": (
+        {"symbols": native.Symbols(2, 3, SIZE, 1)},
+        "expected a given symbol from 0 to 19, found 20",
+    ),
+    "two given": (
+        {"symbols": native.Symbols(2, 3, 4, 2)},
+        "expected given symbols from 0 to 1, found 2",
+    ),
+    "room for what is given": (
+        {"symbols": native.Symbols(2, 3, 4, 1), "limits": [6, 1]},
+        "expected a longest output of at least 1 after what is given",
+    ),
+    "nodes of terms": ({"nodes": 257}, "expected nodes of terms from 1 to 256, found 257"),
+    "terms": ({"terms": 65}, "expected terms from 1 to 64, found 65"),
+    "edges of terms": ({"edges": -1}, "expected edges of terms from 0 to"),
+    "edges' end": ({"edges": 9}, "expected 9 as the last offset, found 8"),
+    "edges' order": ({"edge_offsets": [0, 9, 4, 6, 8]}, "expected offsets in order"),
+    "ends of terms": ({"end_offsets": [0, 0, 0, 1, 3]}, "expected 2 as the last offset, found 3"),
+    "token of a term": (
+        {"edge_tokens": [5, 20, 6, 7, 5, 7, 5, 7]},
+        "a token of a term from 0 to 19, found 20",
+    ),
+    "tokens out of order": ({"edge_tokens": [7, 5, 6, 7, 5, 7, 5, 7]}, "expected tokens of terms in order"),
+    "end in a term": ({"edge_tokens": [3, 5, 6, 7, 5, 7, 5, 7]}, "expected terms without the end symbol"),
+    "node of terms": ({"edge_nodes": [1, 4, 2, 3, 1, 3, 1, 3]}, "a node of terms from 0 to 3, found 4"),
+    "ended term": ({"ended": [0, 2]}, "expected a term from 0 to 1, found 2"),
+    "distance": ({"distances": [2, 1, 0, 1, 2, 1, 2, 1]}, "a distance of a term from 1 to 256, found 0"),
+    "bits": ({"masks": [1, 0]}, "expected a bit for every term"),
+    "room for the terms": ({"limits": [3, 5]}, "expected a longest output with room for the terms"),
+    "continuing": ({"continuing": 19}, "expected 20 bytes about the target tokens, found 19"),
+}
+
+
+@pytest.mark.parametrize(("changes", "sentence"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_a_job_is_made_of(engine: NativeTransformer, changes: dict[str, Any], sentence: str) -> None:
+    job(engine)
+    with pytest.raises(ValueError, match=sentence):
+        job(engine, **changes)
+
+
+def test_weights_too_small_for_a_scale_are_zeros(library: Library) -> None:
+    """The smallest float32 numbers over 127 underflow to 0, by which weights can't be divided."""
+    parameters: Callable[[str], torch.Tensor | None]
+    model = build(library).readable
+    with torch.no_grad():
+        model.get_parameter("encoder.0.feed_forward.w1.weight").fill_(1e-45)
+        model.get_parameter("encoder.0.feed_forward.w1.bias").zero_()
+    parameters = dict(model.named_parameters()).get
+    config = ModelConfig.model_validate(
+        {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 12, "heads": 2, "max_length": 16}
+        | {"norm": "pre"}
+    )
+    make = {"library": library, "readable": lambda: model}
+    sources, options = sentences(4, SIZE, longest=5), SearchOptions(extra_length=5)
+    found = [
+        NativeTransformer(config, SIZE, SIZE, parameters, precision=precision, **make).search(
+            sources, options, SYMBOLS, sentences=4
+        )
+        for precision in ("float32", "int8")
+    ]
+    assert all(hypotheses for each in found for hypotheses in each)
