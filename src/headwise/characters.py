@@ -13,6 +13,15 @@ UNSPACED = re.compile(
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
+def join_texts(parts: list[str]) -> str:
+    """Join translated parts with a space, or without one where the script has no spaces between words."""
+    joined = ""
+    for part in filter(None, parts):
+        space = joined and not (UNSPACED.match(joined[-1]) or UNSPACED.match(part[0]))
+        joined += (" " if space else "") + part
+    return joined
+
+
 def unwritable(text: str) -> str | None:
     """Return the first surrogate of a text in escaped form, or None.
 

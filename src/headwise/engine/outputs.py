@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from headwise.characters import join_texts
 from headwise.decoding.alignment import word_numbers
 from headwise.engine.hypotheses import length_penalty
-from headwise.engine.splitting import join_texts
 from headwise.text.reading.glossary import Match
 
 

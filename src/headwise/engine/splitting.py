@@ -1,11 +1,9 @@
-"""Splitting of lines that are too long for the model, and joining of the translated parts."""
+"""Splitting of lines that are too long for the model."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-
-from headwise.characters import UNSPACED
 
 # Split points in order of preference: after a sentence, after a clause, between words, between characters.
 _SPLIT_POINTS = (
@@ -23,15 +21,6 @@ def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
     between words, then between characters. A single character is kept even if it doesn't fit.
     """
     return _split(text.strip(), fits, _SPLIT_POINTS)
-
-
-def join_texts(parts: list[str]) -> str:
-    """Join translated parts with a space, or without one where the script has no spaces between words."""
-    joined = ""
-    for part in filter(None, parts):
-        space = joined and not (UNSPACED.match(joined[-1]) or UNSPACED.match(part[0]))
-        joined += (" " if space else "") + part
-    return joined
 
 
 def _split(text: str, fits: Callable[[str], bool], patterns: tuple[re.Pattern[str], ...]) -> list[str]:

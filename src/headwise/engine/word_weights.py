@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.decoding.alignment import cross_attention
+from headwise.documents.sentence import Range, piece_ranges, shares
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.sentences import EncodedSentences
 from headwise.engine.translator import Translator
-from headwise.text.markup.sentence import Range, piece_ranges, shares
 
 _NEAR = 4.0
 Weights = NDArray[np.float32]

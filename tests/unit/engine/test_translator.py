@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headwise
+from headwise.characters import join_texts
 from headwise.decoding.alignment import cross_attention, word_links, word_numbers
 from headwise.engine.hypotheses import length_penalty
 from headwise.engine.outputs import Translation
 from headwise.engine.sentences import LongLineWarning
-from headwise.engine.splitting import join_texts, split_text
+from headwise.engine.splitting import split_text
 from headwise.engine.symbols import Symbols
 from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError, ConfigError, DataError, DeviceError

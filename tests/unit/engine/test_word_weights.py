@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from headwise.analysis.attention import SentenceWords, cross_attention
+from headwise.documents.sentence import piece_ranges, words
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.translator import Translator
 from headwise.engine.word_weights import Pair, sharpened, word_weights
-from headwise.text.markup.sentence import piece_ranges, words
 from translator_run import make_run
 
 SOURCES = ["Two dogs are playing in the snow .", "A girl jumps over the rope , and her cat sleeps !"]

@@ -19,6 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from headwise.config.languages import language_name
+from headwise.documents.files import FORMATS
+from headwise.documents.rules import TagRules
+from headwise.documents.segments import Mode
 from headwise.serve.protection.bodies import CheckedRoute
 from headwise.serve.protocols.access import Client
 from headwise.serve.protocols.answers import JSONAnswer, body, error_answers
@@ -27,10 +30,7 @@ from headwise.serve.protocols.fields import uploaded
 from headwise.serve.protocols.libretranslate import file_response
 from headwise.serve.protocols.tags import TagFields, within
 from headwise.serve.translation.limits import ServiceError
-from headwise.serve.translation.segments import Mode
 from headwise.serve.translation.service import Job
-from headwise.text.markup.files import FORMATS
-from headwise.text.markup.rules import TagRules
 
 QUOTA_EXCEEDED = 456  # DeepL's status
 MOST_TEXTS = 50

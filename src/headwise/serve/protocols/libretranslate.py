@@ -21,14 +21,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from headwise.config.languages import language_name
+from headwise.documents.files import FORMATS
+from headwise.documents.rules import TagRules
 from headwise.serve.protection.bodies import CheckedRoute
 from headwise.serve.protocols.answers import JSONAnswer, body, error_answers
 from headwise.serve.protocols.context import Context
 from headwise.serve.protocols.fields import uploaded
 from headwise.serve.translation.limits import ServiceError
 from headwise.serve.translation.service import Job, Translated
-from headwise.text.markup.files import FORMATS
-from headwise.text.markup.rules import TagRules
 from headwise.text.reading.detection import Detected, detect
 
 _FORMS = ("application/json", "application/x-www-form-urlencoded")

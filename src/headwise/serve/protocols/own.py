@@ -20,6 +20,8 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response, StreamingResponse
 
+from headwise.documents.rules import TagRules
+from headwise.documents.segments import Mode
 from headwise.engine.outputs import Output, Translation
 from headwise.errors import DataError, HeadwiseError
 from headwise.serve.protection.bodies import CheckedRoute
@@ -30,9 +32,7 @@ from headwise.serve.protocols.tags import TagFields, within
 from headwise.serve.requests import MOST_BEAM
 from headwise.serve.translation.glossaries import MOST_NAME
 from headwise.serve.translation.limits import ServiceError
-from headwise.serve.translation.segments import Mode
 from headwise.serve.translation.service import Event, Job, Translated
-from headwise.text.markup.rules import TagRules
 from headwise.text.reading.glossary import Entry, Glossary
 
 MOST_INLINE = 1_000  # entries of a request's own glossary

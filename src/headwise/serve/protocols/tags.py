@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from headwise.serve.translation.segments import Mode
-from headwise.text.markup.rules import TagRules
+from headwise.documents.rules import TagRules
+from headwise.documents.segments import Mode
 
 
 def _names(value: Any) -> Any:

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from headwise.characters import unwritable
+from headwise.documents.files import FileTexts, read_file
+from headwise.documents.preparation import read
 from headwise.errors import DataError, HeadwiseError
 from headwise.serve.translation.document_store import Document, DocumentStore
 from headwise.serve.translation.limits import ServiceError
-from headwise.serve.translation.preparation import read
 from headwise.serve.translation.service import Job, Service
-from headwise.text.markup.files import FileTexts, read_file
 
 _LONGEST_NAME = 100  # characters
 

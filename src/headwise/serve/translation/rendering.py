@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 from starlette.concurrency import run_in_threadpool
 
+from headwise.documents.placement import Found, placed, source_words, target_words
+from headwise.documents.protected import locate
+from headwise.documents.sentence import Piece, Sentence, words
 from headwise.engine.outputs import Translation
 from headwise.engine.word_weights import Pair, Weights, word_weights
 from headwise.serve.translation.searching import Searched
-from headwise.text.markup.placement import Found, placed, source_words, target_words
-from headwise.text.markup.protected import locate
-from headwise.text.markup.sentence import Piece, Sentence, words
 
 _MOST_WEIGHTS = 1_000_000  # words of a sentence times words of its translation
 

@@ -20,17 +20,17 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
+from headwise.documents.preparation import Prepared, put_messages, read
+from headwise.documents.rules import TagRules
+from headwise.documents.segments import Mode
+from headwise.documents.sentence import Piece, Sentence
 from headwise.engine.outputs import Output, Translation
 from headwise.serve.translation.limits import ServiceError, ServiceLimits
 from headwise.serve.translation.models import Model, Models
-from headwise.serve.translation.preparation import Prepared, put_messages, read
 from headwise.serve.translation.rendering import Rendered, lost, render
 from headwise.serve.translation.searching import Search, Searched, translate
-from headwise.serve.translation.segments import Mode
 from headwise.serve.translation.shared_load import SharedLoad
 from headwise.serve.translation.waiting import Deadline, all_of, away
-from headwise.text.markup.rules import TagRules
-from headwise.text.markup.sentence import Piece, Sentence
 from headwise.text.reading.detection import Detected, detect
 from headwise.text.reading.glossary import Glossary
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
+from headwise.documents.tokens import VOID, decoded, html_tokens, xml_tokens
 from headwise.errors import DataError
-from headwise.text.markup.tokens import VOID, decoded, html_tokens, xml_tokens
 
 PAGES = [
     "<!DOCTYPE html><p class=\"a\" x=1 y = 'b' disabled>Hi <b>you</b><br/>a < b &amp; c<!-- <i> --></p>",

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
 
+from headwise.documents.rules import TagRules
+from headwise.documents.tokens import SUBTITLE_TAG
+from headwise.documents.word import without_empty_runs
 from headwise.errors import DataError
-from headwise.text.markup.rules import TagRules
-from headwise.text.markup.tokens import SUBTITLE_TAG
-from headwise.text.markup.word import without_empty_runs
 
 _WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 FORMATS = {

@@ -13,7 +13,7 @@ from typing import Literal
 
 from sentencex import segment as split_sentences  # type: ignore[attr-defined]
 
-from headwise.engine.splitting import join_texts
+from headwise.characters import join_texts
 
 Mode = Literal["all", "punctuation", "none"]
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.text.markup.sentence import Mark, Piece, Range, Sentence, words
-from headwise.text.markup.tokens import escaped
+from headwise.documents.sentence import Mark, Piece, Range, Sentence, words
+from headwise.documents.tokens import escaped
 
 _SHARE = 0.5
 _MOST_WEIGHTS = 1_000_000  # beyond it, and with very many tags, the diagonal is used

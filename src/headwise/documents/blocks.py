@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headwise.text.markup.rules import BLOCKS, TagRules
-from headwise.text.markup.sentence import Item, Mark, Piece, Range, Sentence
-from headwise.text.markup.tokens import (
+from headwise.documents.rules import BLOCKS, TagRules
+from headwise.documents.sentence import Item, Mark, Piece, Range, Sentence
+from headwise.documents.tokens import (
     VOID,
     Token,
     check_depth,

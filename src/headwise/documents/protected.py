@@ -11,8 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headwise.text.markup.placement import Found
-from headwise.text.markup.sentence import Piece, Sentence
+from headwise.documents.placement import Found
+from headwise.documents.sentence import Piece, Sentence
 
 _UNITS = (
     "°C|°F|°|K|%|‰|[kcmµμn]?m[²³23]?|[kKMGT]?B|[KMGT]iB|[kmµμ]?g|t|lbs?|oz|[mcd]?[lL]|[mµμn]?s|min|h|[kMG]?Hz|[km]?V|[km]?A|"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from headwise.text.markup.tokens import Token
+from headwise.documents.tokens import Token
 
 Format = Literal["html", "xml", "word", "subtitles"]
 

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headwise.text.markup.blocks import Block, Run
-from headwise.text.markup.sentence import Mark
-from headwise.text.markup.tokens import Token, decoded, xml_tokens
+from headwise.documents.blocks import Block, Run
+from headwise.documents.sentence import Mark
+from headwise.documents.tokens import Token, decoded, xml_tokens
 
 _DROPPED = frozenset({"w:proofErr"})  # what Word found in the old text
 _AROUND = frozenset({"w:hyperlink", "w:ins", "w:smartTag", "w:sdt", "w:sdtContent"})

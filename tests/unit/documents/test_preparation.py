@@ -19,14 +19,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
+from headwise.documents.files import read_file
+from headwise.documents.placement import placed, source_words, target_words
+from headwise.documents.preparation import read
+from headwise.documents.protected import locate
+from headwise.documents.rules import TagRules
+from headwise.documents.sentence import Sentence, words
+from headwise.documents.word import without_empty_runs
 from headwise.errors import DataError
-from headwise.serve.translation.preparation import read
-from headwise.text.markup.files import read_file
-from headwise.text.markup.placement import placed, source_words, target_words
-from headwise.text.markup.protected import locate
-from headwise.text.markup.rules import TagRules
-from headwise.text.markup.sentence import Sentence, words
-from headwise.text.markup.word import without_empty_runs
 
 HTML, XML = TagRules(), TagRules("xml")
 

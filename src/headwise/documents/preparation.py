@@ -7,12 +7,12 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from headwise.serve.translation.segments import Mode, Segments, segment
-from headwise.text.markup.blocks import Block, Run, parse
-from headwise.text.markup.protected import MOST_DEPTH, Argument, find_arguments, find_pieces, separates
-from headwise.text.markup.rules import TagRules
-from headwise.text.markup.sentence import Mark, Piece, Range, Sentence
-from headwise.text.markup.word import parse_word
+from headwise.documents.blocks import Block, Run, parse
+from headwise.documents.protected import MOST_DEPTH, Argument, find_arguments, find_pieces, separates
+from headwise.documents.rules import TagRules
+from headwise.documents.segments import Mode, Segments, segment
+from headwise.documents.sentence import Mark, Piece, Range, Sentence
+from headwise.documents.word import parse_word
 
 _STANDS = re.compile("\0[0-9a-f]{16}\0")  # for an ICU argument
 _MASK = "x"  # a letter, which ends no sentence
@@ -95,7 +95,7 @@ class Document:
 def read(text: str, mode: Mode = "all", rules: TagRules | None = None, *, protect: bool = True) -> Document:
     """Parse a text: a document if there are `rules`; with `protect`, find the pieces that must not change.
 
-    Raises `DataError` as `headwise.text.markup.blocks.parse`.
+    Raises `DataError` as `headwise.documents.blocks.parse`.
     """
     if rules is not None:
         blocks = parse_word(text) if rules.format == "word" else parse(text, rules)

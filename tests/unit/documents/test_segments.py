@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("sentencex", reason="needs pip install 'headwise[serve]'")
 
-from headwise.serve.translation.segments import Mode, segment
+from headwise.documents.segments import Mode, segment
 
 WHITE = st.sampled_from(
     [" ", "  ", "\n", "\r\n", "\n\n", "\t", "\u2028", "\n- ", "\n  * ", "\n1. ", "\n2) ", ""]

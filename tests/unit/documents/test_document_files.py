@@ -10,8 +10,8 @@ import docx
 import polib
 import pytest
 
+from headwise.documents.files import parse_catalogue, parse_subtitles, read_file, wrapped
 from headwise.errors import DataError
-from headwise.text.markup.files import parse_catalogue, parse_subtitles, read_file, wrapped
 
 PO = r"""# A translator
 msgid ""
