@@ -18,7 +18,8 @@ from headwise.analysis.interventions.weights import order
 from headwise.analysis.tracer import Tracer
 from headwise.cli.main import run as command_line
 from headwise.engine.translator import Translator
-from headwise.nn.multihead import MultiHeadAttention, recording
+from headwise.nn.multihead import MultiHeadAttention
+from headwise.nn.recording import recording
 from headwise.text.tokens.subwords import BOS, EOS
 
 SHOWN = 6e-5  # four decimals
@@ -35,7 +36,7 @@ def forward(model: Any, source: list[int], target: list[int]) -> tuple[dict[str,
         part: np.stack(
             [
                 w[0][0].numpy()
-                for name, w in records.items()
+                for name, w in records.weights.items()
                 if name.endswith(ending) and name.startswith("encoder") == (part == "encoder")
             ]
         )

@@ -15,7 +15,7 @@ from browser.test_journeys import axe
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.tracer import Tracer
 from headwise.engine.translator import Translator
-from headwise.nn.multihead import recording
+from headwise.nn.recording import recording
 from headwise.text.tokens.subwords import BOS, EOS
 from translator_run import ENGLISH, make_run
 
@@ -52,7 +52,7 @@ def cross(translator: Translator, target: list[int]) -> np.ndarray:
         model(ids, torch.ones_like(ids, dtype=torch.bool), torch.tensor([[BOS, *target[:-1]]]))  # pyright: ignore[reportCallIssue]
     layers = [
         torch.cat(entries, dim=2)[0, 0]
-        for name, entries in records.items()
+        for name, entries in records.weights.items()
         if name.endswith("cross_attention")
     ]
     return torch.stack(layers).numpy()

@@ -14,7 +14,7 @@ from torch.testing import assert_close
 
 from headwise.config import ModelConfig
 from headwise.models.recurrent import RecurrentMemory, RecurrentSeq2Seq
-from headwise.nn.multihead import recording
+from headwise.nn.recording import recording
 from headwise.nn.recurrent import AdditiveAttention, MultiplicativeAttention
 
 Array = NDArray[np.float64]
@@ -147,7 +147,7 @@ def decoded(model: RecurrentSeq2Seq) -> tuple[RecurrentMemory, Tensor, Array, Ar
     with recording(model) as records:
         memory = model.encode(source, mask)
         hidden = model.decode(memory, target)
-    (weights,) = records["cross_attention"]
+    (weights,) = records.weights["cross_attention"]
     return memory, target, hidden.detach().numpy(), weights.numpy()
 
 

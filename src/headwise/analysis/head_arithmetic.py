@@ -7,8 +7,7 @@ head = Σ_j α_j v_j,  part = W^O[head] head,  output = Σ_heads part + bias
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -21,6 +20,7 @@ from headwise.analysis.tracer import Tracer
 from headwise.errors import ConfigError
 from headwise.nn.attention import attention_kind, attention_weights
 from headwise.nn.multihead import Attended, MultiHeadAttention
+from headwise.nn.recording import recording
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,9 @@ def head_arithmetic(
     query_pieces, key_pieces = tracer.pieces(text, target, part)
     with tracer.model(interventions) as model, torch.inference_mode():
         attention = _find_attention(model, part, layer, head)
-        with _recording_calls(attention) as calls:
+        with recording(attention) as recorded:
             tracer.forward(model, text, target)
-    (attended,) = calls
+    (attended,) = recorded.attended[""]
     queries = attended.q.size(2)
     if not 0 <= query < queries:
         raise ConfigError(f"query: expected a number from 0 to {queries - 1}, found {query}")
@@ -121,16 +121,6 @@ def _find_attention(model: nn.Module, part: Part, layer: int, head: int) -> Mult
     if not 0 <= head < attention.heads:
         raise ConfigError(f"expected a head from 1 to {attention.heads}, found {head + 1}")
     return attention
-
-
-@contextmanager
-def _recording_calls(attention: MultiHeadAttention) -> Iterator[list[Attended]]:
-    calls: list[Attended] = []
-    attention.watch = calls.append
-    try:
-        yield calls
-    finally:
-        attention.watch = None
 
 
 @torch.inference_mode()

@@ -24,7 +24,7 @@ from headwise.decoding.generation import Generator, read_prompt
 from headwise.errors import ConfigError
 from headwise.models.decoder_only import DecoderOnly
 from headwise.models.output_heads import HeadedEncoder
-from headwise.nn.multihead import recording
+from headwise.nn.recording import recording
 from headwise.tasks.masked_language_model import encode_masked, load_masked_model
 from headwise.text.tokens.vocabulary import MASK, Vocabulary
 
@@ -173,7 +173,7 @@ class StackTracer(ABC):
     def _force(
         self, model: nn.Module, inputs: Sequence[int], target: Sequence[int], alternatives: int
     ) -> Forced:
-        with recording(model) as records:
+        with recording(model) as recorded:
             log_probs = self.log_probabilities(model, inputs).cpu()
         if not bool(torch.isfinite(log_probs).all()):
             raise ConfigError("expected finite log-probabilities, found others: the model's numbers overflow")
@@ -194,7 +194,7 @@ class StackTracer(ABC):
             log_probability=total,
             length_penalty=1.0,
             score=total,
-            attention=stacked(records),
+            attention=stacked(recorded),
         )
 
 

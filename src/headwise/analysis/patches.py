@@ -17,7 +17,7 @@ from headwise.errors import ConfigError
 from headwise.files import atomic_file
 from headwise.models.contrastive import ImageText
 from headwise.models.vision import ImageClassifier, VisionTransformer
-from headwise.nn.multihead import recording
+from headwise.nn.recording import Recording, recording
 
 Maps = NDArray[np.float32]
 
@@ -68,27 +68,27 @@ def classify(model: ImageClassifier, image: Tensor) -> ClassifiedImage:
 
     Raises `ConfigError` for a model with a layer that has no attention weights, as `record_attention` does.
     """
-    with recording(model) as records:
+    with recording(model) as recorded:
         logits = model(image[None])
     probabilities = logits[0].float().softmax(dim=-1).cpu().numpy()
-    return ClassifiedImage(*_recorded(records), *_shape(model.vision), probabilities=probabilities)
+    return ClassifiedImage(*_recorded(recorded), *_shape(model.vision), probabilities=probabilities)
 
 
 @torch.no_grad()
 def record_attention(model: VisionTransformer, image: Tensor) -> ImageAttention:
     """Record the attention of an image encoder over one image, (channels, height, width)."""
-    with recording(model) as records:
+    with recording(model) as recorded:
         model(image[None])
-    return ImageAttention(*_recorded(records), *_shape(model))
+    return ImageAttention(*_recorded(recorded), *_shape(model))
 
 
-def _recorded(records: dict[str, list[Tensor]]) -> tuple[Maps, Maps]:
+def _recorded(recorded: Recording) -> tuple[Maps, Maps]:
     """Return the stacked attention weights of a forward pass over one image, and their rollout."""
-    if unrecorded := [name for name, entries in records.items() if not entries]:
+    if unrecorded := [name for name, entries in recorded.attended.items() if not entries]:
         raise ConfigError(
             f"patches: expected attention weights of every layer, found none of {unrecorded[0]}"
         )
-    layers = torch.stack([entries[0][0].float().cpu() for entries in records.values()])
+    layers = torch.stack([entries[0].weights[0].float().cpu() for entries in recorded.attended.values()])
     return layers.numpy(), rollout(layers).numpy()
 
 

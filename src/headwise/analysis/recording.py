@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -20,23 +17,11 @@ from headwise.analysis.tracer import Tracer
 from headwise.analysis.viewer import ClassifierViewer
 from headwise.decoding.batching import padded
 from headwise.errors import ConfigError
-from headwise.models.transformer import InputEmbedding
 from headwise.nn.layers import FeedForward, LayerNorm, Residual, RMSNorm
 from headwise.nn.multihead import Attended, MultiHeadAttention
 from headwise.nn.positions import AttentionPositions
+from headwise.nn.recording import Call, Recording, recording
 from headwise.text.tokens.subwords import BOS, PAD
-
-
-@dataclass(frozen=True)
-class Call:
-    """The input and the output of a module for one text, (time, features).
-
-    `table` are the positions that an input embedding added, (positions, d_model).
-    """
-
-    given: Tensor
-    returned: Tensor
-    table: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -66,8 +51,7 @@ class Recorded:
         off: dotted names of what interventions switched off (`headwise.analysis.recording`).
         sides: what the rows of boxes are; `pooled` is one vector for all.
         outcome: of the last box.
-        calls: by the module's dotted name; an input embedding that both stacks share has two.
-        attended: the intermediate tensors of each multi-head attention, by its dotted name.
+        recording: what the modules computed; an input embedding that both stacks share has two calls.
     """
 
     structure: Structure
@@ -75,18 +59,22 @@ class Recorded:
     off: frozenset[str]
     sides: dict[Row, Side]
     outcome: Outcome
-    calls: dict[str, list[Call]] = field(default_factory=dict)
-    attended: dict[str, Attended] = field(default_factory=dict)
+    recording: Recording
 
     def call(self, name: str) -> Call:
-        """Return the only call of a module."""
-        (call,) = self.calls[name]
-        return call
+        """Return the only call of a module, its tensors as (time, features)."""
+        (call,) = self.recording.calls[name]
+        return _of_one_text(call)
+
+    def attended(self, name: str) -> Attended:
+        """Return the tensors of an attention that is called once."""
+        (attended,) = self.recording.attended[name]
+        return attended
 
     def embedded(self, modules: StackModules) -> Call:
         """Return the call of a stack's input embedding: embeddings to the input of the first layer."""
-        calls = self.calls[modules.positions]
-        return calls[self.structure.stacks.index(modules) if len(calls) > 1 else 0]
+        calls = self.recording.calls[modules.positions]
+        return _of_one_text(calls[self.structure.stacks.index(modules) if len(calls) > 1 else 0])
 
     def written(self, place: BoxPlace) -> Tensor:
         """Return what a sub-layer adds, (time, d_model)."""
@@ -148,6 +136,13 @@ class Recorded:
         return BoxPlace("", place.kind, place.modules, place.layer, place.sub_layer + by)
 
 
+def _of_one_text(call: Call) -> Call:
+    """Return a call with the only text's tensors, in float32 on the CPU."""
+    # A linear map behind the last hidden state has no batch dimension.
+    x, y = ((one[0] if one.dim() == 3 else one).float().cpu() for one in (call.given, call.returned))
+    return Call(x, y, None if call.table is None else call.table.detach().float().cpu())
+
+
 def record(
     tracer: Tracer | StackTracer,
     text: str,
@@ -170,7 +165,7 @@ def record(
         device = next(model.parameters()).device
         tokens, mask = padded([source.ids], PAD, device)
         off = switched_off(structure.model, model)
-        with _recording_modules(model) as (calls, attended):
+        with recording(model, calls=True) as recorded:
             hidden = model(tokens, mask, torch.tensor([inputs], device=device))
         logits = model.project(hidden[0]).float().cpu()
     sides: dict[Row, Side] = {"encoder": source, "decoder": tracer.side(inputs)}
@@ -180,7 +175,7 @@ def record(
         "this translation's token",
         tracer.translator.subwords.target_pieces,
     )
-    return Recorded(structure, tuple(interventions), off, sides, outcome, calls, attended)
+    return Recorded(structure, tuple(interventions), off, sides, outcome, recorded)
 
 
 def _trained(tracer: Tracer, interventions: Sequence[Intervention]) -> nn.Module:
@@ -200,13 +195,13 @@ def _record_text(
     inputs, ids = tracer.forced_ids(text, target)
     with tracer.model(interventions) as model, torch.inference_mode():
         off = switched_off(structure.model, model)
-        with _recording_modules(model) as (calls, attended):
+        with recording(model, calls=True) as recorded:
             logits = tracer.logits(model, inputs).float().cpu()
     row: Stack = structure.stacks[0].name
     what = "the next token of this text" if row == "decoder" else "this text's token"
     outcome = Outcome(logits, tracer.side(ids), what, lambda ids: list(map(tracer.vocabulary.piece, ids)))
     sides: dict[Row, Side] = {row: tracer.side(inputs)}
-    return Recorded(structure, tuple(interventions), off, sides, outcome, calls, attended)
+    return Recorded(structure, tuple(interventions), off, sides, outcome, recorded)
 
 
 def record_image(
@@ -217,7 +212,7 @@ def record_image(
     vision, classes = viewer.vision, viewer.classes
     with viewer.private(interventions) as model, torch.inference_mode():
         off = switched_off(structure.model, model)
-        with _recording_modules(model) as (calls, attended):
+        with recording(model, calls=True) as recorded:
             logits = model(viewer.normalized(pixels)[None]).float().cpu()
     rows, columns = vision.grid
     pieces = [f"{row + 1}, {column + 1}" for row in range(rows) for column in range(columns)]
@@ -227,7 +222,7 @@ def record_image(
         logits, _named([classes[best]], [best]), "the predicted class", lambda ids: [classes[i] for i in ids]
     )
     sides: dict[Row, Side] = {"encoder": _named(tokens), "pooled": _named(["image"])}
-    return Recorded(structure, tuple(interventions), off, sides, outcome, calls, attended)
+    return Recorded(structure, tuple(interventions), off, sides, outcome, recorded)
 
 
 def _named(pieces: Sequence[str], ids: Sequence[int] | None = None) -> Side:
@@ -236,39 +231,6 @@ def _named(pieces: Sequence[str], ids: Sequence[int] | None = None) -> Side:
     return Side(
         " ".join(pieces), numbers if ids is None else tuple(ids), tuple(pieces), tuple(pieces), numbers
     )
-
-
-@contextmanager
-def _recording_modules(model: nn.Module) -> Iterator[tuple[dict[str, list[Call]], dict[str, Attended]]]:
-    """Record the calls of all modules with one text or image; the model must be a private copy."""
-    calls: dict[str, list[Call]] = {}
-    attended: dict[str, Attended] = {}
-
-    def after(name: str, module: nn.Module, given: tuple[Any, ...], returned: Any) -> None:
-        if given and isinstance(given[0], Tensor) and isinstance(returned, Tensor):
-            # A linear map behind the last hidden state has no batch dimension.
-            x, y = (one[0] if one.dim() == 3 else one for one in (given[0], returned))
-            table = module.table if isinstance(module, InputEmbedding) else None
-            positions = None if table is None else table.detach().float().cpu()
-            if x.dim() == y.dim() == 2:
-                calls.setdefault(name, []).append(Call(x.float().cpu(), y.float().cpu(), positions))
-
-    def watch(name: str, seen: Attended) -> None:
-        attended[name] = seen
-
-    handles = []
-    try:
-        for name, module in model.named_modules():
-            handles.append(module.register_forward_hook(partial(after, name)))
-            if isinstance(module, MultiHeadAttention):
-                module.watch = partial(watch, name)
-        yield calls, attended
-    finally:
-        for handle in handles:
-            handle.remove()
-        for module in model.modules():
-            if isinstance(module, MultiHeadAttention):
-                module.watch = None
 
 
 def switched_off(trained: nn.Module, model: nn.Module) -> frozenset[str]:

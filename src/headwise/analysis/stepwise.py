@@ -22,7 +22,7 @@ from headwise.analysis.tracer import Tracer
 from headwise.decoding.batching import padded
 from headwise.errors import ConfigError
 from headwise.models.base import Memory, Seq2Seq
-from headwise.nn.multihead import recording
+from headwise.nn.recording import recording
 from headwise.text.tokens.subwords import BOS, PAD
 
 
@@ -111,15 +111,15 @@ def _steps(
     """Return the log-probabilities (steps, vocabulary), and the cross-attention (layers, heads, steps, source)."""
     rows: list[Tensor] = []
     attention: list[Tensor] = []
-    with recording(model) as records:
+    with recording(model) as recorded:
         state = model.start(memory)
         for token in inputs:
             log_probs, state = model.step(torch.tensor([token], device=model.device), state)
             rows.append(log_probs[0])
             # The last query is the newest token's, also where a step computes its whole prefix.
             of_step = [
-                entries[-1][0, :, -1]
-                for name, entries in records.items()
+                entries[-1].weights[0, :, -1]
+                for name, entries in recorded.attended.items()
                 if entries and part_of(name) == "cross"
             ]
             if of_step:

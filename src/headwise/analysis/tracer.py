@@ -34,7 +34,7 @@ from headwise.engine.options import SearchOptions
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
-from headwise.nn.multihead import recording
+from headwise.nn.recording import Recording, recording
 from headwise.text.reading.lines import one_line
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 from headwise.text.tokens.unknown import SideName, split_words
@@ -289,9 +289,9 @@ class Tracer:
         device = next(model.parameters()).device
         ids, mask = padded([source.ids], PAD, device)
         inputs = (BOS, *target[:-1])
-        with recording(model) as records:
+        with recording(model) as recorded:
             hidden = model(ids, mask, torch.tensor([inputs], device=device))  # (1, target, d_model)
-        attention = stacked(records)
+        attention = stacked(recorded)
         log_probs = model.project(hidden[0]).float().log_softmax(-1).cpu()  # (target, vocabulary)
         if not bool(torch.isfinite(log_probs).all()):
             raise ConfigError("expected finite log-probabilities, found others: the model's numbers overflow")
@@ -367,12 +367,12 @@ class Tracer:
         )
 
 
-def stacked(records: dict[str, list[torch.Tensor]], row: int = 0) -> dict[Part, NDArray[np.float32]]:
-    """Group one forward pass's records of `recording` by part: (layers, heads, rows, columns) of sentence `row`."""
+def stacked(recorded: Recording, row: int = 0) -> dict[Part, NDArray[np.float32]]:
+    """Group one forward pass's attention by part: (layers, heads, rows, columns) of sentence `row`."""
     layers: dict[Part, list[torch.Tensor]] = {part: [] for part in PARTS}
-    for name, entries in records.items():
+    for name, entries in recorded.attended.items():
         if entries:
-            layers[part_of(name)].append(entries[0][row])
+            layers[part_of(name)].append(entries[0].weights[row])
     return {part: torch.stack(weights).float().cpu().numpy() for part, weights in layers.items() if weights}
 
 

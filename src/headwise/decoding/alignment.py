@@ -20,7 +20,7 @@ from headwise.engine.ids import check_ids
 from headwise.engine.symbols import Symbols
 from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
-from headwise.nn.multihead import recording
+from headwise.nn.recording import recording
 
 Link = tuple[int, int]
 _WORD_START = "▁"
@@ -51,7 +51,7 @@ def cross_attention(
         inputs, _ = padded([[symbols.bos, *targets[index]] for index in batch], symbols.pad, device)
         with recording(model) as records:
             model(source, mask, inputs)
-        layers = [entries[0] for name, entries in records.items() if name.endswith("cross_attention")]
+        layers = [entries[0] for name, entries in records.weights.items() if name.endswith("cross_attention")]
         if not layers:
             raise ConfigError("alignments: expected a model with cross-attention, found none in this one")
         weights = torch.stack(layers, dim=1).float().cpu()  # (batch, layers, heads, target, source)

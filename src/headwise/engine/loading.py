@@ -162,7 +162,7 @@ def without_probes(model: Seq2Seq) -> Seq2Seq:
     """Remove the probes of a model's attention, which a copy has from its original; return the model."""
     for module in model.modules():
         if isinstance(module, Probed):
-            module.probe = None
+            module.probe = module.watch = None
     return model
 
 
@@ -175,9 +175,7 @@ class ChangeDetector:
 
     def changed(self) -> bool:
         """Whether a parameter was changed or replaced, or a probe is set."""
-        has_probe = any(
-            isinstance(module, Probed) and module.probe is not None for module in self._model.modules()
-        )
+        has_probe = any(isinstance(module, Probed) and module.inspected for module in self._model.modules())
         return has_probe or self._current_versions() != self._versions
 
     def _current_versions(self) -> list[tuple[int, int]]:

@@ -28,8 +28,8 @@ from headwise.experiments.harness.test_sets import TestSet
 from headwise.experiments.scales import Scale
 from headwise.experiments.table1 import trained_run
 from headwise.models.weights import read_recipe
-from headwise.nn.multihead import recording
 from headwise.nn.positions import shift_matrix, sinusoids
+from headwise.nn.recording import recording
 from headwise.text.reading.conllu import read_trees
 from headwise.text.tokens.subwords import BOS, EOS
 from headwise.training.schedule import learning_rate
@@ -92,9 +92,9 @@ def _annotated(file: Path, lines: Sequence[str]) -> list[Annotated]:
 def _maps(translator: Translator, source: Sequence[int], target: Sequence[int]) -> dict[Part, NDArray]:
     """Return the attention weights of each part, (layers, heads, query, key)."""
     ids = torch.tensor([source])
-    with recording(translator.model) as records:
+    with recording(translator.model) as recorded:
         translator.model(ids, torch.ones_like(ids, dtype=torch.bool), torch.tensor([target]))
-    maps = stacked(records)
+    maps = stacked(recorded)
     return {part: maps[part] for part in PARTS}
 
 

@@ -9,8 +9,7 @@ or all share one (multi-query attention, Shazeer 2019).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -30,26 +29,13 @@ from headwise.nn.relative import RelativeBias, dense_bias
 Probe = Callable[[Tensor], Tensor]
 
 
-class Probed(nn.Module):
-    """Base class of attention modules whose weights can be recorded and replaced by a `probe`.
-
-    `continues` states that the queries of the next call follow those of the previous one, so that a decoder that
-    attends step by step is recorded as one call.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.probe: Probe | None = None
-        self.continues = False
-
-
 @dataclass(frozen=True)
 class Attended:
-    """The intermediate tensors of one call of multi-head attention, for inspection.
+    """The intermediate tensors of one call of attention.
 
-    q, k, v (batch, heads, time, d_k and d_v), after the rotation if positions are rotary; mask and bias
-    broadcastable to (batch, heads, query, key); weights (batch, heads, query, key), after the probe and dropout; heads
-    (batch, heads, query, d_v), the input of W^O.
+    q, k, v (batch, heads, time, features), after the rotation if positions are rotary; mask and bias broadcastable to
+    (batch, heads, query, key); weights (batch, heads, query, key), after the probe; heads (batch, heads, query,
+    features), the weighted sums of v. Attention that isn't multi-head has one head.
     """
 
     q: Tensor
@@ -61,12 +47,30 @@ class Attended:
     heads: Tensor
 
 
+class Probed(nn.Module):
+    """Base class of attention modules, whose weights a `probe` replaces, and whose tensors `watch` receives.
+
+    `headwise.nn.recording` records with `watch`. `continues` states that the queries of the next call follow those of
+    the previous one, so that a decoder that attends step by step is recorded as one call.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.probe: Probe | None = None
+        self.watch: Callable[[Attended], None] | None = None
+        self.continues = False
+
+    @property
+    def inspected(self) -> bool:
+        """Whether dense weights are needed, for a probe or a watch."""
+        return self.probe is not None or self.watch is not None
+
+
 class MultiHeadAttention(Probed, SequenceMixer):
     """Multi-head self-attention (`forward`), or attention over an encoded source (`cross_attend`).
 
     In the role `causal`, no position attends to a later one; this needs no mask. `positions` act in self-attention
-    only. `probe` receives the attention weights and returns those to use; `watch` receives the intermediate tensors.
-    If either is set, the dense weights are computed by the definition of the kind, at quadratic cost.
+    only. With a `probe` or a `watch`, the dense weights are computed by the definition of the kind, at quadratic cost.
 
     Raises `ConfigError` for an unknown kind, and for one that lacks a feature that the other arguments need.
     """
@@ -103,7 +107,6 @@ class MultiHeadAttention(Probed, SequenceMixer):
         self.value = Linear(d_model, self.key_value_heads * self.value_size, bias=bias)
         self.output = Linear(heads * self.value_size, d_model, bias=bias)
         self.positions = positions
-        self.watch: Callable[[Attended], None] | None = None
 
     def forward(self, x: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """Attend from x to x and to the cached positions; x and the result are (batch, time, d_model)."""
@@ -129,15 +132,15 @@ class MultiHeadAttention(Probed, SequenceMixer):
         return k, v
 
     def new_cache(self, capacity: int = 32) -> Cache:
-        """Return an empty cache for self-attention; with a probe always a key/value cache, as it needs all keys."""
-        return attention_kind(self.kind).cache(capacity) if self.probe is None else KeyValueCache(capacity)
+        """Return an empty cache for self-attention; where weights are inspected, one with all keys."""
+        return KeyValueCache(capacity) if self.inspected else attention_kind(self.kind).cache(capacity)
 
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: RelativeBias | None
     ) -> Tensor:
         rate = self.dropout if self.training else 0.0
         added = self.positions if self.positions is not None and "weights" in self.positions.needs else None
-        if self.probe is not None or self.watch is not None or added is not None:
+        if self.inspected or added is not None:
             return self._join(self._attend_written_out(q, k, v, mask, bias, rate, added))
         causal, options = self.causal, self.options
         heads = attend(
@@ -160,8 +163,8 @@ class MultiHeadAttention(Probed, SequenceMixer):
         kind, causal, options = attention_kind(self.kind), self.causal, self.options
         weights = kind.written_out(q, k, mask, bias, causal=causal, options=options)
         weights = weights if self.probe is None else self.probe(weights)
-        weights = drop(weights, rate, self.training)
-        heads = weights @ v if added is None else weights @ v + added.values(weights)
+        used = drop(weights, rate, self.training)
+        heads = used @ v if added is None else used @ v + added.values(used)
         if self.watch is not None:
             allowed = kind.pattern(q.size(2), k.size(2), causal=causal, options=options, device=q.device)
             mask_and_bias = (combine(mask, allowed), dense_bias(bias, q.size(2), k.size(2)))
@@ -172,7 +175,7 @@ class MultiHeadAttention(Probed, SequenceMixer):
         """Advance a recurrent kind by new positions; its past keys aren't stored."""
         advance = attention_kind(self.kind).advance
         assert advance is not None, f"{self.kind} has a cache of its own and nothing to continue it"
-        if self.probe is not None:
+        if self.inspected:
             raise ValueError(f"a probe must be set before decoding with {self.kind} attention begins")
         return self._join(advance(q, *share_heads(q, k, v), cache, mask, self.options))
 
@@ -191,38 +194,3 @@ class MultiHeadAttention(Probed, SequenceMixer):
         parts = list(joined.split([m.out_features for m in maps], dim=-1))
         sizes = [self.value_size if m is self.value else self.key_size for m in maps]
         return [p.unflatten(-1, (-1, size)).transpose(1, 2) for p, size in zip(parts, sizes, strict=True)]
-
-
-@contextmanager
-def recording(module: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
-    """Record the weights of every attention inside `module`, by its dotted name, one entry per call.
-
-    Each entry is (batch, heads, query, key). Probes that are already set are called first, and are restored
-    afterwards. A layer without attention weights (`state_space`) has no entry.
-    """
-    records: dict[str, list[Tensor]] = {}
-    originals: list[tuple[Probed, Probe | None]] = []
-
-    def recorder(name: str, part: Probed) -> Probe:
-        entries = records.setdefault(name, [])
-        original = part.probe
-
-        def probe(weights: Tensor) -> Tensor:
-            weights = weights if original is None else original(weights)
-            if part.continues:
-                entries[-1] = torch.cat([entries[-1], weights.detach()], dim=2)
-            else:
-                entries.append(weights.detach())
-            return weights
-
-        return probe
-
-    try:
-        for name, part in module.named_modules():
-            if isinstance(part, Probed):
-                originals.append((part, part.probe))
-                part.probe = recorder(name, part)
-        yield records
-    finally:
-        for part, original in originals:
-            part.probe = original

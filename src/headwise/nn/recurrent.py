@@ -23,11 +23,11 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from headwise.nn.dropout import dropout as drop
 from headwise.nn.linear import Linear
-from headwise.nn.multihead import Probed
+from headwise.nn.multihead import Attended, Probed
 
 
 class SourceAttention(Probed):
-    """Attention over the source with the scores of a subclass; a probe gets the weights (batch, 1, target, source)."""
+    """Attention over the source with the scores of a subclass; it is inspected as attention with one head."""
 
     def __init__(self, dropout: float) -> None:
         super().__init__()
@@ -46,7 +46,11 @@ class SourceAttention(Probed):
         weights = masked_softmax(self.scores(query, keys), mask[:, None])
         if self.probe is not None:
             weights = self.probe(weights[:, None]).squeeze(1)
-        return drop(weights, self.dropout, self.training) @ values
+        context = drop(weights, self.dropout, self.training) @ values
+        if self.watch is not None:
+            q, k, v, used, heads = (x[:, None] for x in (query, keys, values, weights, context))
+            self.watch(Attended(q, k, v, mask[:, None, None], None, used, heads))
+        return context
 
 
 class AdditiveAttention(SourceAttention):

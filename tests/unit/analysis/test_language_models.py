@@ -16,7 +16,8 @@ from headwise.config import Config
 from headwise.decoding.generation import Generator
 from headwise.engine.options import GenerationOptions
 from headwise.errors import ConfigError
-from headwise.nn.multihead import MultiHeadAttention, recording
+from headwise.nn.multihead import MultiHeadAttention
+from headwise.nn.recording import recording
 from language_model_run import make_language_model_run, make_masked_model_run
 
 TEXT = "the cat sat"
@@ -48,7 +49,7 @@ def test_the_continuation_is_the_greedy_one_and_attention_that_of_one_pass(
         expected = model.project(hidden)[0].log_softmax(-1)
     ids = trace.forced.target.ids
     assert np.allclose(trace.forced.log_probabilities, expected[range(len(ids)), list(ids)], atol=1e-5)
-    weights = torch.stack([entries[0][0] for entries in records.values()]).numpy()
+    weights = torch.stack([entries[0][0] for entries in records.weights.values()]).numpy()
     assert np.allclose(trace.forced.attention["decoder"], weights, atol=1e-6)
     assert trace.hypotheses[0].log_probability == pytest.approx(sum(trace.forced.log_probabilities))
 

@@ -25,7 +25,8 @@ from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.learn import from_scratch
 from headwise.models.transformer import Transformer
-from headwise.nn.multihead import MultiHeadAttention, recording
+from headwise.nn.multihead import MultiHeadAttention
+from headwise.nn.recording import recording
 from headwise.text.tokens.subwords import EOS
 from translator_run import ENGLISH, make_run
 
@@ -115,9 +116,9 @@ def test_the_attention_of_any_hypothesis_is_that_of_decoding_it_step_by_step(
             state = model.start(model.encode(source, torch.ones_like(source, dtype=torch.bool)))
             steps = [model.step(torch.tensor([token]), state)[0] for token in read.reads.ids]
         for layer in (0, 1):
-            cross = torch.cat(records[f"decoder.{layer}.cross_attention"], dim=2)[0]
+            cross = torch.cat(records.weights[f"decoder.{layer}.cross_attention"], dim=2)[0]
             assert np.allclose(read.attention["cross"][layer], cross.numpy(), atol=1e-5)
-            for step, own in enumerate(records[f"decoder.{layer}.self_attention"]):
+            for step, own in enumerate(records.weights[f"decoder.{layer}.self_attention"]):
                 assert np.allclose(
                     read.attention["decoder"][layer, :, step, : step + 1], own[0, :, 0], atol=1e-5
                 )

@@ -23,7 +23,7 @@ from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_model, load_weights
 from headwise.models.weights import Weights, write_quantized
 from headwise.native.library import Library, find_library
-from headwise.nn.multihead import recording
+from headwise.nn.recording import recording
 from translator_run import ENGLISH, make_run
 
 compiled = pytest.mark.skipif(
@@ -83,7 +83,7 @@ def test_a_changed_model_is_what_translates(run: Path) -> None:
     with recording(translator.model) as records:
         assert translator.search_model is translator.model
         translator.translate(ENGLISH[:1])
-    assert records
+    assert records.attended
     assert isinstance(translator.search_model, NativeTransformer)
     with torch.no_grad():
         translator.model.output_weight.neg_()

@@ -24,7 +24,8 @@ from headwise.decoding.scoring import score
 from headwise.engine.options import SearchOptions
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_weights
-from headwise.nn.multihead import Probed, recording
+from headwise.nn.multihead import Probed
+from headwise.nn.recording import recording
 
 VOCABULARY = 23
 
@@ -230,9 +231,9 @@ def test_recorded_attention_is_a_distribution_over_the_real_tokens(variant: str)
         again = model(source, mask, target)
     assert torch.equal(once, again)
     assert torch.equal(once, model(source, mask, target))  # recording changed nothing
-    assert all(name.endswith("cross_attention") for name in records)
-    assert len(records) == {"convs2s": 2, "convs2s-wide": 3}.get(variant, 1)
-    for entries in records.values():
+    assert all(name.endswith("cross_attention") for name in records.weights)
+    assert len(records.weights) == {"convs2s": 2, "convs2s-wide": 3}.get(variant, 1)
+    for entries in records.weights.values():
         assert [tuple(weights.shape) for weights in entries] == [(3, 1, 4, 6)] * 2  # one entry a call
         for weights in entries:
             assert_close(weights.sum(-1), torch.ones(3, 1, 4))
@@ -255,7 +256,7 @@ def test_a_probe_replaces_the_weights(variant: str) -> None:
     with recording(model) as records:
         changed = model(source, all_real(source), target)
     assert not torch.allclose(plain, changed)
-    for entries in records.values():
+    for entries in records.weights.values():
         assert entries[0][..., 0].eq(1).all()
     assert all(part.probe is first_only for part in parts)
 

@@ -21,7 +21,7 @@ from headwise.models.convolutional import (
     scale_gradient,
 )
 from headwise.models.counting import parameter_count
-from headwise.nn.multihead import recording
+from headwise.nn.recording import recording
 
 V, E, C = 19, 8, 12  # vocabulary, width of embeddings, width of blocks
 
@@ -103,7 +103,7 @@ def test_the_model_equals_its_formulas() -> None:
             c = m * math.sqrt(1 / m) * (a @ ((z + e) * half))
             h = (h + linear(model, f"{name}.output", c)) * half
             x = (h + x) * half
-            assert_close(records[f"{name}.cross_attention"][0][row, 0, :, :m], a)
+            assert_close(records.weights[f"{name}.cross_attention"][0][row, 0, :, :m], a)
         assert_close(hidden[row], linear(model, "decoder_output", x))
 
 

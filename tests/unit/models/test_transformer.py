@@ -16,7 +16,7 @@ from headwise.config import ModelConfig
 from headwise.errors import ConfigError
 from headwise.models.transformer import Transformer
 from headwise.nn.layers import LayerNorm
-from headwise.nn.multihead import recording
+from headwise.nn.recording import recording
 
 VOCABULARY = 23
 
@@ -294,7 +294,7 @@ def test_every_attention_can_be_recorded_by_name() -> None:
     source, target = ids(2, 5), ids(2, 4)
     with recording(model) as records:
         model(source, all_real(source), target)
-    shapes = {name: [tuple(w.shape) for w in entries] for name, entries in records.items()}
+    shapes = {name: [tuple(w.shape) for w in entries] for name, entries in records.weights.items()}
     assert shapes == {
         "encoder.0.self_attention": [(2, 2, 5, 5)],
         "decoder.0.self_attention": [(2, 2, 4, 4)],

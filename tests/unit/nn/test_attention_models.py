@@ -21,8 +21,9 @@ from headwise.nn.cache import KeyValueCache
 from headwise.nn.kinds.linear import LinearState
 from headwise.nn.masks import padding_mask
 from headwise.nn.mixing import SequenceMixer
-from headwise.nn.multihead import MultiHeadAttention, recording
+from headwise.nn.multihead import MultiHeadAttention
 from headwise.nn.positions import attention_positions, position_encodings
+from headwise.nn.recording import recording
 from headwise.nn.support import support_table
 from paths import DOCS
 
@@ -165,7 +166,7 @@ def test_recorded_weights_are_the_kinds_own(kind: str) -> None:
         with recording(model) as records:
             found = model(source, mask, target)
     assert_close(found, expected, rtol=1e-4, atol=1e-5)
-    for name, (weights,) in records.items():
+    for name, (weights,) in records.weights.items():
         assert weights.ge(0).all(), name
         assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
 
@@ -184,7 +185,7 @@ def test_a_probe_set_before_decoding_sees_a_recurrent_kind_too() -> None:
             ValueError, match="a probe must be set before decoding with linear attention begins"
         ):
             module(x, None, late)
-    assert [w.size(-1) for w in records[""]] == [1, 2, 3]
+    assert [w.size(-1) for w in records.weights[""]] == [1, 2, 3]
 
 
 def test_grouped_queries_equal_full_heads_with_repeated_weights() -> None:

@@ -14,8 +14,9 @@ from headwise.config import ModelConfig
 from headwise.errors import ConfigError
 from headwise.nn.attention import attention_weights
 from headwise.nn.attention_positions import alibi_slopes, t5_bucket
-from headwise.nn.multihead import MultiHeadAttention, recording
+from headwise.nn.multihead import MultiHeadAttention
 from headwise.nn.positions import AttentionPositions, attention_positions, shift_matrix, sinusoids
+from headwise.nn.recording import recording
 from headwise.nn.relative import RelativeBias
 
 
@@ -147,7 +148,7 @@ def test_a_recorded_weight_has_the_positions_in_it() -> None:
     bias = -torch.tensor(alibi_slopes(2))[:, None, None] * distance.abs()
     with recording(module) as records:
         module(x)
-    assert_close(records[""][0], attention_weights(q, k, distance >= 0, bias))
+    assert_close(records.weights[""][0], attention_weights(q, k, distance >= 0, bias))
 
 
 def test_positions_never_act_on_other_sequences() -> None:

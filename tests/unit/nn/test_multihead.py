@@ -11,7 +11,8 @@ from headwise.errors import ConfigError
 from headwise.nn.attention import attend
 from headwise.nn.cache import KeyValueCache
 from headwise.nn.masks import causal_mask, padding_mask
-from headwise.nn.multihead import MultiHeadAttention, recording
+from headwise.nn.multihead import MultiHeadAttention
+from headwise.nn.recording import recording
 
 
 @pytest.fixture(autouse=True)
@@ -100,18 +101,18 @@ def test_recording_gives_every_attention_by_name_and_leaves_no_trace() -> None:
     with recording(model) as records:
         recorded = second(first(x, causal_mask(5)))
         second(x)
-    assert set(records) == {"first", "rest.0"}
-    assert [w.shape for w in records["first"]] == [(3, 2, 5, 5)]
-    assert [w.shape for w in records["rest.0"]] == [(3, 4, 5, 5)] * 2
-    weights = records["first"][0]
+    assert set(records.weights) == {"first", "rest.0"}
+    assert [w.shape for w in records.weights["first"]] == [(3, 2, 5, 5)]
+    assert [w.shape for w in records.weights["rest.0"]] == [(3, 4, 5, 5)] * 2
+    weights = records.weights["first"][0]
     assert_close(weights.sum(-1), torch.ones(3, 2, 5))
     assert weights.triu(1).eq(0).all()
     assert not weights.requires_grad
     assert not torch.equal(recorded, plain)  # the recorded call had a causal mask
-    assert first.probe is None
-    assert second.probe is None
+    assert not first.inspected
+    assert not second.inspected
     assert torch.equal(second(first(x)), plain)
-    assert len(records["first"]) == 1  # nothing is recorded afterwards
+    assert len(records.weights["first"]) == 1  # nothing is recorded afterwards
 
 
 @pytest.mark.parametrize("kind", ["reference", "fused"])
@@ -121,7 +122,7 @@ def test_recording_changes_no_result(kind: str) -> None:
     expected = module(x, mask)
     with recording(module) as records:
         assert_close(module(x, mask), expected, rtol=1e-5, atol=1e-6)
-    assert list(records) == [""]  # the module itself has no name inside itself
+    assert list(records.weights) == [""]  # the module itself has no name inside itself
 
 
 def test_the_recorded_weights_are_those_used() -> None:
@@ -130,7 +131,7 @@ def test_the_recorded_weights_are_those_used() -> None:
     with recording(module) as records:
         out = module(x)
     values = module.project_memory(x)[1]
-    heads = records[""][0] @ values
+    heads = records.weights[""][0] @ values
     assert_close(out, module.output(heads.transpose(1, 2).flatten(2)), rtol=1e-5, atol=1e-6)
 
 
@@ -149,7 +150,7 @@ def test_a_probe_replaces_the_weights_and_is_recorded_as_it_left_them() -> None:
     module.probe = lambda weights: torch.full_like(weights, 1 / 5)  # attend to everything alike
     with recording(module) as records:
         out = module(x)
-    assert records[""][0].eq(1 / 5).all()
+    assert records.weights[""][0].eq(1 / 5).all()
     mean = module.project_memory(x)[1].mean(2, keepdim=True).expand(-1, -1, 5, -1)
     assert_close(out, module.output(mean.transpose(1, 2).flatten(2)), rtol=1e-5, atol=1e-6)
 
@@ -161,10 +162,10 @@ def test_recordings_nest() -> None:
         with recording(module) as inner:
             module(x)
         module(x)
-    assert len(inner[""]) == 1
-    assert len(outer[""]) == 2
-    assert torch.equal(inner[""][0], outer[""][0])
-    assert module.probe is None
+    assert len(inner.weights[""]) == 1
+    assert len(outer.weights[""]) == 2
+    assert torch.equal(inner.weights[""][0], outer.weights[""][0])
+    assert not module.inspected
 
 
 @pytest.mark.parametrize("probed", [False, True])

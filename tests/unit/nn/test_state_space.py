@@ -20,7 +20,7 @@ from headwise.models.build import build_model
 from headwise.models.decoder_only import DecoderOnly
 from headwise.nn.attention import Layer, attend, attention_kind, registered
 from headwise.nn.kinds.state_space import StateSpace, StateSpaceCache
-from headwise.nn.multihead import recording
+from headwise.nn.recording import recording
 
 
 def layer(
@@ -293,7 +293,7 @@ def test_records_hold_the_attention_around_it_only() -> None:
     source = torch.randint(4, 17, (2, 7))
     with recording(model) as records:
         model(source, torch.ones_like(source, dtype=torch.bool), source)
-    assert list(records) == ["decoder.0.cross_attention"]
+    assert list(records.weights) == ["decoder.0.cross_attention"]
 
 
 def test_a_decoder_only_model_reads_on_in_a_state_of_fixed_size() -> None:

@@ -30,7 +30,7 @@ def attention_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[
     if not isinstance(attention, MultiHeadAttention):
         found = recorded.structure.config.attention
         raise ConfigError(f"box: expected multi-head attention in {place.name}, found a {found} layer")
-    attended = recorded.attended[place.module]
+    attended = recorded.attended(place.module)
     cross = place.module.endswith("cross_attention")
     pieces = recorded.sides["encoder" if cross else place.stack].pieces
     changes = _changes(recorded, place)
@@ -63,7 +63,7 @@ def attention_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[
 def _query(
     recorded: Recorded, place: BoxPlace, attention: MultiHeadAttention, x: Vector, position: int
 ) -> Step:
-    q = Vector("q", _joined(recorded.attended[place.module].q, position))
+    q = Vector("q", _joined(recorded.attended(place.module).q, position))
     sentence = f"The queries of all {attention.heads} heads, {attention.key_size} numbers each, side by side."
     with torch.inference_mode():
         projected = attention.query(recorded.read(place).to(attention.query.weight.device)).float()

@@ -10,10 +10,11 @@ from torch import Tensor
 from headwise.analysis.boxes.layers import normalization_steps
 from headwise.analysis.boxes.steps import Grid, Step, Vector, floats
 from headwise.analysis.boxes.structure import BoxPlace, Structure
-from headwise.analysis.recording import Call, Recorded
+from headwise.analysis.recording import Recorded
 from headwise.analysis.terminal import plain
 from headwise.models.transformer import InputEmbedding
 from headwise.nn.positions import AttentionPositions, position_encoding
+from headwise.nn.recording import Call
 
 MAPPED = 32  # positions in the map of the encoding, unless the text is longer
 

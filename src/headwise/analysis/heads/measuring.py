@@ -22,7 +22,7 @@ from headwise.decoding.ensemble import Ensemble
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.models.embedded import EmbeddedSeq2Seq
-from headwise.nn.multihead import recording
+from headwise.nn.recording import recording
 from headwise.text.reading.conllu import Tree
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 
@@ -176,7 +176,7 @@ def _recorded(
         indices = [kept[position] for position in positions]
         source, mask = padded([sources[n] for n in indices], PAD, device)
         inputs, _ = padded([[BOS, *targets[n]] for n in indices], PAD, device)
-        with recording(model) as records:
+        with recording(model) as recorded:
             model(source, mask, inputs)
         for row, index in enumerate(indices):
             sizes = {"source": len(sources[index]), "target": len(targets[index]) + 1}
@@ -189,7 +189,7 @@ def _recorded(
                 index,
                 {
                     part: weights[:, :, : sizes[shapes[part][0]], : sizes[shapes[part][1]]]
-                    for part, weights in stacked(records, row).items()
+                    for part, weights in stacked(recorded, row).items()
                 },
             )
 

@@ -28,7 +28,7 @@ from headwise.decoding.batching import batches, padded
 from headwise.decoding.generation import first_token, load_language_model
 from headwise.errors import ConfigError
 from headwise.models.decoder_only import DecoderOnly
-from headwise.nn.multihead import recording
+from headwise.nn.recording import recording
 from headwise.tasks.encoder import EncoderKind
 from headwise.tasks.masked_language_model import load_masked_model
 from headwise.tasks.registry import find_task
@@ -121,8 +121,8 @@ def _recorded(
     for positions in batches([len(ids[index]) for index in kept], BATCH_TOKENS):
         indices = [kept[position] for position in positions]
         tokens, mask = padded([ids[index] for index in indices], PAD, device)
-        with recording(model) as records:
+        with recording(model) as recorded:
             model(tokens) if isinstance(model, DecoderOnly) else model(tokens, mask)
         for row, index in enumerate(indices):
             size = len(ids[index])
-            yield index, stacked(records, row)[part][:, :, :size, :size]
+            yield index, stacked(recorded, row)[part][:, :, :size, :size]
