@@ -9,8 +9,10 @@ BIN := $(VENV)/bin
 demo: $(VENV)/user
 	$(BIN)/headwise demo --out runs/demo
 
+# Compiled modules are kept even where the environment says otherwise: every worker, and every process that a test starts, needs
+# the same ones.
 test: $(VENV)/dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 # The model in the package, of a run of `headwise demo`.
 RUN ?= runs/demo

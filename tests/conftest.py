@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from headwise.native import library
+from headwise.training import monitor
 from paths import ROOT
 from toy import Toy, toy_pairs, write_toy
 
@@ -63,6 +65,14 @@ def pytest_configure(config: pytest.Config) -> None:
         if not list(folder.glob("_portable.*")):
             raise pytest.UsageError(f"--native {folder}: expected libraries of the native engine, found none")
         library.FOLDER = folder.resolve()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_curves() -> Iterator[None]:
+    """Draw no curves at the end of a training in this process, which takes as long as the rest of a small one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(monitor, "draw_curves", lambda records, file: None)
+        yield
 
 
 @pytest.fixture

@@ -15,20 +15,11 @@ import pytest
 import yaml
 from safetensors.numpy import load_file
 
-from headwise.cli.main import run as run_program
 from headwise.config import Config
 from headwise.tasks.batches.pairs import BatchStream
 from headwise.text.preparation.parallel import PreparedData
 from program import Call, Outcome, metrics, saved_step
 from toy import Toy, toy_pairs
-
-
-@pytest.fixture(scope="module")
-def plain(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of six steps on the toy text in two plain files, with which the other runs are compared."""
-    run = tmp_path_factory.mktemp("plain") / "run"
-    assert run_program(["train", "-c", str(toy.config), "--max-steps=6", "-o", str(run)]) == 0
-    return run
 
 
 def train(program: Call, toy: Toy, run: Path, *more: object) -> Outcome:
@@ -80,7 +71,7 @@ def windows(path: Path, folder: Path) -> Path:
 
 @pytest.mark.parametrize("form", ["gz", "tsv", "tsv.gz", "jsonl", "jsonl.gz", "windows", "two parts"])
 def test_the_same_text_in_another_form_is_the_same(
-    form: str, program: Call, toy: Toy, plain: Path, tmp_path: Path
+    form: str, program: Call, toy: Toy, trained: Path, tmp_path: Path
 ) -> None:
     fields = ["data.source_field=en", "data.target_field=de"]
     if form == "gz":
@@ -100,7 +91,7 @@ def test_the_same_text_in_another_form_is_the_same(
         file = compressed(file, tmp_path) if form.endswith("gz") else file
         changes = ["--source", file, "data.target=[]", *fields]
     train(program, toy, tmp_path / "run", *changes)
-    assert_same(tmp_path / "run", plain)
+    assert_same(tmp_path / "run", trained)
 
 
 def test_files_are_mixed_by_weight(program: Call, tmp_path: Path) -> None:
@@ -128,10 +119,10 @@ def test_files_are_mixed_by_weight(program: Call, tmp_path: Path) -> None:
     assert set(used[store.files == 0]) == {1, 2}
 
 
-def test_a_development_set_is_split_off_and_reported(plain: Path, program: Call, toy: Toy) -> None:
-    again = program("train", "-c", toy.config, "--max-steps=6", "-o", plain)
+def test_a_development_set_is_split_off_and_reported(trained: Path, program: Call, toy: Toy) -> None:
+    again = program("train", "-c", toy.config, "--max-steps=6", "-o", trained)
     assert "development set: 10 pairs split off the training text (seed 1)" in again.err
-    prepared = PreparedData.open(plain / "prepared")
+    prepared = PreparedData.open(trained / "prepared")
     assert (len(prepared.train), len(prepared.dev)) == (390, 10)
     assert set(zip(prepared.dev_source, prepared.dev_target, strict=True)) < set(toy.pairs)
 
@@ -155,18 +146,18 @@ def test_a_run_without_a_development_set_is_trained(program: Call, toy: Toy, tmp
 # Training
 
 
-def test_a_seed_decides_everything(program: Call, toy: Toy, plain: Path, tmp_path: Path) -> None:
+def test_a_seed_decides_everything(program: Call, toy: Toy, trained: Path, tmp_path: Path) -> None:
     train(program, toy, tmp_path / "same", "--seed=1")
     assert (tmp_path / "same" / "model.safetensors").read_bytes() == (
-        plain / "model.safetensors"
+        trained / "model.safetensors"
     ).read_bytes()
     train(program, toy, tmp_path / "other", "--seed=2")
-    assert not set(losses(tmp_path / "other")) & set(losses(plain))
+    assert not set(losses(tmp_path / "other")) & set(losses(trained))
 
 
-def test_the_rate_is_the_papers(plain: Path) -> None:
+def test_the_rate_is_the_papers(trained: Path) -> None:
     """Equation 3, for d_model 16 and 20 warm-up steps."""
-    rates = [record["learning_rate"] for record in metrics(plain, "train")]
+    rates = [record["learning_rate"] for record in metrics(trained, "train")]
     expected = [16**-0.5 * min(step**-0.5, step * 20**-1.5) for step in range(1, 7)]
     assert rates == pytest.approx(expected, rel=1e-12)
 
@@ -188,12 +179,12 @@ CHOICES: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("name", CHOICES)
 def test_an_option_changes_the_losses_and_trains_a_translator(
-    name: str, program: Call, toy: Toy, plain: Path, tmp_path: Path
+    name: str, program: Call, toy: Toy, trained: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
     train(program, toy, run, *CHOICES[name])
     if name != "lower case":  # the toy language has no upper case
-        assert losses(run)[1:] != losses(plain)[1:]
+        assert losses(run)[1:] != losses(trained)[1:]
     assert all(math.isfinite(loss) for loss in losses(run))
     (tmp_path / "text").write_text("ba be\n\ndi\n")
     translated = program("translate", run, tmp_path / "text", "--beam=2")
@@ -289,34 +280,33 @@ def test_tensorboard_that_is_not_installed(
 # Files of a run
 
 
-def test_the_run_contains_its_configuration(toy: Toy, plain: Path) -> None:
-    written = yaml.safe_load((plain / "config.yaml").read_text())
+def test_the_run_contains_its_configuration(toy: Toy, trained: Path) -> None:
+    written = yaml.safe_load((trained / "config.yaml").read_text())
     given: dict[str, Any] = yaml.safe_load(toy.config.read_text())
     assert written.keys() == Config().model_dump().keys()
     for section, values in given.items():
         for key, value in values.items():
             assert written[section][key] == (6 if key == "max_steps" else value)
-    assert (plain / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert (plain / "latest").read_text() == "step-00000006\n"
+    assert (trained / "latest").read_text() == "step-00000006\n"
 
 
-def test_translating_needs_three_files(program: Call, plain: Path, toy: Toy, tmp_path: Path) -> None:
+def test_translating_needs_three_files(program: Call, trained: Path, toy: Toy, tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     bare.mkdir()
     for name in ("config.yaml", "spm.model", "model.safetensors"):
-        (bare / name).write_bytes((plain / name).read_bytes())
-    assert program("translate", bare, toy.source).out == program("translate", plain, toy.source).out
+        (bare / name).write_bytes((trained / name).read_bytes())
+    assert program("translate", bare, toy.source).out == program("translate", trained, toy.source).out
 
 
 def test_the_average_command_gives_the_average_of_training(
-    program: Call, toy: Toy, plain: Path, tmp_path: Path
+    program: Call, toy: Toy, trained: Path, tmp_path: Path
 ) -> None:
     run, other = tmp_path / "run", tmp_path / "other"
     train(program, toy, run)
     outcome = program("export", run, "--to", "run", "--average=2", "-o", other)
     assert outcome.code == 0
     assert re.fullmatch(f"headwise: {other}: .* MB; the average of steps 4, 6\n", outcome.err)
-    assert (other / "model.safetensors").read_bytes() == (plain / "model.safetensors").read_bytes()
+    assert (other / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
     more = tmp_path / "more"
     assert program("export", run, "--to", "run", "--average=3", "-o", more).error == (
         f"{run}: expected at least 3 checkpoints to average, found 2"

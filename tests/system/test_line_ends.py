@@ -9,7 +9,7 @@ from pathlib import Path
 from headwise.text.tokens.subwords import Subwords
 from program import Call
 
-LINE_ENDS = [chr(code) for code in range(sys.maxunicode + 1) if len(f"a{chr(code)}b".splitlines()) > 1]
+LINE_ENDS = [line[-1] for line in "".join(map(chr, range(sys.maxunicode + 1))).splitlines(keepends=True)[:-1]]
 CONFIG = """
 data: {{source: [{corpus}], dev_pairs: 4}}
 model: {{encoder_layers: 1, decoder_layers: 1, d_model: 8, d_ff: 8, heads: 1}}

@@ -16,7 +16,6 @@ import pytest
 from headwise.config import Config
 from headwise.models.weights import read_recipe
 from headwise.tasks.run import train
-from headwise.training import monitor
 from headwise.training.checkpoint import Checkpoints, read_state
 from program import call, result, saved_step
 from toy import Toy
@@ -91,9 +90,8 @@ def runs(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path
 
 
 def test_a_restart_killed_at_any_file_operation_leaves_nothing_to_average_or_resume(
-    runs: tuple[Path, Path], toy: Toy, tmp_path: Path, kill: Kill, monkeypatch: pytest.MonkeyPatch
+    runs: tuple[Path, Path], toy: Toy, tmp_path: Path, kill: Kill
 ) -> None:
-    monkeypatch.setattr(monitor, "draw_curves", lambda *_: None)  # it takes longer than everything else
     before, anew = runs
     old, expected = snapshot_of(before), result(anew)
     config = Config.load(toy.config, ANEW)

@@ -50,6 +50,7 @@ def test_a_run_resumed_in_a_new_process_equals_an_uninterrupted_one(
     again = headwise("train", "-c", toy.config, "-o", parts)
     assert again.code == 0
     assert "resuming from" in again.err
+    assert (parts / "curves.png").read_bytes().startswith(b"\x89PNG")
     whole_result, parts_result = result(whole), result(parts)
     # The only difference: the end of the first part was validated, too.
     for part in (parts_result, whole_result):

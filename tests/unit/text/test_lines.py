@@ -30,7 +30,7 @@ from headwise.text.tokens.subwords import Subwords
 from translator_run import ENGLISH, GERMAN, make_run
 
 # Every character at which Python splits lines, determined with Python itself.
-LINE_ENDS = [chr(code) for code in range(sys.maxunicode + 1) if len(f"a{chr(code)}b".splitlines()) > 1]
+LINE_ENDS = [line[-1] for line in "".join(map(chr, range(sys.maxunicode + 1))).splitlines(keepends=True)[:-1]]
 TEXT = "".join(f"a{end}b " for end in LINE_ENDS).strip()
 FLAT = "".join("a b " for _ in LINE_ENDS).strip()
 
