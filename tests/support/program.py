@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -85,6 +86,8 @@ def headwise(*arguments: object, **more: str) -> Outcome:
 def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> Outcome:
     """Run `headwise` in this process, which has already imported torch."""
     capsys.readouterr()
+    assert isinstance(sys.stderr, io.TextIOWrapper)
+    sys.stderr.reconfigure(errors="backslashreplace")  # as Python opens it
     code = run_program([str(argument) for argument in arguments])
     captured = capsys.readouterr()
     return Outcome(code, captured.out, captured.err)

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from headwise.config import Config
 from headwise.text.tokens.subwords import Subwords
-from program import Call, headwise, metrics, result
+from program import Call, metrics, result
 from toy import Toy, toy_pairs, write_toy
 
 # Few and quick steps; everything else is the recipe's.
@@ -97,7 +97,7 @@ def test_a_resumed_adaptation_equals_an_uninterrupted_one(
     assert outcome.code == 0
     assert f"--mix: 30% of the examples from {trained}, against forgetting" in outcome.err
     assert program(*command(trained, new, *more, "--max-steps=4", "-o", parts)).code == 0
-    again = headwise(*command(trained, new, *more, "--max-steps=8", "-o", parts))
+    again = program(*command(trained, new, *more, "--max-steps=8", "-o", parts))
     assert again.code == 0, again.err
     assert "resuming from" in again.err
     assert without_end_of(parts, 4) == without_end_of(whole, 4)
@@ -164,7 +164,7 @@ def test_subwords_of_the_new_text_are_added(trained: Path, program: Call, tmp_pa
 
     assert program(*command(trained, new, *more, "--max-steps=8", "-o", whole)).code == 0
     assert program(*command(trained, new, *more, "--max-steps=4", "-o", parts)).code == 0
-    assert headwise(*command(trained, new, *more, "--max-steps=8", "-o", parts)).code == 0
+    assert program(*command(trained, new, *more, "--max-steps=8", "-o", parts)).code == 0
     assert without_end_of(parts, 4) == without_end_of(whole, 4)
     again = program(
         "train", "--from", whole, *command(trained, new, *QUICK, "--max-steps=1", "-o", tmp_path / "next")[3:]

@@ -133,12 +133,12 @@ def test_names_that_are_not_utf_8(program: Call, toy: Toy, run: Path, tmp_path: 
     shutil.copy(toy.source, odd)
     assert program("translate", run, odd).code == 0
     missing = tmp_path / os.fsdecode(b"none\xff")
-    assert headwise("translate", run, missing).error == f"{tmp_path}/none\\udcff: there is no such file"
-    error = headwise("train", "--source", odd, "--target", toy.target, "-o", tmp_path / "new").error
+    assert program("translate", run, missing).error == f"{tmp_path}/none\\udcff: there is no such file"
+    error = program("train", "--source", odd, "--target", toy.target, "-o", tmp_path / "new").error
     assert error == (
         "command line: data.source: expected a YAML value, found the character U+DCFF, which YAML hasn't"
     )
-    error = headwise("train", "-c", toy.config, "-o", missing).error
+    error = program("train", "-c", toy.config, "-o", missing).error
     assert error == f"{tmp_path}/none\\udcff: expected a run directory whose name is UTF-8, found another"
     assert not missing.exists()
     assert not (tmp_path / "new").exists()

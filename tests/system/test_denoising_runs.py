@@ -12,7 +12,7 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
-from program import Call, headwise, metrics, result
+from program import Call, metrics, result
 
 SHAPE = {
     "encoder_layers": 1, "decoder_layers": 1, "d_model": 32, "d_ff": 48, "heads": 2, "max_length": 40, "norm": "pre",
@@ -67,11 +67,11 @@ def test_text_is_reconstructed(corruption: str, program: Call, tmp_path: Path) -
     assert file["windows"] > report["windows"]
 
 
-def test_a_run_resumed_in_a_new_process_equals_an_uninterrupted_one(program: Call, tmp_path: Path) -> None:
+def test_a_resumed_run_equals_an_uninterrupted_one(program: Call, tmp_path: Path) -> None:
     config, whole, parts = write(tmp_path), tmp_path / "whole", tmp_path / "parts"
     assert program("train", "-c", config, "-o", whole).code == 0
     assert program("train", "-c", config, "-o", parts, "--max-steps=10").code == 0
-    again = headwise("train", "-c", config, "-o", parts)
+    again = program("train", "-c", config, "-o", parts)
     assert again.code == 0, again.err
     results = [result(parts), result(whole)]
     for part in results:

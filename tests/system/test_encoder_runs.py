@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 
 from headwise.cli.main import run as run_program
 from headwise.corpora.synthetic import generate
-from program import Call, headwise, saved_step
+from program import Call, saved_step
 
 GOOD, BAD = ["bright", "kind", "warm", "fresh", "clever"], ["dull", "cruel", "cold", "stale", "dumb"]
 FILL = ["the", "film", "a", "story", "its", "actors", "this", "plot", "and", "one", "scene"]
@@ -293,7 +293,7 @@ def test_a_masked_language_model_needs_subwords_with_a_mask(
 
 
 @pytest.mark.parametrize("task", ["classification", "masked_language_model"])
-def test_a_run_resumed_in_a_new_process_equals_an_uninterrupted_one(
+def test_a_resumed_run_equals_an_uninterrupted_one(
     task: str, program: Call, reviews: Path, twins: Path, tmp_path: Path
 ) -> None:
     file = {"classification": reviews, "masked_language_model": twins}[task] / f"{task}.yaml"
@@ -305,7 +305,7 @@ def test_a_run_resumed_in_a_new_process_equals_an_uninterrupted_one(
     command = ("train", "-c", file, "-o", parts, "schedule.name=constant", *more)
     assert program(*command, "--max-steps=13").code == 0
     assert saved_step(parts) == 13
-    again = headwise(*command, "--max-steps=25")
+    again = program(*command, "--max-steps=25")
     assert "resuming from" in again.err
     for name in ("model.safetensors", "checkpoints/step-00000025/optimizer.safetensors"):
         assert (whole / name).read_bytes() == (parts / name).read_bytes()

@@ -20,7 +20,7 @@ from headwise.images.prepared import ImageFormat, PreparedImages
 from headwise.tasks.image_classification import load_classifier
 from headwise.tasks.registry import find_task
 from paths import CONFIGS
-from program import Call, headwise, metrics, result
+from program import Call, metrics, result
 
 pytest.importorskip("sklearn", reason="needs the extra 'digits'")
 
@@ -117,14 +117,14 @@ def test_plotted_attention_is_that_of_a_plain_forward_pass(
         ("image_text", {"patch": 4, "pairs": 48, "width": 16}),
     ],
 )
-def test_a_run_resumed_in_a_new_process_equals_an_uninterrupted_one(
+def test_a_resumed_run_equals_an_uninterrupted_one(
     task: str, options: dict[str, Any], program: Call, tmp_path: Path
 ) -> None:
     constant = ["schedule.name=constant", "-c", write(tmp_path, task, **options)]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert program("train", *constant, "-o", whole).code == 0
     assert program("train", *constant, "-o", parts, "--max-steps=7").code == 0
-    again = headwise("train", *constant, "-o", parts)
+    again = program("train", *constant, "-o", parts)
     assert again.code == 0, again.err
     assert "resuming from" in again.err
     results = [result(parts), result(whole)]

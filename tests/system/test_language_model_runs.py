@@ -18,7 +18,7 @@ from headwise.config import Config
 from headwise.decoding.generation import Generator, generate_ids
 from headwise.engine.options import GenerationOptions
 from paths import CONFIGS
-from program import Call, headwise, metrics, result, saved_step
+from program import Call, metrics, result, saved_step
 
 SENTENCE = "the cat sat on the mat – über 日本.\n"
 
@@ -88,11 +88,11 @@ def test_scores_equal_those_of_a_plain_loop(learned: Path, program: Call, tmp_pa
     assert report["tokens"] == len(ids) - 1
 
 
-def test_a_run_resumed_in_a_new_process_equals_an_uninterrupted_one(program: Call, tmp_path: Path) -> None:
+def test_a_resumed_run_equals_an_uninterrupted_one(program: Call, tmp_path: Path) -> None:
     config, whole, parts = write(tmp_path), tmp_path / "whole", tmp_path / "parts"
     assert program("train", "-c", config, "-o", whole).code == 0
     assert program("train", "-c", config, "-o", parts, "--max-steps=10").code == 0
-    again = headwise("train", "-c", config, "-o", parts)
+    again = program("train", "-c", config, "-o", parts)
     assert again.code == 0
     assert "resuming from" in again.err
     results = [result(parts), result(whole)]
