@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import command_line
-from headwise.serve.app import create_app
-from headwise.serve.runs import open_runs
-from headwise.serve.server import listen, server
+from headwise.page.application import page_app
+from headwise.page.runs import open_runs
+from headwise.web.server import listen, server
 
 SENTENCE = "a young man in a blue shirt is riding a brown horse along the beach with two dogs ."
 ROUNDS = 30
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     listener = listen("127.0.0.1", 0)
     runs = open_runs([options.run], "cpu")
-    web_server = server(create_app(runs))
+    web_server = server(page_app(runs))
     threading.Thread(target=web_server.run, kwargs={"sockets": [listener]}, daemon=True).start()
     while not web_server.started:
         time.sleep(0.05)

@@ -14,9 +14,9 @@ import uvicorn
 from playwright.sync_api import expect, sync_playwright
 
 from benchmarks import command_line
-from headwise.serve.app import create_app
-from headwise.serve.runs import open_runs
-from headwise.serve.server import listen
+from headwise.page.application import page_app
+from headwise.page.runs import open_runs
+from headwise.web.server import listen
 
 # Name: width, color scheme, state, and whether the screenshot has the whole page or only its first screen.
 VIEWS: dict[str, tuple[int, Literal["light", "dark"], dict[str, str], bool]] = {
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
     listener = listen("127.0.0.1", 0)
-    app = create_app(open_runs([options.run]))
+    app = page_app(open_runs([options.run]))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
     threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True).start()
     while not server.started:

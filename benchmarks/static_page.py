@@ -26,8 +26,8 @@ from benchmarks import command_line
 from headwise.config import Config
 from headwise.interop.runs import open_trained
 from headwise.models.build import build_model
-from headwise.serve.runs import Run
-from headwise.serve.static_page import write_page
+from headwise.page.runs import Run
+from headwise.page.static_page import write_page
 from headwise.text.tokens.subwords import Subwords
 
 SENTENCE = "a young man in a blue shirt is riding a brown horse along the beach with two dogs ."

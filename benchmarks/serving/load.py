@@ -26,7 +26,7 @@ from pathlib import Path
 
 from benchmarks import command_line
 from headwise.engine.translator import Translator
-from headwise.serve.server import listen
+from headwise.web.server import listen
 
 HERE = Path(__file__).parent
 STARTS_WITHIN = 120.0  # seconds

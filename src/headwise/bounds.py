@@ -48,4 +48,5 @@ EXAMPLES: Final = 10_000_000  # generated examples, which are held in memory
 ROUNDS: Final = 1_000_000
 
 # Serving
+SERVED_BEAM: Final = 16  # beam size of a request
 WORKERS: Final = 256  # processes that translate; more than most machines have processors

@@ -25,11 +25,11 @@ from headwise.analysis.heads.measuring import Annotated
 from headwise.analysis.tracer import Tracer
 from headwise.engine.translator import Translator
 from headwise.interop.runs import open_trained
-from headwise.serve.app import create_app
-from headwise.serve.evaluation_pairs import EvaluationPairs
-from headwise.serve.runs import Run, open_runs
-from headwise.serve.server import listen, server
-from headwise.serve.static_page import write_page
+from headwise.page.application import page_app
+from headwise.page.evaluation_pairs import EvaluationPairs
+from headwise.page.runs import Run, open_runs
+from headwise.page.static_page import write_page
+from headwise.web.server import listen, server
 from translator_run import ENGLISH, GERMAN, make_run
 
 CHROMIUM = next(
@@ -74,7 +74,7 @@ class Served:
     def start(self) -> None:
         listener = listen("127.0.0.1", self.port)
         self.port = listener.getsockname()[1]
-        app = create_app(open_runs(self.runs, "cpu"), self.corpus)
+        app = page_app(open_runs(self.runs, "cpu"), self.corpus)
         self._server = server(app, log_level="error")
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]}, daemon=True)
         self._thread.start()

@@ -3,8 +3,8 @@
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { openRun } from "../../src/headwise/serve/page/js/model/answers.js";
-import { Refusal } from "../../src/headwise/serve/page/js/model/subwords.js";
+import { openRun } from "../../src/headwise/page/static/js/model/answers.js";
+import { Refusal } from "../../src/headwise/page/static/js/model/subwords.js";
 
 const answer = await openRun(async (name) => new Uint8Array(readFileSync(join(process.argv[2], name))).buffer);
 const answers = JSON.parse(readFileSync(0, "utf8")).map(([path, request]) => {

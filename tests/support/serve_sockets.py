@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 from starlette.types import ASGIApp
 
-from headwise.serve.protection.connections import Limits
-from headwise.serve.server import listen, server
+from headwise.web.connections import Limits
+from headwise.web.server import listen, server
 
 
 @contextmanager

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from headwise.config import Config
-from headwise.serve.app import create_app
+from headwise.page.application import Page
+from headwise.page.runs import open_runs
 from headwise.serve.production import Production, open_production
-from headwise.serve.runs import open_runs
 from headwise.serve.translation.limits import ServiceLimits
 from serve_sockets import serving
 from translator_run import make_run
@@ -35,7 +35,7 @@ def production_of(
     """Return the application that serves some runs, and its service."""
     opened = open_runs(runs, "cpu")
     production = open_production(opened, limits=limits, say=say, **options)
-    return create_app(opened, production=production), production
+    return production.app(Page(opened)), production
 
 
 @contextmanager

@@ -20,7 +20,7 @@ pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
 
 import yaml
 
-from headwise.serve.server import listen
+from headwise.web.server import listen
 from program import environment
 from translation_server import make_pair, translating
 

@@ -213,7 +213,7 @@ def _write(
 
         draw_trace(trace, out, part=part, words=words, shown=_head(trace, part, head))
     elif out.suffix == ".html":
-        from headwise.serve.recorded_page import write_recording
+        from headwise.page.recorded_page import write_recording
 
         plain = tracer.trace(text, **search) if trace.interventions else trace
         write_recording(tracer, run, text, trace, plain, out)

@@ -12,7 +12,7 @@ from headwise.cli.arguments import TrainedRun
 from headwise.errors import ConfigError
 
 # Exporters of layers above `headwise.interop`.
-_MORE_EXPORTERS = {"page": "headwise.serve.static_page"}
+_MORE_EXPORTERS = {"page": "headwise.page.static_page"}
 _RUN = "run"
 
 

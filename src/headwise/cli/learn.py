@@ -31,10 +31,11 @@ def command(
     Example: headwise learn runs/de --port 9000 --no-browser
     """
     try:
-        from headwise.serve.server import listening, serve
+        from headwise.web.server import listening, serve
     except ImportError as error:
         raise without_extra("learn", error) from None
-    from headwise.serve.runs import open_runs
+    from headwise.page.application import page_app
+    from headwise.page.runs import open_runs
 
     def say(address: str) -> None:
         chapters = f"{address}learn/"
@@ -44,7 +45,7 @@ def command(
 
     runs = open_runs([run], device)
     with listening("127.0.0.1", port, [], say) as (listener, hosts):
-        serve(runs, listener, hosts)
+        serve(page_app(runs, hosts=hosts), listener)
 
 
 def _has_screen() -> bool:

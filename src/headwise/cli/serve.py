@@ -93,21 +93,22 @@ def command(
         raise ConfigError("-s n_best: expected it in a request, found it for the whole server")
     search = {"guard": not search.get("sample", False), **search}  # sampling has no second search
     try:
-        from headwise.serve.server import listening, serve
+        from headwise.web.server import listening, serve
     except ImportError as error:
         raise without_extra("serve", error) from None
-    from headwise.serve.evaluation_pairs import MOST_SENTENCES, EvaluationPairs
-    from headwise.serve.hangup import ignore_hangup
+    from headwise.page.application import Page
+    from headwise.page.evaluation_pairs import MOST_SENTENCES, EvaluationPairs
+    from headwise.page.runs import open_runs
     from headwise.serve.production import Production, given_languages, open_production, served_languages
-    from headwise.serve.protection.hosts import checked_origin
     from headwise.serve.protocols.keys import KeyStore
     from headwise.serve.protocols.observation import log_line
     from headwise.serve.protocols.rates import Rates
-    from headwise.serve.runs import open_runs
     from headwise.serve.translation.glossaries import GlossaryStore
     from headwise.serve.workers.shared import Shared
     from headwise.serve.workers.supervisor import prepare_parent, supervise
     from headwise.serve.workers.worker import Served
+    from headwise.web.hangup import ignore_hangup
+    from headwise.web.hosts import checked_origin
 
     def say(address: str) -> None:
         typer.echo(f"Headwise is at {address}  (Ctrl-C ends it)")
@@ -167,7 +168,7 @@ def command(
     if workers == 1:
         opened_here = production(Shared())
         with listening(host, port, allow_host or [], say) as (listener, hosts):
-            serve(opened, listener, hosts, corpus, opened_here)
+            serve(opened_here.app(Page(opened, corpus), hosts), listener, limits.seconds_to_finish)
         return
     if api_keys is not None:
         KeyStore(api_keys).close()  # raises now where it is none; a connection can't be carried across a fork
@@ -177,7 +178,12 @@ def command(
     for run in opened.values():
         served_languages(run, given, tell)
     with listening(host, port, allow_host or [], say) as (listener, hosts):
-        supervise(Served(opened, listener, hosts, corpus, production, threads), workers, tell, limits)
+        supervise(
+            Served(opened, listener, hosts, lambda: Page(opened, corpus), production, threads),
+            workers,
+            tell,
+            limits,
+        )
 
 
 def without_extra(command: str, error: ImportError) -> ConfigError:

@@ -5,21 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from fastapi import APIRouter, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
+from headwise.config import Config
 from headwise.config.languages import parse_languages
+from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
-from headwise.serve.protocols import deepl, documentation, glossaries, libretranslate, own
+from headwise.serve.protocols import deepl, glossaries, libretranslate, own
 from headwise.serve.protocols.access import Access
 from headwise.serve.protocols.context import Context
 from headwise.serve.protocols.keys import KeyStore
-from headwise.serve.protocols.observation import Log, Metrics
+from headwise.serve.protocols.observation import Log, Metrics, Observed
 from headwise.serve.protocols.observation import routes as operation_routes
-from headwise.serve.runs import Run
 from headwise.serve.translation.document_store import DocumentStore
 from headwise.serve.translation.glossaries import GlossaryStore
 from headwise.serve.translation.limits import ServiceLimits
@@ -27,9 +28,41 @@ from headwise.serve.translation.models import Model, Models, target_of
 from headwise.serve.translation.service import Service
 from headwise.serve.workers.shared import Shared
 from headwise.text.reading.detection import preload
+from headwise.web import documentation
+from headwise.web.app import Middleware, Part, create_app
+from headwise.web.hosts import Hosts
 
 _SEVERAL = "mul"  # ISO 639-2's code for multiple languages
 Languages = dict[str, tuple[str, str]]
+
+
+class ServedRun(Protocol):
+    """A run whose model may translate for clients."""
+
+    name: str
+    path: Path
+    config: Config
+
+    @property
+    def ready(self) -> bool:
+        """Whether the run has a model."""
+        ...
+
+    def translator(self) -> Translator:
+        """Return the translator."""
+        ...
+
+    def translators(self) -> tuple[Translator, Translator | None]:
+        """Return a translator for clients, and a second one that reads attention if `share` has made it."""
+        ...
+
+    def share(self) -> None:
+        """Make the translators for clients with all their weights, which processes forked from this one then share."""
+        ...
+
+    def reload(self) -> None:
+        """Load the run's files anew; raises a `HeadwiseError`, and keeps the model, where they aren't a run's."""
+        ...
 
 
 @dataclass
@@ -38,6 +71,7 @@ class Production:
 
     Attributes:
         service: the service.
+        runs: the runs, by name.
         languages: languages of runs by name, and by "" those of the run that is meant; configurations come first.
         say: gets sentences about the models that are used or not.
         keys: the API keys; None lets everybody in.
@@ -48,6 +82,7 @@ class Production:
     """
 
     service: Service
+    runs: Mapping[str, ServedRun]
     languages: Languages = field(default_factory=dict)
     say: Callable[[str], None] = lambda sentence: None
     keys: KeyStore | None = None
@@ -66,20 +101,32 @@ class Production:
         """The service's limits."""
         return self.service.limits
 
-    @property
-    def cross_origin(self) -> Callable[..., Any]:
-        """The middleware that lets the pages of `origins` read answers."""
-        return partial(
+    def app(self, page: Part, hosts: Hosts | None = None, *, watch: bool = True) -> FastAPI:
+        """Return an application of the service and the page, for the host names; `watch` as for `create_app`."""
+        cross_origin: Middleware = (
             CORSMiddleware,
-            allow_origins=self.origins,
-            allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type", "X-API-Key"],
-            expose_headers=["Retry-After", "X-Request-Id"],
+            {
+                "allow_origins": self.origins,
+                "allow_methods": ["GET", "POST"],
+                "allow_headers": ["Authorization", "Content-Type", "X-API-Key"],
+                "expose_headers": ["Retry-After", "X-Request-Id"],
+            },
+        )
+        return create_app(
+            self.runs,
+            [self, page],
+            hosts,
+            origins=self.origins,
+            most_bytes=self.limits.body_bytes,
+            inside=[cross_origin] if self.origins else [],
+            outside=[(Observed, {"metrics": self.metrics, "log": self.log})],
+            say=self.say,
+            watch=watch,
         )
 
-    def routers(self, app: FastAPI) -> list[APIRouter]:
-        """Return the routers of all protocols."""
-        return [
+    def add_to(self, app: FastAPI) -> list[APIRouter]:
+        """Add all protocols to an application."""
+        routers = [
             libretranslate.routes(self.context),
             deepl.routes(self.context),
             glossaries.routes(self.context),
@@ -87,10 +134,13 @@ class Production:
             operation_routes(self.service, self.metrics),
             documentation.routes(app),
         ]
+        for router in routers:
+            app.include_router(router)
+        return routers
 
-    def renew(self, run: Run) -> None:
+    def renew(self, name: str) -> None:
         """Use the model of a run that was loaded again."""
-        model = find_model(run, self.languages, self.say)
+        model = find_model(self.runs[name], self.languages, self.say)
         if model is not None:
             self.service.models.renew(model)
 
@@ -109,7 +159,7 @@ class Production:
             self.glossaries.close()
 
 
-def given_languages(options: Sequence[str], runs: Mapping[str, Run]) -> Languages:
+def given_languages(options: Sequence[str], runs: Mapping[str, ServedRun]) -> Languages:
     """Return what the options `--languages` give: `en-de` for the run that lacks them, or `NAME=en-de` for that run.
 
     Raises `ConfigError` for an option that can't be used.
@@ -125,7 +175,7 @@ def given_languages(options: Sequence[str], runs: Mapping[str, Run]) -> Language
     return given
 
 
-def served_languages(run: Run, given: Languages, say: Callable[[str], None]) -> tuple[str, str] | None:
+def served_languages(run: ServedRun, given: Languages, say: Callable[[str], None]) -> tuple[str, str] | None:
     """Return the languages of a run that clients can use, None for another run; `say` says why."""
     if run.config.task != "translation":
         return None
@@ -146,14 +196,14 @@ def served_languages(run: Run, given: Languages, say: Callable[[str], None]) -> 
     return source, target
 
 
-def find_model(run: Run, given: Languages, say: Callable[[str], None]) -> Model | None:
+def find_model(run: ServedRun, given: Languages, say: Callable[[str], None]) -> Model | None:
     """Return the model of a run that clients can use, None for another run; `say` says why."""
     languages = served_languages(run, given, say)
     return None if languages is None else Model(run.name, *languages, *run.translators())
 
 
 def open_production(
-    runs: Mapping[str, Run],
+    runs: Mapping[str, ServedRun],
     languages: Sequence[str] = (),
     limits: ServiceLimits | None = None,
     *,
@@ -175,4 +225,4 @@ def open_production(
     if models:
         threading.Thread(target=preload, name="language detection", daemon=True).start()
     service = Service(Models(models), limits, search=search, load=shared.load)
-    return Production(service, given, say, keys, origins, log, glossaries, shared)
+    return Production(service, runs, given, say, keys, origins, log, glossaries, shared)

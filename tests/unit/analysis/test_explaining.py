@@ -24,7 +24,7 @@ from headwise.engine.translator import Translator
 from headwise.errors import ConfigError, DataError
 from headwise.evaluation.alignment import alignment_error_rate
 from headwise.evaluation.calibration import calibration, kept_tokens
-from headwise.serve.recorded_page import write_recording
+from headwise.page.recorded_page import write_recording
 from headwise.text.tokens.subwords import EOS
 from translator_run import ENGLISH, GERMAN, make_run
 

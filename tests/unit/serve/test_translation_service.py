@@ -18,11 +18,12 @@ import httpx
 from headwise.engine.scheduling.load import Load
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
+from headwise.page.runs import open_runs
 from headwise.serve.production import find_model, given_languages, open_production
-from headwise.serve.runs import open_runs
-from headwise.serve.translation.limits import ServiceError, ServiceLimits
+from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.translation.models import Model, Models
 from headwise.serve.translation.service import Job, Service
+from headwise.web.errors import ServiceError
 from serve_sockets import connect, serving
 from translation_server import make_pair, production_of
 from translator_run import ENGLISH, make_run

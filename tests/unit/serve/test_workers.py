@@ -19,12 +19,12 @@ from headwise.serve.protocols import rates
 from headwise.serve.protocols.observation import Metrics
 from headwise.serve.protocols.rates import Rates
 from headwise.serve.translation.document_store import DocumentStore
-from headwise.serve.translation.limits import ServiceError
 from headwise.serve.translation.models import Models
 from headwise.serve.translation.service import Service
 from headwise.serve.translation.shared_load import SharedLoad
 from headwise.serve.workers import supervisor
 from headwise.serve.workers.shared import Shared
+from headwise.web.errors import ServiceError
 
 
 @pytest.fixture

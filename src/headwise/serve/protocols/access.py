@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fastapi import Request
 
 from headwise.serve.protocols.keys import Key, KeyStore
-from headwise.serve.translation.limits import ServiceError
+from headwise.web.errors import ServiceError
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,14 @@ from fastapi import Request
 from pydantic import BaseModel
 
 from headwise.serve.protocols.access import Access, Client
-from headwise.serve.protocols.fields import read_fields, while_connected
 from headwise.serve.translation.document_store import DocumentStore
 from headwise.serve.translation.documents import Documents
 from headwise.serve.translation.glossaries import GlossaryStore
-from headwise.serve.translation.limits import ServiceError, ServiceLimits
+from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.translation.service import Job, Service, Translated
 from headwise.text.reading.glossary import Glossary
+from headwise.web.errors import ServiceError
+from headwise.web.fields import read_fields, while_connected
 
 _DEEPL_SCHEME = "deepl-auth-key"
 Fields = TypeVar("Fields", bound=BaseModel)

@@ -22,15 +22,15 @@ from headwise.config.languages import language_name
 from headwise.documents.files import FORMATS
 from headwise.documents.rules import TagRules
 from headwise.documents.segments import Mode
-from headwise.serve.protection.bodies import CheckedRoute
 from headwise.serve.protocols.access import Client
-from headwise.serve.protocols.answers import JSONAnswer, body, error_answers
 from headwise.serve.protocols.context import Context
-from headwise.serve.protocols.fields import uploaded
 from headwise.serve.protocols.libretranslate import file_response
 from headwise.serve.protocols.tags import TagFields, within
-from headwise.serve.translation.limits import ServiceError
 from headwise.serve.translation.service import Job
+from headwise.web.answers import JSONAnswer, body, error_answers
+from headwise.web.bodies import CheckedRoute
+from headwise.web.errors import ServiceError
+from headwise.web.fields import uploaded
 
 QUOTA_EXCEEDED = 456  # DeepL's status
 MOST_TEXTS = 50

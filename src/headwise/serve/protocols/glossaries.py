@@ -20,9 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from headwise.serve.protection.bodies import CheckedRoute
 from headwise.serve.protocols.access import Client
-from headwise.serve.protocols.answers import JSONAnswer, body, error_answers
 from headwise.serve.protocols.context import Context
 from headwise.serve.translation.glossaries import (
     MOST_DICTIONARIES,
@@ -32,7 +30,9 @@ from headwise.serve.translation.glossaries import (
     base_language,
     make_dictionary,
 )
-from headwise.serve.translation.limits import ServiceError
+from headwise.web.answers import JSONAnswer, body, error_answers
+from headwise.web.bodies import CheckedRoute
+from headwise.web.errors import ServiceError
 
 Language = Annotated[str, Field(min_length=1, max_length=40, examples=["de"])]
 Name = Annotated[str, Field(min_length=1, max_length=MOST_NAME)]

@@ -23,13 +23,13 @@ from starlette.responses import Response
 from headwise.config.languages import language_name
 from headwise.documents.files import FORMATS
 from headwise.documents.rules import TagRules
-from headwise.serve.protection.bodies import CheckedRoute
-from headwise.serve.protocols.answers import JSONAnswer, body, error_answers
 from headwise.serve.protocols.context import Context
-from headwise.serve.protocols.fields import uploaded
-from headwise.serve.translation.limits import ServiceError
 from headwise.serve.translation.service import Job, Translated
 from headwise.text.reading.detection import Detected, detect
+from headwise.web.answers import JSONAnswer, body, error_answers
+from headwise.web.bodies import CheckedRoute
+from headwise.web.errors import ServiceError
+from headwise.web.fields import uploaded
 
 _FORMS = ("application/json", "application/x-www-form-urlencoded")
 Language = Annotated[str, Field(min_length=1, max_length=40, examples=["en"])]

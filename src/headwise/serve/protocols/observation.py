@@ -23,9 +23,9 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headwise.serve.protection.failures import failure
-from headwise.serve.protection.middleware import SECURITY_HEADERS
 from headwise.serve.translation.service import Service
+from headwise.web.failures import failure
+from headwise.web.middleware import SECURITY_HEADERS
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)  # buckets of the latency
 _HEADER = b"x-request-id"

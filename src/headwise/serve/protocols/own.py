@@ -20,20 +20,20 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response, StreamingResponse
 
+from headwise import bounds
 from headwise.documents.rules import TagRules
 from headwise.documents.segments import Mode
 from headwise.engine.outputs import Output, Translation
 from headwise.errors import DataError, HeadwiseError
-from headwise.serve.protection.bodies import CheckedRoute
 from headwise.serve.protocols.access import Client
-from headwise.serve.protocols.answers import JSONAnswer, error_answers
 from headwise.serve.protocols.context import Context
 from headwise.serve.protocols.tags import TagFields, within
-from headwise.serve.requests import MOST_BEAM
 from headwise.serve.translation.glossaries import MOST_NAME
-from headwise.serve.translation.limits import ServiceError
 from headwise.serve.translation.service import Event, Job, Translated
 from headwise.text.reading.glossary import Entry, Glossary
+from headwise.web.answers import JSONAnswer, error_answers
+from headwise.web.bodies import CheckedRoute
+from headwise.web.errors import ServiceError
 
 MOST_INLINE = 1_000  # entries of a request's own glossary
 Language = Annotated[str, Field(min_length=1, max_length=40, examples=["en"])]
@@ -85,7 +85,9 @@ class GlossaryFields(BaseModel):
 
 
 class _Search(_Request):
-    beam: Annotated[int, Field(ge=1, le=MOST_BEAM)] | None = Field(None, description="By default the run's.")
+    beam: Annotated[int, Field(ge=1, le=bounds.SERVED_BEAM)] | None = Field(
+        None, description="By default the run's."
+    )
     alpha: Annotated[float, Field(ge=0, le=5)] | None = Field(None, description="By default the run's.")
     guard: bool | None = Field(
         None,
@@ -122,7 +124,7 @@ class TranslateRequest(_Formatted):
     """Translate texts."""
 
     texts: list[str] = Field(examples=[["A man rides a horse."]])
-    n_best: Annotated[int, Field(ge=1, le=MOST_BEAM)] = 1
+    n_best: Annotated[int, Field(ge=1, le=bounds.SERVED_BEAM)] = 1
     scores: bool = Field(False, description="Add the sentences' outputs with their log-probabilities.")
     alignments: bool = Field(False, description="Add the sentences' outputs with their word alignments.")
     prefixes: list[str] | None = Field(None, description="For each text how its translation begins.")

@@ -9,7 +9,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from headwise.serve.translation.limits import ServiceError
+from headwise.web.errors import ServiceError
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS documents (

@@ -12,8 +12,8 @@ from headwise.documents.files import FileTexts, read_file
 from headwise.documents.preparation import read
 from headwise.errors import DataError, HeadwiseError
 from headwise.serve.translation.document_store import Document, DocumentStore
-from headwise.serve.translation.limits import ServiceError
 from headwise.serve.translation.service import Job, Service
+from headwise.web.errors import ServiceError
 
 _LONGEST_NAME = 100  # characters
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from headwise.characters import unwritable
 from headwise.errors import DataError
-from headwise.serve.translation.limits import ServiceError
 from headwise.text.reading.glossary import Glossary, parse_lines
+from headwise.web.errors import ServiceError
 
 MOST_GLOSSARIES = 1_000  # of an owner
 MOST_DICTIONARIES = 100  # of a glossary

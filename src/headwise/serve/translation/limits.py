@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headwise.characters import unwritable
+from headwise.web.errors import ServiceError
 
 MOST_CHARACTERS = 1_000_000  # of a request
 MOST_ITEMS = 10_000
 MOST_SECONDS = 3_600.0
-
-
-class ServiceError(Exception):
-    """A request is refused or failed: an HTTP status and one sentence, which never quotes a text.
-
-    `retry_after` are the seconds after which it may succeed.
-    """
-
-    def __init__(self, status: int, sentence: str, retry_after: int | None = None) -> None:
-        super().__init__(sentence)
-        self.status, self.sentence, self.retry_after = status, sentence, retry_after
 
 
 @dataclass(frozen=True)
@@ -49,6 +40,11 @@ class ServiceLimits:
     def body_bytes(self) -> int:
         """Most bytes of a request's body: JSON may need 12 for a character, and there are other fields."""
         return 12 * self.characters + 65_536
+
+    @property
+    def seconds_to_finish(self) -> int:
+        """Seconds that a server which is told to end gives requests in progress."""
+        return math.ceil(self.seconds) + 1
 
     def check(self, texts: Sequence[str]) -> int:
         """Return the number of characters of all texts.

@@ -13,7 +13,7 @@ from headwise.config.languages import short_code
 from headwise.engine.scheduling.load import Load
 from headwise.engine.scheduling.scheduler import Scheduler
 from headwise.engine.translator import Translator
-from headwise.serve.translation.limits import ServiceError
+from headwise.web.errors import ServiceError
 
 _PREFERRED_PIVOT = "en"
 # Other codes of the same language: Argos Translate's, Norwegian's, and those of DeepL's scripts and regions.

@@ -25,7 +25,7 @@ from headwise.documents.rules import TagRules
 from headwise.documents.segments import Mode
 from headwise.documents.sentence import Piece, Sentence
 from headwise.engine.outputs import Output, Translation
-from headwise.serve.translation.limits import ServiceError, ServiceLimits
+from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.translation.models import Model, Models
 from headwise.serve.translation.rendering import Rendered, lost, render
 from headwise.serve.translation.searching import Search, Searched, translate
@@ -33,6 +33,7 @@ from headwise.serve.translation.shared_load import SharedLoad
 from headwise.serve.translation.waiting import Deadline, all_of, away
 from headwise.text.reading.detection import Detected, detect
 from headwise.text.reading.glossary import Glossary
+from headwise.web.errors import ServiceError
 
 _MOMENT = 0.05  # seconds in which the estimate of how long requests wait isn't made again
 Event = tuple[str, dict[str, Any]]  # its kind and its data

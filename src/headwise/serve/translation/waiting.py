@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
-from headwise.serve.translation.limits import ServiceError
+from headwise.web.errors import ServiceError
 
 _SHORT = 1_000  # characters, which are split or encoded in less than a millisecond
 T = TypeVar("T")

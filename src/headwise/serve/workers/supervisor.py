@@ -27,14 +27,12 @@ import torch
 
 from headwise.errors import ConfigError, HeadwiseError
 from headwise.nn.device import find_device, processors
-from headwise.serve.hangup import at_hangup
-from headwise.serve.reloading import SECONDS, Reloader
-from headwise.serve.runs import Run
-from headwise.serve.server import seconds_to_finish
 from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.workers.shared import Shared
 from headwise.serve.workers.worker import Served, work
 from headwise.text.reading.detection import preload
+from headwise.web.hangup import at_hangup
+from headwise.web.reloading import SECONDS, Reloader, WatchedRun
 
 PLACES = 8  # workers at once for each that serves: older ones may still have a document to translate
 _WAIT = 0.5  # seconds, at most, until something is looked at again
@@ -68,7 +66,7 @@ def supervise(served: Served, workers: int, say: Callable[[str], None], limits: 
     preload()
     shared = Shared.create(PLACES * workers)
     try:
-        Supervisor(served, shared, workers, say, seconds_to_finish(limits)).run()
+        Supervisor(served, shared, workers, say, limits.seconds_to_finish).run()
     finally:
         shared.remove()
 
@@ -112,7 +110,7 @@ class Supervisor:
         self._reloader = Reloader(served.runs, say)
         self._workers: list[_Worker] = []
         self._generation = 0
-        self._reloaded: list[Run] = []  # since the last time that all workers were ready
+        self._reloaded: list[WatchedRun] = []  # since the last time that all workers were ready
         self._pause, self._next_start = 0.0, 0.0
         self._received: list[int] = []  # signals to end
         self._asked = False  # by SIGHUP, to load all runs

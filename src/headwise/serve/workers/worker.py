@@ -17,13 +17,11 @@ from dataclasses import dataclass
 import torch
 import uvicorn
 
-from headwise.serve.app import create_app
-from headwise.serve.evaluation_pairs import EvaluationPairs
-from headwise.serve.production import Production
-from headwise.serve.protection.hosts import Hosts
-from headwise.serve.runs import Run
-from headwise.serve.server import BACKLOG, seconds_to_finish, server
+from headwise.serve.production import Production, ServedRun
 from headwise.serve.workers.shared import Shared
+from headwise.web.app import Part
+from headwise.web.hosts import Hosts
+from headwise.web.server import BACKLOG, server
 
 READY = b"r"  # what a worker sends when it takes requests
 _PUBLISHED = 1.0  # seconds between two times that a worker tells the others how busy it is
@@ -38,15 +36,15 @@ class Served:
         runs: the runs, loaded.
         listener: the socket that all workers accept connections from.
         hosts: the host names to accept.
-        corpus: the sentences that heads are measured on.
+        page: makes the page in a worker.
         production: opens the translation service in a worker.
         threads: threads of a worker's computation.
     """
 
-    runs: Mapping[str, Run]
+    runs: Mapping[str, ServedRun]
     listener: socket.socket
     hosts: Hosts
-    corpus: EvaluationPairs | None
+    page: Callable[[], Part]
     production: Callable[[Shared], Production]
     threads: int
 
@@ -55,11 +53,11 @@ def work(served: Served, shared: Shared, parent: socket.socket) -> None:
     """Serve in this process until it is told to end."""
     torch.set_num_threads(served.threads)
     production = served.production(shared)
-    app = create_app(served.runs, served.corpus, served.hosts, production, watch=False)
+    app = production.app(served.page(), served.hosts, watch=False)
     gc.collect()
     gc.freeze()
     # One connection at a time, so that those that come together are shared among the workers.
-    serving = server(app, finish=seconds_to_finish(production.limits), accepted_at_once=1)
+    serving = server(app, finish=production.limits.seconds_to_finish, accepted_at_once=1)
     asyncio.run(_serve(serving, served.listener, production, parent))
 
 

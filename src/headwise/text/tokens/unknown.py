@@ -1,7 +1,7 @@
 """Words that a vocabulary has no subwords for: it spells them by single letters or bytes, or not at all.
 
 The model knows little about such a word, and translates it badly more often than others. A word is what stands between
-spaces. `serve/page/js/model/unknown.js` has the same rule for the page without a server.
+spaces. `page/static/js/model/unknown.js` has the same rule for the page without a server.
 """
 
 from __future__ import annotations

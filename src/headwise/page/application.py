@@ -1,0 +1,88 @@
+"""The page as a part of a web application: its interface, the chapters, and its files.
+
+GET  /learn/                   the chapters (`headwise.learn.rendering`)
+GET  /api/runs                 the runs that are served
+GET  /api/run?run=NAME         one run: its task, model and capabilities
+POST /api/trace                translate a sentence; return the whole trace
+POST /api/force                the same by forced decoding of a given target
+POST /api/products             the computation of one head at one step
+POST /api/boxes                the boxes of the model: shapes, parameters and operations
+POST /api/box                  the computation of one box at one position
+POST /api/steps                a target decoded step by step, and with teacher forcing
+POST /api/recurrence           recurrent networks beside attention on a sentence
+POST /api/times                time of recurrent steps and of attention over length
+POST /api/next                 a language model's next-token distribution
+POST /api/continue             a language model's continuation of a text
+POST /api/patches              a vision model's attention over the patches of an image
+GET  /api/metrics?run=NAME     the training curves
+GET  /api/evidence?run=NAME    statistics of the heads over many sentences
+
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from fastapi import APIRouter, FastAPI
+from fastapi.staticfiles import StaticFiles
+from starlette.responses import Response
+
+from headwise.page.chapters import add_chapters
+from headwise.page.evaluation_pairs import EvaluationPairs
+from headwise.page.evidence import Evidence
+from headwise.page.request_queue import RequestQueue
+from headwise.page.routes import routes
+from headwise.page.runs import Run
+from headwise.web.answers import error_answers
+from headwise.web.app import create_app
+from headwise.web.failures import failure
+from headwise.web.hosts import Hosts
+
+FILES = Path(__file__).parent / "static"
+
+
+class Page:
+    """The page of some runs, by name; it opens the first one.
+
+    The heads are measured on `corpus`, by default on each run's own development set.
+    """
+
+    def __init__(self, runs: Mapping[str, Run], corpus: EvaluationPairs | None = None) -> None:
+        self._runs, self._corpus, self._queue = runs, corpus, RequestQueue()
+        self._evidence: dict[str, Evidence] = {}
+        for name in runs:
+            self.renew(name)
+
+    def renew(self, name: str) -> None:
+        """Measure the model of a run that was loaded again."""
+        run = self._runs[name]
+        corpus = self._corpus or EvaluationPairs.of(run)
+        self._evidence[name] = Evidence(corpus, run.translator, lambda: self._queue.idle)
+
+    def add_to(self, app: FastAPI) -> list[APIRouter]:
+        """Add the page to an application."""
+        app.include_router(
+            routes(self._runs, self._evidence, self._queue),
+            prefix="/api",
+            tags=["page"],
+            responses=error_answers("error", 404, 409, 422),
+        )
+
+        @app.api_route("/api/{path:path}", methods=["GET", "POST"], include_in_schema=False)
+        def unknown(path: str) -> Response:
+            return failure("/api/", 404, f"expected a known address, found /api/{path}")
+
+        add_chapters(app)
+        app.mount("/", StaticFiles(directory=FILES, html=True), name="page")
+        return []
+
+    async def close(self) -> None:
+        """Do nothing: what is computed for the page isn't waited for."""
+
+
+def page_app(
+    runs: Mapping[str, Run], corpus: EvaluationPairs | None = None, hosts: Hosts | None = None
+) -> FastAPI:
+    """Return an application that consists of the page alone."""
+    return create_app(runs, [Page(runs, corpus)], hosts)

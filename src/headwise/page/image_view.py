@@ -1,0 +1,73 @@
+"""JSON answer for an image: a vision model's attention over patches, with class probabilities or caption words."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+import numpy as np
+
+from headwise.analysis.patches import Maps
+from headwise.analysis.viewer import Viewer
+from headwise.errors import ConfigError
+from headwise.page.json_arrays import packed
+from headwise.page.requests import Arrays, PatchesRequest
+
+
+def patches_json(viewer: Viewer, request: PatchesRequest) -> dict[str, Any]:
+    """Run the model on a held-out image or on the request's pixels and return what it computes.
+
+    Raises `ConfigError` for an image number out of range, and for a caption that the model can't read.
+    """
+    pixels, truth = pixels_of(viewer, request.image, request.pixels)
+    caption = "" if viewer.classes else (request.caption.strip() or truth or "")
+    view = viewer.view(pixels, caption, request.changes())
+
+    def array(values: Maps) -> Any:
+        return _array(values, request.arrays)
+
+    return {
+        "image": request.image if request.pixels is None else None,
+        "truth": truth,
+        "pixels": array(pixels),
+        "grid": view.seen.grid,
+        "class_token": view.seen.class_token,
+        "attention": array(view.seen.attention),
+        "rollout": array(view.seen.through),
+        "probabilities": None if view.probabilities is None else view.probabilities.tolist(),
+        "caption": caption,
+        "words": view.words,
+        "shares": None if view.shares is None else array(view.shares),
+    }
+
+
+def pixels_of(viewer: Viewer, image: int, pixels: str | None) -> tuple[Maps, str | None]:
+    """Return a held-out image with its gold label, or the one that `pixels` encodes; raises `ConfigError`."""
+    if pixels is None:
+        return _held_out(viewer, image)
+    return _decoded(pixels, viewer.shape), None
+
+
+def _held_out(viewer: Viewer, row: int) -> tuple[Maps, str]:
+    if row >= max(len(viewer), 1):  # if the images no longer exist, `held_out` raises its own error
+        raise ConfigError(f"image: expected a number below {len(viewer)}, found {row}")
+    example = viewer.held_out(row)
+    return example.pixels, example.truth
+
+
+def _decoded(pixels: str, shape: tuple[int, int, int]) -> Maps:
+    """Decode base64 of one byte per pixel and channel into values from 0 to 1, shape (channels, height, width)."""
+    try:
+        values = np.frombuffer(base64.b64decode(pixels, validate=True), np.uint8)
+    except binascii.Error:
+        raise ConfigError("pixels: expected base64, found something else") from None
+    if len(values) != np.prod(shape):
+        raise ConfigError(
+            f"pixels: expected {np.prod(shape)} bytes (channels, height, width: {shape}), found {len(values)}"
+        )
+    return (values.reshape(shape) / 255).astype(np.float32)
+
+
+def _array(values: Maps, arrays: Arrays) -> Any:
+    return packed(values) if arrays == "packed" else values.astype(np.float64).round(6).tolist()

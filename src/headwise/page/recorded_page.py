@@ -1,0 +1,143 @@
+"""`headwise explain -o X.html`: the page with the recording of one text, in a file that loads nothing else.
+
+The page's style sheets and modules stand in the file, and so do the responses to the requests that it sends for the
+text. Panels that would need many more requests, such as the microscope's, are left out.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from posixpath import dirname, join, normpath
+from typing import Any
+from urllib.parse import urlencode
+
+from headwise.analysis.language_models import LanguageModelTracer, MaskedModelTracer, StackTracer
+from headwise.analysis.stepwise import step_by_step
+from headwise.analysis.trace import Trace
+from headwise.analysis.tracer import Tracer
+from headwise.config import Config
+from headwise.decoding.generation import Generator
+from headwise.files import write_text
+from headwise.page.evidence import Evidence
+from headwise.page.json_arrays import reading_json, steps_json, trace_json
+from headwise.page.language_model import next_json
+from headwise.page.requests import TextRequest
+from headwise.page.runs import Run
+from headwise.page.static_page import CHAPTERS, PAGE
+
+_ANSWERED = ("translate", "read", "steps", "language_model")  # what the page can do with a recording
+_POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; base-uri 'none'"
+_META = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}" />'
+_MAIN = "js/main.js"
+_LINK = re.compile(r' *<link rel="(?:icon|stylesheet)" href="([^"]+)"[^>]*>\n')
+_IMPORT = re.compile(r'^((?:import|export)\b[^"\n;]*?(?:\{[^}]*\}[^"\n;]*?)?)"(\.[^"]+)"', re.MULTILINE)
+
+
+def write_recording(
+    tracer: Tracer | StackTracer, path: Path, text: str, trace: Trace, plain: Trace, file: Path
+) -> None:
+    """Write the page with a trace of a text, and what the page asks for beside it, such as other hypotheses.
+
+    `path` is the run's directory. `plain` is the trace without interventions. Raises `TrainingError` if the file can't
+    be written.
+    """
+    model = tracer.generator if isinstance(tracer, LanguageModelTracer) else tracer
+    assert isinstance(model, Tracer | Generator | MaskedModelTracer)
+    config = Config.load(path / "config.yaml")
+    run = Run(path.resolve().name, path, config, _model=model, _samples=[text])
+    recording = {
+        "state": urlencode([("changes", str(change)) for change in trace.interventions]),
+        "answers": [*_about_run(run, trace), *_about_text(run, tracer, text, trace, plain)],
+    }
+    write_text(file, page(recording))
+
+
+def page(recording: dict[str, Any]) -> str:
+    """Return the page with a recording; its `<` are escaped, so that no text in it ends the script element."""
+    data = json.dumps(recording, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    index = (PAGE / "index.html").read_text("utf-8")
+    styles = "".join(
+        (PAGE / name).read_text("utf-8") for name in _LINK.findall(index) if name.endswith(".css")
+    )
+    scripts = (
+        f'<style>\n{styles}</style>\n    <script type="application/json" id="recording">{data}</script>\n'
+        f'    <script type="importmap">{json.dumps({"imports": _modules()})}</script>\n'
+        f'    <script type="module">import "{_MAIN}";</script>'
+    )
+    index = _LINK.sub("", index)
+    for old, new in (
+        ('<meta charset="utf-8" />', f'<meta charset="utf-8" />\n    {_META}'),
+        (f'<script type="module" src="{_MAIN}"></script>', scripts),
+        (CHAPTERS, ""),
+    ):
+        before, found, after = index.partition(old)
+        assert found
+        index = before + new + after
+    return index
+
+
+def _modules() -> dict[str, str]:
+    """Return the modules that the page needs, as an import map: their paths, and URLs that hold them."""
+    found: dict[str, str] = {}
+    open_names = [_MAIN]
+    while open_names:
+        name = open_names.pop()
+        if name in found:
+            continue
+        source = (PAGE / name).read_text("utf-8")
+
+        def named(match: re.Match[str], folder: str = dirname(name)) -> str:
+            open_names.append(normpath(join(folder, match[2])))
+            return f'{match[1]}"{open_names[-1]}"'
+
+        content = _IMPORT.sub(named, source)
+        found[name] = "data:text/javascript;base64," + base64.b64encode(content.encode()).decode("ascii")
+    return found
+
+
+def _about_run(run: Run, trace: Trace) -> Iterator[dict[str, Any]]:
+    """Yield what the page asks for about the run: its name and description, and that nothing else is known."""
+    description = run.describe()
+    description["can"] = {name: value and name in _ANSWERED for name, value in description["can"].items()}
+    description |= {"recorded": True, "samples": run.samples, "checkpoints": []}
+    if "beam" in description:
+        description |= {"beam": trace.beam, "alpha": trace.alpha}
+    yield _answer("runs", {}, {"runs": [{"name": run.name, "task": run.config.task, "ready": True}]})
+    yield _answer("run", {}, description)
+    yield _answer("metrics", {}, {"count": 0, "records": [], "going_on": False})
+    yield _answer("evidence", {}, Evidence(None, run.translator).to_json())
+
+
+def _about_text(
+    run: Run, tracer: Tracer | StackTracer, text: str, trace: Trace, plain: Trace
+) -> Iterator[dict[str, Any]]:
+    """Yield the trace, its hypotheses read and decoded step by step, and the trace without interventions (`plain`)."""
+    changes = [str(change) for change in trace.interventions]
+    searched = {"text": text, "beam": None, "alpha": None}
+    yield _answer("trace", {**searched, "interventions": changes}, trace_json(trace, "packed"))
+    targets = [trace.path(hypothesis.node) for hypothesis in trace.hypotheses] if trace.tree else []
+    if trace.interventions:
+        yield _answer("trace", {**searched, "interventions": []}, trace_json(plain, "packed"))
+        if plain.forced is not None:
+            targets.append(plain.forced.target.ids)
+    if trace.forced is not None:
+        targets.append(trace.forced.target.ids)
+    for target in dict.fromkeys(targets):
+        asked = {"text": text, "interventions": changes, "target": target}
+        forced = tracer.force(text, target, trace.interventions, alpha=trace.alpha)
+        yield _answer("force", asked, reading_json(forced, "packed"))
+        if isinstance(tracer, Tracer):
+            stepwise = step_by_step(tracer, text, target, trace.interventions)
+            yield _answer("steps", asked, steps_json(stepwise, "packed"))
+    if isinstance(tracer, LanguageModelTracer):
+        request = TextRequest(run=run.name, text=text)
+        asked = request.model_dump(include={"text", "temperature", "top_k", "top_p"})
+        yield _answer("next", asked, next_json(tracer.generator, request))
+
+
+def _answer(path: str, question: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    return {"path": path, "question": question, "answer": answer}

@@ -1,0 +1,1 @@
+"""The web server: one way to route, parse and describe requests, its protection, and changed run directories."""

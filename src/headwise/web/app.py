@@ -1,0 +1,141 @@
+"""The web application: parts, such as the page and the translation service, behind one protection.
+
+An error is answered with `{"error": "one sentence"}`, or under the name that a protocol has for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from typing import Any, Protocol
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from headwise import __version__
+from headwise.errors import HeadwiseError
+from headwise.web.dispatch import FixedAddresses
+from headwise.web.errors import ClientGone, NotReady, QueueFull, ServiceError
+from headwise.web.failures import failure
+from headwise.web.fields import describe
+from headwise.web.hangup import on_hangup
+from headwise.web.hosts import Hosts, KnownHosts
+from headwise.web.middleware import MOST_BYTES, RequestGuard
+from headwise.web.reloading import Reloader, WatchedRun
+
+_log = logging.getLogger(__name__)
+Middleware = tuple[type[Any], dict[str, Any]]
+
+
+class Part(Protocol):
+    """What an application consists of."""
+
+    def add_to(self, app: FastAPI) -> list[APIRouter]:
+        """Add the routes; return the routers whose fixed addresses need no search for a route."""
+        ...
+
+    def renew(self, name: str) -> None:
+        """Use the model of a run that was loaded again."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was accepted."""
+        ...
+
+
+def create_app(
+    runs: Mapping[str, WatchedRun],
+    parts: Sequence[Part],
+    hosts: Hosts | None = None,
+    *,
+    origins: Sequence[str] = (),
+    most_bytes: int = MOST_BYTES,
+    inside: Sequence[Middleware] = (),
+    outside: Sequence[Middleware] = (),
+    say: Callable[[str], None] = _log.info,
+    watch: bool = True,
+) -> FastAPI:
+    """Build the application from its parts; an address belongs to the first part that has it.
+
+    Requests are accepted for the host names in `hosts`, by default for loopback names only, from the pages of `origins`
+    and with at most `most_bytes`. Runs whose files change are loaded again, which `say` tells, if the application is to
+    `watch` them. The parts may need middleware, `inside` of the protection or `outside`.
+    """
+
+    def renewed(run: WatchedRun) -> None:
+        for part in parts:
+            part.renew(run.name)
+
+    reloader = Reloader(runs, say, renewed)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        watching = asyncio.create_task(reloader.watch()) if watch else None
+        with on_hangup(reloader.look_now) if watch else nullcontext():
+            yield
+        if watching is not None:
+            watching.cancel()
+        for part in parts:
+            await part.close()
+
+    app = FastAPI(title="Headwise", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    routers = [router for part in parts for router in part.add_to(app)]
+    for kind, handler in _HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+    app.add_exception_handler(
+        Exception,
+        lambda request, error: failure(request.url.path, 500, "the server failed; its log says why"),
+    )
+    app.add_middleware(FixedAddresses, routers=routers, handlers=_HANDLERS)
+    for middleware, options in inside:
+        app.add_middleware(middleware, **options)
+    app.add_middleware(KnownHosts, hosts=hosts or Hosts(), origins=origins)
+    app.add_middleware(RequestGuard, most=most_bytes)  # outside, so that refusals have its headers, too
+    for middleware, options in outside:
+        app.add_middleware(middleware, **options)
+    return app
+
+
+def _headwise_error(request: Request, error: Exception) -> Response:
+    return failure(request.url.path, 409 if isinstance(error, NotReady) else 400, str(error))
+
+
+def _service_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ServiceError)
+    return failure(request.url.path, error.status, error.sentence, error.retry_after)
+
+
+def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    path = request.url.path
+    if error.status_code == 404 and not path.startswith("/api/"):
+        return failure(path, 404, f"there is nothing at {path}")
+    page = path.startswith(("/api/", "/v1/"))
+    status = 400 if error.status_code == 422 and not page else error.status_code
+    return failure(path, status, error.detail)
+
+
+def _validation_error(request: Request, error: Exception) -> Response:
+    """Name the first invalid field, and how many more there are."""
+    assert isinstance(error, RequestValidationError)
+    first, *others = error.errors()
+    location = tuple(part for part in first["loc"] if part not in ("body", "query"))
+    return failure(request.url.path, 422, describe(location, first["msg"], len(others)))
+
+
+_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Response]] = {
+    RequestValidationError: _validation_error,
+    HeadwiseError: _headwise_error,
+    HTTPException: _http_error,
+    ServiceError: _service_error,
+    QueueFull: lambda request, error: failure(
+        request.url.path, 503, "the server is busy; try again in a moment"
+    ),
+    ClientGone: lambda request, error: Response(status_code=499),  # while it was answered
+    ClientDisconnect: lambda request, error: Response(status_code=499),  # before its body had arrived
+}

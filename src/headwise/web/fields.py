@@ -1,0 +1,109 @@
+"""Fields of a request, in JSON, in a form or in the address, and whether its client is still there."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Coroutine
+from typing import Any, TypeVar, get_origin
+
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+from starlette.datastructures import FormData, QueryParams, UploadFile
+
+from headwise.web.errors import ClientGone, ServiceError
+
+_MOST_FIELDS = 1_000
+_ITEM = re.compile(r"(\w{1,60})\[(\d{1,4})\]\.(\w{1,60})", re.ASCII)
+_SHOWN = 60  # characters of a field's name, which the client chooses
+Fields = TypeVar("Fields", bound=BaseModel)
+T = TypeVar("T")
+
+
+async def read_fields(request: Request, model: type[Fields], *, most: int) -> Fields:
+    """Return the fields of a request, from its address and its body: a JSON object or a form.
+
+    `most` are the most bytes of a field. Raises `ServiceError` (400) naming the first field that is missing or wrong.
+    """
+    values = _from_pairs(request.query_params, model) if request.scope["query_string"] else {}
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind in ("application/x-www-form-urlencoded", "multipart/form-data"):
+        form = await request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=most)
+        values |= _from_pairs(form, model)
+    elif await request.body():
+        content = await request.json()
+        if not isinstance(content, dict):
+            raise ServiceError(400, f"request: expected a JSON object, found a {type(content).__name__}")
+        values |= content
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first, *others = error.errors(include_input=False, include_url=False)
+        raise ServiceError(400, describe(first["loc"], first["msg"], len(others))) from None
+
+
+def describe(location: tuple[int | str, ...], message: str, others: int) -> str:
+    """Return one sentence about a wrong field, without its value, which may be a text."""
+    name = ".".join(str(part)[:_SHOWN] for part in location) or "request"
+    more = f" (and {others} more)" if others else ""
+    message = message.removeprefix("Value error, ")
+    return f"{name}: {message[:1].lower()}{message[1:]}{more}"
+
+
+def _from_pairs(pairs: FormData | QueryParams, model: type[BaseModel]) -> dict[str, Any]:
+    """Return the fields of a form or an address; those of a list occur several times, or as `key[0].name`."""
+    values: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        if items := _items(pairs, key):
+            values[key] = items
+        if key not in pairs:
+            continue
+        several = get_origin(field.annotation) is list
+        found = [one for one in pairs.getlist(key) if not isinstance(one, UploadFile)]
+        if found:
+            values[key] = found if several else found[-1]
+    return values
+
+
+def _items(pairs: FormData | QueryParams, key: str) -> list[dict[str, str]]:
+    """Return the objects of a list whose fields are `key[0].name`, in the order of their numbers."""
+    found: dict[int, dict[str, str]] = {}
+    for name, value in pairs.multi_items():
+        match = _ITEM.fullmatch(name)
+        if match and match[1] == key and isinstance(value, str):
+            found.setdefault(int(match[2]), {})[match[3]] = value
+    return [found[number] for number in sorted(found)]
+
+
+async def uploaded(request: Request, name: str = "file") -> tuple[str, bytes]:
+    """Return the name and content of the file of a form; raises `ServiceError` (400)."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    file = (await request.form()).get(name) if kind == "multipart/form-data" else None
+    if not isinstance(file, UploadFile) or not file.filename:
+        raise ServiceError(400, f"{name}: expected a file in multipart/form-data, found none")
+    return file.filename, await file.read()
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Await work; cancel it when the client leaves, and raise `ClientGone`. The body must have been read."""
+    working = asyncio.current_task()
+    assert working is not None
+    left = False
+
+    async def watch() -> None:
+        nonlocal left
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        left = True
+        working.cancel()
+
+    watching = asyncio.ensure_future(watch())
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if left and working.uncancel() == 0:
+            raise ClientGone from None
+        raise
+    finally:
+        watching.cancel()

@@ -1,0 +1,117 @@
+"""A run whose files change while it is served."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
+
+import httpx
+
+from headwise.engine.translator import Translator
+from headwise.web import reloading
+from serve_sockets import serving
+from translation_server import make_pair, production_of
+from translator_run import ENGLISH
+
+
+@pytest.fixture(autouse=True)
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reloading, "SECONDS", 0.05)
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def replace(run: Path, other: Path) -> None:
+    """Replace the model as training does: by a whole new file."""
+    os.replace(other / "model.safetensors", run / "model.safetensors")
+
+
+def translation(run: Path) -> str:
+    return Translator.load(run, device="cpu").translate(ENGLISH[:1])[0].text
+
+
+def ask(port: int) -> httpx.Response:
+    fields = {"q": ENGLISH[0], "source": "en", "target": "de"}
+    return httpx.post(f"http://127.0.0.1:{port}/translate", json=fields, timeout=60)
+
+
+def test_a_changed_run_is_used_and_no_request_fails(tmp_path: Path) -> None:
+    run, other = make_pair(tmp_path, "en", "de"), make_pair(tmp_path / "other", "en", "de", seed=1)
+    before, after = translation(run), translation(other)
+    assert before != after
+    said: list[str] = []
+    app, production = production_of([run], say=said.append)
+    scheduler = production.service.models.all[0].scheduler
+    answers: list[httpx.Response] = []
+    stop = threading.Event()
+
+    def keep_asking(port: int) -> None:
+        while not stop.is_set():
+            answers.append(ask(port))
+
+    with serving(app) as port:
+        clients = [threading.Thread(target=keep_asking, args=(port,)) for _ in range(3)]
+        for client in clients:
+            client.start()
+        wait_until(lambda: len(answers) > 5)
+        replace(run, other)
+        wait_until(lambda: said)
+        assert ask(port).json()["translatedText"] == after
+        stop.set()
+        for client in clients:
+            client.join()
+        fields = {"run": "en-de", "text": ENGLISH[0]}
+        page = httpx.post(f"http://127.0.0.1:{port}/api/trace", json=fields, timeout=60).json()
+    assert said == [f"{run}: has changed, and was loaded again"]
+    assert {answer.status_code for answer in answers} == {200}
+    assert page["hypotheses"][0]["text"] == after
+    texts = [answer.json()["translatedText"] for answer in answers]
+    assert set(texts) <= {before, after}
+    assert texts[0] == before
+    gc.collect()
+    with pytest.raises(RuntimeError):  # the scheduler of the model from before is closed
+        wait_until(lambda: scheduler.submit([5], production.service.models.all[0].translator.options) is None)
+
+
+def test_a_damaged_run_keeps_its_model_and_is_reported_once(tmp_path: Path) -> None:
+    run, other = make_pair(tmp_path, "en", "de"), make_pair(tmp_path / "other", "en", "de", seed=1)
+    before, after = translation(run), translation(other)
+    said: list[str] = []
+    app, _ = production_of([run], say=said.append)
+    with serving(app) as port:
+        (run / "model.safetensors").write_bytes(b"damaged")
+        wait_until(lambda: said)
+        time.sleep(0.3)  # some more looks
+        assert len(said) == 1
+        assert "the model from before is still used, because of an error: " in said[0]
+        assert ask(port).json()["translatedText"] == before
+        replace(run, other)
+        wait_until(lambda: len(said) == 2)
+        assert ask(port).json()["translatedText"] == after
+
+
+def test_a_run_in_training_is_taken_up_when_it_has_a_model(tmp_path: Path) -> None:
+    run = make_pair(tmp_path, "en", "de")
+    expected = translation(run)
+    (run / "model.safetensors").rename(tmp_path / "later")
+    said: list[str] = []
+    app, _ = production_of([run], say=said.append)
+    assert said == [f"{run}: still in training; clients can use it as soon as it has a model"]
+    with serving(app) as port:
+        assert ask(port).status_code == 400  # its languages are not served
+        (tmp_path / "later").rename(run / "model.safetensors")
+        wait_until(lambda: len(said) == 2)
+        assert ask(port).json()["translatedText"] == expected
