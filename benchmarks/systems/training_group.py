@@ -6,7 +6,7 @@ The benchmark's worker is rank 0; the others run this module (`python -m benchma
 from __future__ import annotations
 
 import atexit
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -21,9 +21,9 @@ from headwise.data.plans import plan_batches
 from headwise.tasks.batches.examples import padded
 from headwise.tasks.batches.pairs import Batch
 from headwise.text.tokens.subwords import BOS, EOS, PAD
-from headwise.training.parallel.workers import Workers, join, orders, report_ready
+from headwise.training.parallel.workers import READY, Workers, join
 
-_MODULE = "benchmarks.systems.training_group"
+_WORK = "benchmarks.systems.training_group:work"
 
 
 def training_batches(workload: Workload, tokens: int, count: int, *, seed: int = 1) -> list[Batch]:
@@ -71,7 +71,7 @@ class TrainingGroup:
         }
         resources = ExitStack()
         atexit.register(resources.close)  # the other ranks stop before the connections to them close
-        workers = resources.enter_context(Workers(_MODULE, job))
+        workers = resources.enter_context(Workers(_WORK, job))
         self._world = workers.gather(setting.workers, setting.workers * setting.threads, {})
         whole_batches = training_batches(workload, tokens, batches)
         self._first, self._tokens = whole_batches[0], sum(batch.target_tokens for batch in whole_batches)
@@ -110,14 +110,10 @@ def _rank(job: dict[str, Any], order: dict[str, Any], peer: Peer) -> None:
         _train(trainee, batches)
 
 
-def _main() -> None:
-    lines = orders()
-    job = next(lines)
+def work(received: Iterator[dict[str, Any]]) -> Iterator[str]:
+    """Be a worker process (`Workers`)."""
+    job = next(received)
     peer = find_peer(job["peer"])
     peer.load()
-    report_ready()
-    _rank(job, next(lines), peer)
-
-
-if __name__ == "__main__":
-    _main()
+    yield READY
+    _rank(job, next(received), peer)

@@ -1,7 +1,4 @@
-"""A training task of least squares, so small that each step can be compared with torch by hand.
-
-As a program (`python -m regression`), a worker process of trials of it.
-"""
+"""A training task of least squares, so small that each step can be compared with torch by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from torch import Tensor, nn
 from headwise.config import Config
 from headwise.data.stream import StandIn
 from headwise.training.loss import LossSum
-from headwise.training.parallel.workers import join, orders, report_ready
+from headwise.training.parallel.workers import READY, join
 from headwise.training.trial import take_part
 
 
@@ -111,21 +108,16 @@ def squares(model: nn.Module, batch: Numbers) -> Tensor:
     return (model(batch.x).squeeze(1) - batch.y).square().sum()
 
 
-def take_part_in_trials() -> None:
-    """Carry out orders; a `factor` in the job multiplies the losses of batch 2."""
-    received = orders()
+def take_part_in_trials(received: Iterator[dict[str, Any]]) -> Iterator[str]:
+    """Carry out orders as a worker process; a `factor` in the job multiplies the losses of batch 2."""
     job = next(received)
     config = Config.from_tree(job["config"])
     task = Regression()
     task.at["batch 2"] = lambda: job.get("factor")
-    report_ready()
+    yield READY
     for order in received:
         world = join(order)
         try:
             take_part(task, config, world, order)
         finally:
             world.leave()
-
-
-if __name__ == "__main__":
-    take_part_in_trials()

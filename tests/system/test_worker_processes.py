@@ -36,7 +36,7 @@ STEPS = 30
 def workers_of(process: subprocess.Popen[str]) -> list[int]:
     """Process ids of the workers that a training has started."""
     listed = subprocess.run(
-        ["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
     ).stdout
     lines = [line.split(None, 2) for line in listed.splitlines()]
     return [int(pid) for pid, parent, args in lines if int(parent) == process.pid and "tasks.run" in args]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from headwise.processes import child_environment, python_command
+from headwise.errors import DataError
+from headwise.processes import ChildEnded, Children, child_environment, python_command
 from paths import ROOT
 
 _CODE = "import sys, importlib.util as u; print(u.find_spec('planted') is not None, u.find_spec('headwise').origin)"
@@ -63,3 +67,44 @@ def test_a_child_starts_where_the_working_directory_is_gone(
     assert str(Path(sys.executable).parent) in python_command()[0]
     assert child_environment()["PYTHONSAFEPATH"] == "1"
     os.chdir(planted)
+
+
+def doubled(values: Iterable[int]) -> Iterator[int]:
+    """Reply to each value; 0 is a mistake, and to -1 nothing more is said."""
+    for value in values:
+        print("noise")
+        if value == 0:
+            raise DataError("expected another number, found 0")
+        if value == -1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield 2 * value
+
+
+def test_children_answer_and_raise_their_errors_here() -> None:
+    with Children("test_processes:doubled", 2) as children:
+        assert [each.result() for each in map(children.submit, [1, 2, 3])] == [2, 4, 6]
+        with pytest.raises(DataError, match=r"^expected another number, found 0$"):
+            children.submit(0).result()
+    with Children("test_processes:doubled", 1) as children:
+        with pytest.raises(ChildEnded, match="a child process was ended by SIGKILL"):
+            children.submit(-1).result()
+        with pytest.raises(ChildEnded):
+            children.submit(1).result()
+
+
+def test_children_end_with_the_block_and_with_their_parent() -> None:
+    with Children("test_processes:doubled", 1) as children:
+        (child,) = children._children
+        assert child.wait() is None
+    assert child.wait() == -signal.SIGKILL
+    code = (
+        "import os, sys; from headwise.processes import Child\n"
+        "child = Child('test_processes:doubled'); child.send(1); child.receive()\n"
+        "print(child._process.pid, flush=True); os.kill(os.getpid(), 9)"
+    )
+    command = python_command("-c", code)
+    parent = subprocess.run(command, env=child_environment(), capture_output=True, text=True, check=False)
+    stat, deadline = Path(f"/proc/{int(parent.stdout)}/stat"), time.monotonic() + 60
+    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

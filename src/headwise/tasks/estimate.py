@@ -24,7 +24,7 @@ from headwise.errors import ConfigError
 from headwise.files import hold
 from headwise.models.counting import parameter_count
 from headwise.nn.memory import PeakMemory, machine_memory, saved_bytes
-from headwise.tasks.run import build, checked_task, job_of
+from headwise.tasks.run import WORK, build, checked_task, job_of
 from headwise.training.optimizer import state_keys
 from headwise.training.parallel.workers import Workers
 from headwise.training.parallel.world import World
@@ -226,7 +226,7 @@ def _count_step(task: Task, config: Config) -> tuple[int, float]:
 def _probe(task: Task, config: Config, run: Path, *, shares_batches: bool) -> tuple[float, str]:
     """Return the target tokens/s of some steps, and where they ran, with the processes that training would use."""
     threads, processes = torch.get_num_threads(), config.training.processes
-    with Workers("headwise.tasks.run", job_of(config, run)) as workers:
+    with Workers(WORK, job_of(config, run)) as workers:
         if processes == "auto":
             numbers = possible_numbers(threads, task.model) if shares_batches else [1]
             on_cpu = next(task.model.parameters()).device.type == "cpu"

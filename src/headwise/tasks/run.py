@@ -16,7 +16,7 @@ import torch
 from headwise.characters import unwritable
 from headwise.config import Config
 from headwise.config.keys import changed_keys
-from headwise.errors import CheckpointError, ConfigError, HeadwiseError
+from headwise.errors import CheckpointError, ConfigError
 from headwise.files import hold, remove_partial, write_text
 from headwise.models.counting import parameter_count
 from headwise.native.library import Library, find_library
@@ -29,7 +29,7 @@ from headwise.tasks.registry import find_task
 from headwise.training.checkpoint import Checkpoints, read_state
 from headwise.training.loop import Trainer
 from headwise.training.monitor import MEASURED, averaged_scores, record_measured
-from headwise.training.parallel.workers import Workers, join, orders, report_error, report_ready
+from headwise.training.parallel.workers import READY, Workers, join
 from headwise.training.parallel.world import World
 from headwise.training.progress import Progress
 from headwise.training.task import Task
@@ -41,6 +41,7 @@ from headwise.training.trial import (
     take_part,
 )
 
+WORK = "headwise.tasks.run:work"  # what a worker process runs
 _STOP_TIMEOUT = 5.0  # seconds for the first process to stop this one
 
 
@@ -83,7 +84,7 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
         can_choose = world.size == 1 and latest is None and device.type == "cpu"
         can_share = can_choose and kind.shares_batches
         if world.size == 1:
-            workers = resources.enter_context(Workers("headwise.tasks.run", job_of(config, run)))
+            workers = resources.enter_context(Workers(WORK, job_of(config, run)))
             workers.prepare(likely_workers(config.training, threads if can_share else 1))
         prepared = world.in_turn(lambda: _prepare(kind, config, run, latest, say))
         _check_memory(kind, config, prepared, device)
@@ -169,27 +170,34 @@ def _report_data(prepared: Prepared, say: Callable[[str], None]) -> None:
         say(line)
 
 
-def work(config: Config, run: Path, received: Iterator[dict[str, Any]]) -> None:
-    """Train as a worker process; the first process has locked the run directory and prepared the data.
+def work(received: Iterator[dict[str, Any]]) -> Iterator[str]:
+    """Train as a worker process (`Workers`), whose job and then orders are `received`.
 
-    Carries out the `received` orders to time steps (`headwise.training.trial`) until an order to train. Raises a
-    `HeadwiseError`, like `train`.
+    The first process has locked the run directory and prepared the data. After `READY`, carries out orders to time
+    steps (`headwise.training.trial`) until an order to train. Raises a `HeadwiseError`, like `train`.
     """
+    job = next(received)
+    config, run = Config.from_tree(job["config"]), Path(job["run"])
     kind = find_task(config.task)
     device = torch.device("cpu")
     prepared = kind.prepare(config, run / "prepared", expected=None, say=lambda _: None)
     _, task = build(kind, config, prepared, device)
-    report_ready()
-    for order in received:
-        world = join(order)
-        try:
-            if order["do"] == "train":
-                config = Config.from_tree(order["config"])
-                _fit(task, config, run, device, world, lambda: None, quiet=True)
-                return
-            take_part(task, config, world, order)
-        finally:
-            world.leave()
+    yield READY
+    try:
+        for order in received:
+            world = join(order)
+            try:
+                if order["do"] == "train":
+                    config = Config.from_tree(order["config"])
+                    _fit(task, config, run, device, world, lambda: None, quiet=True)
+                    return
+                take_part(task, config, world, order)
+            finally:
+                world.leave()
+    except RuntimeError:
+        # If the first process failed, it ends this one during the wait, and no second error is printed.
+        time.sleep(_STOP_TIMEOUT)
+        raise
 
 
 def _fit(
@@ -351,23 +359,3 @@ def _summary(config: Config, model: torch.nn.Module, device: torch.device, world
     products = ", native matrix products" if config.training.products == "native" else ""
     size = f"{parameter_count(model):,} parameters"
     return f"{size}, {name} on {device}{ranks}{products}, configuration {config.digest()}"
-
-
-def _main() -> int:
-    """Be a worker process: carry out the job and its orders; return the exit code."""
-    lines = orders()
-    job = next(lines)
-    try:
-        work(Config.from_tree(job["config"]), Path(job["run"]), lines)
-    except HeadwiseError as error:
-        report_error(error)
-        return 2
-    except RuntimeError:
-        # If the first process failed, it stops this one during the wait, and no second error is printed.
-        time.sleep(_STOP_TIMEOUT)
-        raise
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(_main())

@@ -285,7 +285,7 @@ def test_several_processes_encode_what_one_does(tmp_path: Path, monkeypatch: pyt
     assert not any("part" in name or "text" in name for name in names if name.startswith("train"))
 
 
-def test_a_process_that_cannot_write_says_so(tmp_path: Path) -> None:
+def test_a_process_that_cannot_write_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     prepared = prepare(DataConfig(**corpus(tmp_path, sentences(60))), SMALL, tmp_path / "prepared")
     home = prepared.directory
     job = encoding.EncodingJob(
@@ -294,8 +294,11 @@ def test_a_process_that_cannot_write_says_so(tmp_path: Path) -> None:
     )  # fmt: skip
     with pytest.raises(TrainingError, match=r"missing/out: can't be written \(No such file"):
         encoding._run_processes([job], workers=1)
-    with pytest.raises(RuntimeError, match="Traceback"):
+    with pytest.raises(CheckpointError, match="nowhere: expected prepared text"):
         encoding._run_processes([encoding.replace(job, side="source", text="nowhere")], workers=1)
+    with pytest.raises(TrainingError, match="a child process was ended with exit code 1 "):
+        encoding._run_processes([encoding.replace(job, tokens=None)], workers=1)  # type: ignore[arg-type]
+    assert "Traceback" in capfd.readouterr().err
 
 
 def spoil(path: Path, content: bytes | None) -> None:
@@ -396,7 +399,7 @@ class TestEpochs:
         stores.open(0)
         ahead = stores._ahead
         assert ahead is not None
-        assert ahead.wait() == 0
+        ahead.result()
         path = prepared.directory / "epochs" / Resegmentation(3, 1, 0.2, 512).name
         made_by_child = [file.read_bytes() for file in sorted(path.iterdir())]
         stores.close()

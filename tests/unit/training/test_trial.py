@@ -45,7 +45,7 @@ def choose(task: Regression, say: Callable[[str], None], workers: Workers) -> in
 
 
 def trial_workers(**job: Any) -> Workers:
-    return Workers("regression", {"config": CONFIG.model_dump(mode="json"), **job})
+    return Workers("regression:take_part_in_trials", {"config": CONFIG.model_dump(mode="json"), **job})
 
 
 def test_a_trial_leaves_parameters_gradients_and_threads_as_they_were() -> None:

@@ -7,18 +7,18 @@ that resumes from a checkpoint sees the same text. It is stored on disk, memory-
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import subprocess
-import sys
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from headwise.data.prepared import alone
 from headwise.data.ragged import Ragged
-from headwise.errors import CheckpointError, TrainingError
+from headwise.errors import CheckpointError, HeadwiseError
 from headwise.files import atomic_directory, remove_directory, remove_partial
-from headwise.processes import child_environment, python_command
+from headwise.processes import Children
 from headwise.text.preparation.parallel import SIDES, TRAIN_TEXT, ParallelStore, PreparedData
 from headwise.text.tokens import encoding
 
@@ -102,40 +102,37 @@ class EpochStores:
         """Segment the text of `prepared` with a dropout rate, in rows of at most `longest` subwords."""
         self._prepared = prepared
         self._first = Resegmentation(seed, 0, dropout, longest)
-        self._ahead: subprocess.Popen[bytes] | None = None
+        self._background: Children | None = None
+        self._ahead: Future[None] | None = None
 
     def open(self, epoch: int) -> ParallelStore:
         """Return the text of `epoch`, waiting for the background process; raises as `resegment` does."""
         if self._ahead is not None:
-            self._ahead.wait()  # an unfinished segmentation is created below
+            with contextlib.suppress(
+                HeadwiseError
+            ):  # what isn't there is created below, which raises it again
+                self._ahead.result()
         store = resegment(self._prepared, replace(self._first, epoch=epoch))
-        if len(store) < _AHEAD_FROM:
-            return store
-        job = json.dumps([str(self._prepared.directory), asdict(replace(self._first, epoch=epoch + 1))])
-        command = python_command("-m", "headwise.text.preparation.resegmented", job)
-        self._ahead = subprocess.Popen(
-            command, env=child_environment(), stderr=subprocess.DEVNULL, start_new_session=True
-        )
+        if len(store) >= _AHEAD_FROM:
+            self._background = self._background or Children(f"{__name__}:create_all", 1)
+            following = asdict(replace(self._first, epoch=epoch + 1))
+            self._ahead = self._background.submit({"directory": str(self._prepared.directory), **following})
         return store
 
     def close(self) -> None:
-        """Kill the background process; an unfinished segmentation is created when it is needed."""
-        if self._ahead is not None:
-            self._ahead.kill()
-            self._ahead.wait()
+        """End the background process; an unfinished segmentation is created when it is needed."""
+        if self._background is not None:
+            self._background.close()
             epochs_directory = self._prepared.directory / "epochs"
             with alone(epochs_directory):
                 remove_partial(epochs_directory / "*")
 
 
-def _main() -> None:
-    """Create the segmentation given on the command line; failures are raised when the text is opened."""
-    directory, parameters = json.loads(sys.argv[1])
+def create_all(wanted: Iterable[dict[str, Any]]) -> Iterator[None]:
+    """Create segmentations, in a child process (`headwise.processes.Child`) of low priority."""
     if hasattr(os, "nice"):
         os.nice(_NICENESS)
-    with contextlib.suppress(TrainingError, CheckpointError, KeyboardInterrupt):
-        resegment(PreparedData.open(directory), Resegmentation(**parameters))
-
-
-if __name__ == "__main__":
-    _main()
+    for fields in wanted:
+        directory = fields.pop("directory")
+        resegment(PreparedData.open(directory), Resegmentation(**fields))
+        yield None

@@ -1,37 +1,31 @@
 """Encoding of text to ids in parallel worker processes.
 
-A job is a range of rows of a text table. Workers are plain child processes (`python -m headwise.text.tokens.encoding
-JOB`, as JSON) that read the memory-mapped text and write their own part, so that nothing is sent between processes,
-memory doesn't limit the text, and a user's script needs no `__main__` guard.
+A job is a range of rows of a text table. Workers are child processes that read the memory-mapped text and write their
+own part, so that no text is sent between processes, and memory doesn't limit it.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import os
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor
 
 from headwise.data.ragged import Ragged, RaggedWriter, gather, map_array
-from headwise.errors import TrainingError
 from headwise.files import disk_errors
-from headwise.processes import child_environment, python_command
+from headwise.processes import Children
 from headwise.text.tokens.bpe_dropout import DropoutSegmenter
 from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import EOS, Subwords
 
 CHUNK = 8192  # rows encoded per step; BPE-dropout has one random stream per chunk
 _ALONE_BELOW = 100_000  # rows; fewer are encoded faster than a second process starts
-_FAILED_WRITING = 3  # exit status
 
 
 @dataclass(frozen=True)
@@ -175,44 +169,13 @@ def _split(job: EncodingJob, parts: int) -> list[EncodingJob]:
 
 
 def _run_processes(jobs: list[EncodingJob], workers: int) -> None:
-    waiting, running = list(reversed(jobs)), []
-    try:
-        while waiting or running:
-            while waiting and len(running) < workers:
-                running.append(_start(waiting.pop()))
-            _finish(running.pop(0))
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
+    with Children("headwise.text.tokens.encoding:run_all", min(workers, len(jobs))) as children:
+        for encoded in [children.submit(asdict(job)) for job in jobs]:
+            encoded.result()
 
 
-def _start(job: EncodingJob) -> subprocess.Popen[str]:
-    command = python_command("-m", "headwise.text.tokens.encoding", json.dumps(asdict(job)))
-    # A session of its own: Ctrl-C in a terminal reaches the parent process only, which decides what to do.
-    return subprocess.Popen(
-        command, env=child_environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-
-
-def _finish(process: subprocess.Popen[str]) -> None:
-    _, error_output = process.communicate()
-    if process.returncode == _FAILED_WRITING:
-        raise TrainingError(error_output.strip())
-    if process.returncode:
-        raise RuntimeError(f"an encoding process ended with status {process.returncode}: {error_output}")
-
-
-def _main() -> int:
-    try:
-        run(EncodingJob(**json.loads(sys.argv[1])))
-    except TrainingError as error:
-        print(error, file=sys.stderr)
-        return _FAILED_WRITING
-    except KeyboardInterrupt:
-        return 130
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(_main())
+def run_all(jobs: Iterable[dict[str, Any]]) -> Iterator[None]:
+    """Run jobs, given as their fields, in a child process (`headwise.processes.Child`)."""
+    for job in jobs:
+        run(EncodingJob(**job))
+        yield None
