@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headwise.documents.rules import BLOCKS, TagRules
-from headwise.documents.sentence import Item, Mark, Piece, Range, Sentence
+from headwise.documents.sentence import Item, Mark, ProtectedPiece, Range, Sentence
 from headwise.documents.tokens import (
     VOID,
     Token,
     check_depth,
+    check_length,
     decoded,
     html_tokens,
     subtitle_tokens,
@@ -38,7 +39,7 @@ _ENDED_BY = {
 
 
 @dataclass
-class Run:
+class TextRun:
     """Characters and their sources."""
 
     text: str
@@ -52,14 +53,14 @@ class Block:
     `lines` says whether its line ends separate sentences, as in `<pre>`, and `markup` whether it is of a document.
     """
 
-    items: list[Run | Mark | Piece] = field(default_factory=list)
+    items: list[TextRun | Mark | ProtectedPiece] = field(default_factory=list)
     lines: bool = False
     markup: bool = True
 
     @property
     def text(self) -> str:
         """The text, every white space character as a space unless lines count."""
-        text = "".join(item.text for item in self.items if isinstance(item, Run | Piece))
+        text = "".join(item.text for item in self.items if isinstance(item, TextRun | ProtectedPiece))
         return text if self.lines else "".join(" " if c.isspace() else c for c in text)
 
     def split(self, ranges: Sequence[Range]) -> tuple[list[Sentence], list[str]]:
@@ -89,17 +90,17 @@ class Block:
         flat: list[_Unit] = []
         position = 0
         for item in self.items:
-            if isinstance(item, Run):
+            if isinstance(item, TextRun):
                 for character, source in zip(item.text, item.sources, strict=True):
                     flat.append((position, character, source))
                     position += 1
             else:
                 flat.append((position, item, item.raw))
-                position += len(item.text) if isinstance(item, Piece) else 0
+                position += len(item.text) if isinstance(item, ProtectedPiece) else 0
         return flat
 
 
-_Unit = tuple[int, "str | Mark | Piece", str]  # position, what it is, its source
+_Unit = tuple[int, "str | Mark | ProtectedPiece", str]  # position, what it is, its source
 
 
 def parse(source: str, rules: TagRules) -> list[str | Block]:
@@ -130,13 +131,15 @@ class _Reader:
         self._parts: list[str | Block] = []
         self._block = Block(markup=markup)
         self._tags: list[tuple[int, str]] = []  # the open elements of the block: item, name
-        self._elements = self._unopened = self._preformatted = 0
+        self._elements = self._unopened = self._preformatted = self._characters = 0
 
     def read(self, token: Token) -> None:
         """Add a token that isn't ignored."""
         if token.kind == "text":
+            self._characters += len(token.raw)
+            check_length(self._characters)
             self._block.items.append(
-                Run(*(decoded(token.raw) if self._markup else (token.raw, list(token.raw))))
+                TextRun(*(decoded(token.raw) if self._markup else (token.raw, token.raw)))
             )
         elif token.name in self._splitters:
             self._separate(token.raw)
@@ -161,7 +164,7 @@ class _Reader:
             self._separate(raw)
         elif text:
             # It must stay outside its siblings and in its parent, wherever the model would put its text.
-            self._block.items.append(Piece(text, raw, hidden=True))
+            self._block.items.append(ProtectedPiece(text, raw, hidden=True))
         else:
             self._block.items.append(Mark("point", raw))
 
@@ -193,7 +196,8 @@ class _Reader:
             self._parts.append(self._block)
         if raw:
             self._parts.append(raw)
-        self._block, self._tags, self._unopened = Block([], self._block.lines, self._markup), [], 0
+        self._block, self._tags = Block([], self._block.lines, self._markup), []
+        self._unopened = self._characters = 0
 
 
 def _end(tokens: Sequence[Token], start: int, html: bool) -> int:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.documents.sentence import Mark, Piece, Range, Sentence, words
+from headwise.documents.sentence import Mark, ProtectedPiece, Range, Sentence, words
 from headwise.documents.tokens import escaped
 
 _SHARE = 0.5
@@ -126,7 +126,7 @@ def placed(
     return "".join(parts)
 
 
-def _written(piece: Piece, found: str, write: Callable[[str], str]) -> str:
+def _written(piece: ProtectedPiece, found: str, write: Callable[[str], str]) -> str:
     """Return what stands for a piece in the translation: its source, or a number as the translation has it."""
     return write(found) if piece.kind == "number" else piece.raw
 
@@ -164,7 +164,7 @@ def _tree(sentence: Sentence, source: list[Range]) -> _Node:
         return bisect_right(ends, position)
 
     for item in sentence.items:
-        if isinstance(item, str | Piece):
+        if isinstance(item, str | ProtectedPiece):
             position += len(item if isinstance(item, str) else item.text)
             continue
         glued = (

@@ -7,19 +7,19 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from headwise.documents.blocks import Block, Run, parse
+from headwise.documents.blocks import Block, TextRun, parse
 from headwise.documents.protected import MOST_DEPTH, Argument, find_arguments, find_pieces, separates
 from headwise.documents.rules import TagRules
 from headwise.documents.segments import Mode, Segments, segment
-from headwise.documents.sentence import Mark, Piece, Range, Sentence
-from headwise.documents.word import parse_word
+from headwise.documents.sentence import Mark, ProtectedPiece, Range, Sentence
+from headwise.documents.tokens import check_length
 
 _STANDS = re.compile("\0[0-9a-f]{16}\0")  # for an ICU argument
 _MASK = "x"  # a letter, which ends no sentence
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedText:
     """A text's sentences, and what stands before, between and after them: one more than there are sentences.
 
     `messages` are the texts inside ICU arguments, by the source that stands for each in a sentence.
@@ -27,7 +27,7 @@ class Prepared:
 
     sentences: tuple[Sentence, ...]
     between: tuple[str, ...]
-    messages: Mapping[str, Message] = field(default_factory=dict)
+    messages: Mapping[str, IcuMessage] = field(default_factory=dict)
 
     def join(self, translations: Sequence[str]) -> str:
         """Return the text with translations in place of `all_sentences`."""
@@ -67,15 +67,15 @@ def put_messages(text: str, messages: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True)
-class Message:
+class IcuMessage:
     """An ICU argument: its sub-messages, and the source before, between and after them."""
 
-    parts: tuple[Prepared, ...]
+    parts: tuple[PreparedText, ...]
     literals: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Document:
+class ParsedText:
     """A text that is parsed, but not yet split into sentences: that needs its language."""
 
     blocks: tuple[str | Block, ...]
@@ -87,62 +87,62 @@ class Document:
         """The text without tags."""
         return "\n".join(block.text for block in self.blocks if isinstance(block, Block))
 
-    def prepare(self, language: str) -> Prepared:
+    def prepare(self, language: str) -> PreparedText:
         """Split it into sentences."""
         return _joined([_block(block, language, self.mode, self.protect) for block in self.blocks])
 
 
-def read(text: str, mode: Mode = "all", rules: TagRules | None = None, *, protect: bool = True) -> Document:
+def read(text: str, mode: Mode = "all", rules: TagRules | None = None, *, protect: bool = True) -> ParsedText:
     """Parse a text: a document if there are `rules`; with `protect`, find the pieces that must not change.
 
     Raises `DataError` as `headwise.documents.blocks.parse`.
     """
     if rules is not None:
-        blocks = parse_word(text) if rules.format == "word" else parse(text, rules)
-        return Document(tuple(blocks), mode, protect)
+        return ParsedText(tuple(parse(text, rules)), mode, protect)
+    check_length(len(text))
     protect = protect and (bool(find_arguments(text)) or next(find_pieces(text), None) is not None)
-    return Document((Block([Run(text, text)], lines=True, markup=False),), mode, protect)
+    return ParsedText((Block([TextRun(text, text)], lines=True, markup=False),), mode, protect)
 
 
-def _joined(parts: Sequence[Prepared]) -> Prepared:
+def _joined(parts: Sequence[PreparedText]) -> PreparedText:
     if len(parts) == 1:
         return parts[0]
     sentences: list[Sentence] = []
     between = [""]
-    messages: dict[str, Message] = {}
+    messages: dict[str, IcuMessage] = {}
     for part in parts:
         between[-1] += part.between[0]
         between += part.between[1:]
         sentences += part.sentences
         messages.update(part.messages)
-    return Prepared(tuple(sentences), tuple(between), messages)
+    return PreparedText(tuple(sentences), tuple(between), messages)
 
 
-def _block(block: str | Block, language: str, mode: Mode, protect: bool, depth: int = 0) -> Prepared:
+def _block(block: str | Block, language: str, mode: Mode, protect: bool, depth: int = 0) -> PreparedText:
     if isinstance(block, str):
-        return Prepared((), (block,))
+        return PreparedText((), (block,))
     if not any(map(str.isalpha, block.text)):
-        return Prepared((), ("".join(_source(item) for item in block.items),))
-    messages: dict[str, Message] = {}
+        return PreparedText((), ("".join(_source(item) for item in block.items),))
+    messages: dict[str, IcuMessage] = {}
     if protect:
-        items: list[Run | Mark | Piece] = []
+        items: list[TextRun | Mark | ProtectedPiece] = []
         for item in block.items:
-            if isinstance(item, Run):
+            if isinstance(item, TextRun):
                 items += _protected(item, block, language, mode, messages, depth)
             else:
                 items.append(item)
         block = replace(block, items=items)
-    if not messages and all(isinstance(item, Run) for item in block.items) and not block.markup:
+    if not messages and all(isinstance(item, TextRun) for item in block.items) and not block.markup:
         segments = segment(block.text, language, mode)  # nothing to place or to keep
-        return Prepared(tuple(Sentence((one,)) for one in segments.sentences), segments.between)
+        return PreparedText(tuple(Sentence((one,)) for one in segments.sentences), segments.between)
     sentences, between = block.split(
         _ranges(block, language, "all" if block.lines and block.markup else mode)
     )
-    return Prepared(tuple(sentences), tuple(between), messages)
+    return PreparedText(tuple(sentences), tuple(between), messages)
 
 
-def _source(item: Run | Mark | Piece) -> str:
-    return "".join(item.sources) if isinstance(item, Run) else item.raw
+def _source(item: TextRun | Mark | ProtectedPiece) -> str:
+    return "".join(item.sources) if isinstance(item, TextRun) else item.raw
 
 
 def _ranges(block: Block, language: str, mode: Mode) -> list[Range]:
@@ -152,7 +152,7 @@ def _ranges(block: Block, language: str, mode: Mode) -> list[Range]:
     position = 0
     for item in block.items:
         length = 0 if isinstance(item, Mark) else len(item.text)
-        if isinstance(item, Piece):
+        if isinstance(item, ProtectedPiece):
             plain[position : position + length] = " " * length
             if separates(item.kind):
                 masked[position : position + length] = _MASK * length
@@ -169,12 +169,12 @@ def _ranges(block: Block, language: str, mode: Mode) -> list[Range]:
 
 
 def _protected(
-    run: Run, block: Block, language: str, mode: Mode, messages: dict[str, Message], depth: int
-) -> list[Run | Piece]:
+    run: TextRun, block: Block, language: str, mode: Mode, messages: dict[str, IcuMessage], depth: int
+) -> list[TextRun | ProtectedPiece]:
     """Return a run with its pieces; the ICU arguments among them are added to `messages`."""
     arguments = {one.start: one for one in find_arguments(run.text)} if depth < MOST_DEPTH else {}
     pieces = [(one.start, one.end, "icu") for one in arguments.values()]
-    items: list[Run | Piece] = []
+    items: list[TextRun | ProtectedPiece] = []
     position = 0
     every = sorted([*pieces, *find_pieces(run.text)], key=lambda one: (one[0], -one[1]))
     if depth:
@@ -183,25 +183,27 @@ def _protected(
     for start, end, kind in every:
         if start < position:
             continue  # inside the one before
-        items.append(Run(run.text[position:start], run.sources[position:start]))
+        items.append(TextRun(run.text[position:start], run.sources[position:start]))
         raw = "".join(run.sources[start:end])
         if kind == "icu":
             raw = f"\0{secrets.token_hex(8)}\0"
             messages[raw] = _message(arguments[start], run, block, language, mode, depth + 1)
-        items.append(Piece(run.text[start:end], raw, kind, hidden=kind in ("icu", "emoji")))
+        items.append(ProtectedPiece(run.text[start:end], raw, kind, hidden=kind in ("icu", "emoji")))
         position = end
-    items.append(Run(run.text[position:], run.sources[position:]))
+    items.append(TextRun(run.text[position:], run.sources[position:]))
     return [item for item in items if item.text]
 
 
-def _message(argument: Argument, run: Run, block: Block, language: str, mode: Mode, depth: int) -> Message:
+def _message(
+    argument: Argument, run: TextRun, block: Block, language: str, mode: Mode, depth: int
+) -> IcuMessage:
     literals: list[str] = []
-    parts: list[Prepared] = []
+    parts: list[PreparedText] = []
     position = argument.start
     for start, end in argument.messages:
         literals.append("".join(run.sources[position:start]))
-        inner = Block([Run(run.text[start:end], run.sources[start:end])], block.lines, block.markup)
+        inner = Block([TextRun(run.text[start:end], run.sources[start:end])], block.lines, block.markup)
         parts.append(_block(inner, language, mode, True, depth))
         position = end
     literals.append("".join(run.sources[position : argument.end]))
-    return Message(tuple(parts), tuple(literals))
+    return IcuMessage(tuple(parts), tuple(literals))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headwise.documents.placement import Found
-from headwise.documents.sentence import Piece, Sentence
+from headwise.documents.sentence import ProtectedPiece, Sentence
 
 _UNITS = (
     "°C|°F|°|K|%|‰|[kcmµμn]?m[²³23]?|[kKMGT]?B|[KMGT]iB|[kmµμ]?g|t|lbs?|oz|[mcd]?[lL]|[mµμn]?s|min|h|[kMG]?Hz|[km]?V|[km]?A|"
@@ -101,7 +101,7 @@ def locate(sentence: Sentence, translation: str) -> tuple[list[Found], list[int]
     return sorted(found, key=lambda one: one.start), sorted(missing)
 
 
-def _pattern(piece: Piece) -> str:
+def _pattern(piece: ProtectedPiece) -> str:
     """Return a regular expression for a piece in a translation."""
     pattern = re.escape(piece.text)
     if piece.kind == "number":

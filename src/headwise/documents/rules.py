@@ -8,7 +8,7 @@ from typing import Literal
 
 from headwise.documents.tokens import Token
 
-Format = Literal["html", "xml", "word", "subtitles"]
+Syntax = Literal["html", "xml", "subtitles"]
 
 _BLOCK_NAMES = """address article aside audio blockquote body br button canvas caption center col colgroup dd details
 dialog dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html
@@ -25,14 +25,14 @@ class TagRules:
     """How tags are handled, in the words of DeepL's protocol.
 
     Attributes:
-        format: what the source is: HTML, XML, a part of a .docx file, or a cue of subtitles.
+        format: what the source is: HTML, XML, or a cue of subtitles.
         ignore: names of elements whose content isn't translated, besides those that no document means to be.
         splitting: names of elements that always separate sentences.
         non_splitting: names of elements that never do.
         outline: XML: find the elements that separate sentences by where they occur; otherwise only `splitting` do.
     """
 
-    format: Format = "html"
+    format: Syntax = "html"
     ignore: frozenset[str] = frozenset()
     splitting: frozenset[str] = frozenset()
     non_splitting: frozenset[str] = frozenset()

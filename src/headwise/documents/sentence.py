@@ -117,7 +117,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Piece:
+class ProtectedPiece:
     """A part of a text that must not change.
 
     Attributes:
@@ -133,7 +133,7 @@ class Piece:
     hidden: bool = False
 
 
-Item = str | Mark | Piece
+Item = str | Mark | ProtectedPiece
 
 
 @dataclass(frozen=True)
@@ -153,9 +153,9 @@ class Sentence:
         return "".join(_text(item) for item in self.items)
 
     @property
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[ProtectedPiece]:
         """What must not change."""
-        return [item for item in self.items if isinstance(item, Piece)]
+        return [item for item in self.items if isinstance(item, ProtectedPiece)]
 
     @property
     def has_marks(self) -> bool:
@@ -168,7 +168,7 @@ class Sentence:
         position = 0
         for item in self.items:
             length = len(_text(item))
-            if isinstance(item, Piece):
+            if isinstance(item, ProtectedPiece):
                 ranges.append((position, position + length))
             position += length
         return ranges
@@ -176,11 +176,11 @@ class Sentence:
     def without(self, taken: Collection[int]) -> Sentence:
         """Return the sentence without the text of some of its pieces, with marks in their places."""
         items: list[Item] = list(self.items)
-        places = [place for place, item in enumerate(items) if isinstance(item, Piece)]
+        places = [place for place, item in enumerate(items) if isinstance(item, ProtectedPiece)]
         for number in taken:
             place = places[number]
             piece = items[place]
-            assert isinstance(piece, Piece)
+            assert isinstance(piece, ProtectedPiece)
             before, after = _near(items[:place][::-1], -1), _near(items[place + 1 :], 0)
             items[place] = Mark("point", piece.raw, spaces=(_spaced(before), _spaced(after)))
             if _is_space(before) and (after is None or not after.isalnum()):
@@ -191,7 +191,7 @@ class Sentence:
 
 
 def _text(item: Item) -> str:
-    return item if isinstance(item, str) else item.text if isinstance(item, Piece) else ""
+    return item if isinstance(item, str) else item.text if isinstance(item, ProtectedPiece) else ""
 
 
 def _near(items: Sequence[Item], end: int) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from html.entities import html5
 from typing import Literal
@@ -20,12 +20,18 @@ from headwise.errors import DataError
 
 Kind = Literal["text", "open", "close", "point"]
 MOST_DEPTH = 256
+_MOST_CHARACTERS = 1_000_000  # between two tags that separate sentences
+_MOST_TOKENS = 500_000
+_MOST_ATTRIBUTES = 1_000  # of an element
+_MOST_MARKUP = 2**20  # bytes of one tag or comment of XML
+_NONE: Mapping[str, str] = {}
+_CHUNK = 2**16  # bytes that expat gets at once
 
 # A character reference, or one character. HTML's longest name has 31 letters.
 _UNITS = re.compile(r"&(?:#[0-9]{1,9}|#[xX][0-9a-fA-F]{1,8}|[a-zA-Z][a-zA-Z0-9]{0,31});?|.", re.DOTALL)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Token:
     """A part of a document's source.
 
@@ -42,13 +48,13 @@ class Token:
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
-def decoded(raw: str) -> tuple[str, list[str]]:
+def decoded(raw: str) -> tuple[str, Sequence[str]]:
     """Return the text that a source means, and for each of its characters the source.
 
     The source of the second character of a reference to two is empty.
     """
     if "&" not in raw:
-        return raw, list(raw)
+        return raw, raw
     text: list[str] = []
     sources: list[str] = []
     for match in _UNITS.finditer(raw):
@@ -72,6 +78,23 @@ def check_depth(depth: int, what: str) -> None:
         raise DataError(f"{what}: expected elements nested at most {MOST_DEPTH} deep, found more")
 
 
+def check_length(characters: int) -> None:
+    """Raise `DataError` for a text, such as a paragraph, that is too long."""
+    if characters > _MOST_CHARACTERS:
+        raise DataError(f"text: expected at most {_MOST_CHARACTERS:,} characters in a paragraph, found more")
+
+
+def check_tokens(count: int) -> None:
+    """Raise `DataError` for more tags and texts than a document may have."""
+    if count > _MOST_TOKENS:
+        raise DataError(f"markup: expected at most {_MOST_TOKENS:,} tags and texts, found more")
+
+
+def _check_attributes(attributes: Sized) -> None:
+    if len(attributes) > _MOST_ATTRIBUTES:
+        raise DataError(f"markup: expected at most {_MOST_ATTRIBUTES:,} attributes of an element, found more")
+
+
 _VOID_NAMES = "area base br col embed hr img input link meta param source track wbr"
 _RAW_NAMES = "script style xmp iframe noembed noframes textarea title"
 VOID = frozenset(_VOID_NAMES.split())
@@ -81,6 +104,7 @@ _ATTRIBUTE = re.compile(
     rf"(?:{_SPACE}|/)*+(?:(=?[^ \t\n\f\r/>=]*+)(?:{_SPACE}*+={_SPACE}*+"
     r"""(?:(["'])|([^ \t\n\f\r>]++)|(?=>)))?)"""
 )
+_COMMENT_END = re.compile("--!?>")
 _NAME = re.compile(r"[a-zA-Z][^ \t\n\f\r/>]*+")
 
 
@@ -96,6 +120,7 @@ def html_tokens(source: str) -> list[Token]:
         if start > text_start:
             tokens.append(Token("text", source[text_start:start]))
         tokens.append(token)
+        check_tokens(len(tokens))
         position = text_start = end
         if token.kind == "open" and token.name in _RAW:
             end = _end_of_raw(source, end, token.name)
@@ -131,8 +156,8 @@ def _comment(source: str, start: int) -> tuple[Token, int]:
     for short in ("<!-->", "<!--->"):
         if source.startswith(short, start):
             return Token("point", short), start + len(short)
-    ends = [end + len(mark) for mark in ("-->", "--!>") if (end := source.find(mark, start + 4)) >= 0]
-    end = min(ends, default=len(source))
+    match = _COMMENT_END.search(source, start + 4)
+    end = len(source) if match is None else match.end()
     return Token("point", source[start:end]), end
 
 
@@ -153,6 +178,7 @@ def _tag(source: str, start: int, name: re.Match[str], closing: bool) -> tuple[T
             value, position = source[position:end], end + 1
         if match[1]:
             attributes.setdefault(match[1].lower(), html.unescape(value))
+            _check_attributes(attributes)
     if position >= len(source):
         return Token("point", source[start:]), len(source)
     end = position + 1
@@ -174,8 +200,8 @@ _ROOT = "<r>", "</r>"
 def xml_tokens(source: str) -> list[Token]:
     """Return the tokens of an XML document, or of a fragment: text and elements without one around them.
 
-    Raises `DataError` for what isn't well-formed, for entities that the document declares, and for elements nested too
-    deeply. External entities aren't read; references to undeclared ones are points.
+    Raises `DataError` for what isn't well-formed, for declarations in the document's type, and for what is nested too
+    deeply, too long or too much. External entities aren't read; references to undeclared ones are points.
     """
     whole = _BEGINNING.match(source) is not None
     before, after = ("", "") if whole else _ROOT
@@ -191,8 +217,9 @@ class _Events:
 
     def __init__(self, shift: int) -> None:
         self._parser = parser = expat.ParserCreate("utf-8")
-        self._events: list[tuple[int, Kind, str, dict[str, str]]] = []
+        self._events: list[tuple[int, Kind, str, Mapping[str, str]]] = [(0, "point", "", _NONE)]
         self._depth, self._shift, self._cdata = 0, shift, False
+        self._last = 0  # where expat is
         parser.UseForeignDTD(True)
         parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
         parser.StartElementHandler = self._open
@@ -200,23 +227,27 @@ class _Events:
         parser.CharacterDataHandler = lambda text: self._add("point" if self._cdata else "text")
         parser.StartCdataSectionHandler = self._start_cdata
         parser.EndCdataSectionHandler = self._end_cdata
-        parser.EntityDeclHandler = self._entity
         parser.SkippedEntityHandler = self._reference
-        parser.StartDoctypeDeclHandler = lambda *names: self._add("point")
+        parser.StartDoctypeDeclHandler = self._document_type
         parser.DefaultHandler = lambda text: self._add("point")
 
     def parse(self, source: str) -> list[Token]:
         """Return the tokens, text in pieces."""
         content = source.encode()
         try:
-            self._parser.Parse(content, True)
+            for start in range(0, len(content), _CHUNK):
+                self._parser.Parse(content[start : start + _CHUNK], False)
+                if start + _CHUNK - self._last > _MOST_MARKUP:
+                    raise DataError(
+                        f"xml: expected tags of at most {_MOST_MARKUP:,} bytes, found a longer one"
+                    )
+            self._parser.Parse(b"", True)
         except expat.ExpatError as error:
             raise DataError(self._sentence(error)) from None
-        events = [(0, "point", "", {}), *self._events]
-        ends = [start for start, *_ in events[1:]] + [len(content)]
+        ends = [start for start, *_ in self._events[1:]] + [len(content)]
         return [
             Token(kind, content[start:end].decode(), name, attributes)
-            for (start, kind, name, attributes), end in zip(events, ends, strict=True)
+            for (start, kind, name, attributes), end in zip(self._events, ends, strict=True)
         ]
 
     def _sentence(self, error: expat.ExpatError) -> str:
@@ -224,12 +255,16 @@ class _Events:
         reason = expat.ErrorString(error.code)
         return f"xml: expected well-formed XML, found at line {error.lineno}, column {column}: {reason}"
 
-    def _add(self, kind: Kind, name: str = "", attributes: dict[str, str] | None = None) -> None:
-        self._events.append((self._parser.CurrentByteIndex, kind, name, attributes or {}))
+    def _add(self, kind: Kind, name: str = "", attributes: Mapping[str, str] | None = None) -> None:
+        self._last = self._parser.CurrentByteIndex
+        if name or self._events[-1][1:3] != (kind, ""):  # else it is more of the same
+            self._events.append((self._last, kind, name, attributes or _NONE))
+            check_tokens(len(self._events))
 
     def _open(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1
         check_depth(self._depth, "xml")
+        _check_attributes(attributes)
         self._add("open", name, attributes)
 
     def _close(self, name: str) -> None:
@@ -248,8 +283,13 @@ class _Events:
         self._cdata = False
         self._add("point")
 
-    def _entity(self, name: str, *rest: object) -> None:
-        raise DataError("xml: expected a document without entity declarations, found one")
+    def _document_type(self, name: str, system: str | None, public: str | None, internal: bool) -> None:
+        """What a document's type declares, such as the default of an attribute, could be as large as anybody likes."""
+        if internal:
+            raise DataError(
+                "xml: expected a document without entity declarations or others in its type, found some"
+            )
+        self._add("point")
 
 
 def _merged(tokens: list[Token]) -> list[Token]:

@@ -29,7 +29,7 @@ Weights = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Pair:
+class SentencePair:
     """A sentence and one of its translations, whose words are to be aligned.
 
     Attributes:
@@ -53,7 +53,7 @@ def word_weights(
     translator: Translator,
     encoded: EncodedSentences,
     hypotheses: Sequence[Sequence[Hypothesis]],
-    pairs: Sequence[Pair],
+    pairs: Sequence[SentencePair],
 ) -> list[Weights]:
     """Return for each pair the weights, shape (target words, source words); rows sum to at most 1.
 
@@ -99,7 +99,7 @@ class _Part:
         ].numpy()
 
 
-def _of_words(pair: Pair, parts: Sequence[_Part]) -> Weights:
+def _of_words(pair: SentencePair, parts: Sequence[_Part]) -> Weights:
     """Return the weights of words: subwords are assigned to words by where they are in the texts."""
     source_pieces = [piece for part in parts for piece in part.source]
     target_pieces = [piece for part in parts for piece in part.target]

@@ -11,7 +11,7 @@ from headwise.analysis.attention import SentenceWords, cross_attention
 from headwise.documents.sentence import piece_ranges, words
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.translator import Translator
-from headwise.engine.word_weights import Pair, sharpened, word_weights
+from headwise.engine.word_weights import SentencePair, sharpened, word_weights
 from translator_run import make_run
 
 SOURCES = ["Two dogs are playing in the snow .", "A girl jumps over the rope , and her cat sleeps !"]
@@ -25,7 +25,7 @@ def test_weights_are_those_of_the_analysis(tmp_path: Path, layers: int) -> None:
     ids = [tuple(translator.subwords.encode_target(target)) for target in TARGETS]
     hypotheses = [[Hypothesis(one, 0.0, 0.0, ())] for one in ids]
     pairs = [
-        Pair(number, 0, source, target, words(source), words(target))
+        SentencePair(number, 0, source, target, words(source), words(target))
         for number, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True))
     ]
     found = word_weights(translator, encoded, hypotheses, pairs)

@@ -75,7 +75,7 @@ class Context:
     ) -> list[Translated]:
         """Charge the client and translate while it is connected; raises as `Service.translate` and `Access.charge`."""
         self.check_languages(job)
-        self.charge(request, client, job.texts, exceeded=exceeded)
+        self.charge(request, client, self.limits.check(job.texts), exceeded=exceeded)
         return await self.while_connected(request, self.service.translate(job))
 
     def check_languages(self, job: Job) -> None:
@@ -85,9 +85,8 @@ class Context:
         elif self.service.models.all:
             self.service.models.target(job.target)
 
-    def charge(self, request: Request, client: Client, texts: list[str], *, exceeded: int = 429) -> None:
-        """Check a request's texts against the limits and charge its client; raises `ServiceError`."""
-        characters = self.limits.check(texts)
+    def charge(self, request: Request, client: Client, characters: int, *, exceeded: int = 429) -> None:
+        """Charge a client for a request's characters, which were checked; raises `ServiceError`."""
         request.state.characters = characters
         self.access.charge(client, characters, exceeded=exceeded)
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from headwise.config.languages import language_name
-from headwise.documents.files import FORMATS
+from headwise.documents.formats import FORMATS
 from headwise.documents.rules import TagRules
 from headwise.documents.segments import Mode
 from headwise.serve.protocols.access import Client
@@ -235,12 +235,12 @@ def routes(context: Context) -> APIRouter:
         name = fields.filename or name
         if fields.output_format and not name.lower().endswith(f".{fields.output_format.lower().lstrip('.')}"):
             raise ServiceError(400, "output_format: expected the format of the file, found another")
-        file = context.documents.read(name, content)
-        job = Job(file.texts, fields.target_lang, fields.source_lang, client=client.name)
+        file = await context.documents.read(name, content)
+        job = Job([], fields.target_lang, fields.source_lang, client=client.name)
         if fields.glossary_id is not None:
             job = replace(job, glossary=context.kept_glossary(client, fields.glossary_id, job))
         context.check_languages(job)
-        context.charge(request, client, [file.counted], exceeded=QUOTA_EXCEEDED)
+        context.charge(request, client, file.characters, exceeded=QUOTA_EXCEEDED)
         document = context.documents.start(name, file, job)
         return JSONAnswer({"document_id": document.identifier, "document_key": document.key})
 
@@ -264,7 +264,7 @@ def routes(context: Context) -> APIRouter:
     @router.post(
         "/document/{identifier}/result",
         response_class=Response,
-        responses={200: {"content": {kind: {} for kind in FORMATS.values()}}},
+        responses={200: {"content": {one.media_type: {} for one in FORMATS.values()}}},
         openapi_extra=body(KeyFields, *_FORMS),
         summary="Download a translated document, once",
     )

@@ -13,7 +13,6 @@ Fields are in JSON or in a form; an error is `{"error": "one sentence"}`.
 
 from __future__ import annotations
 
-from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
@@ -21,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from headwise.config.languages import language_name
-from headwise.documents.files import FORMATS
+from headwise.documents.formats import FORMATS, format_of
 from headwise.documents.rules import TagRules
 from headwise.serve.protocols.context import Context
 from headwise.serve.translation.service import Job, Translated
@@ -161,7 +160,7 @@ def routes(context: Context) -> APIRouter:
     async def detection(request: Request) -> Response:
         fields = await context.fields(request, DetectFields)
         client = context.access.client(request, fields.api_key)
-        context.charge(request, client, [fields.q])
+        context.charge(request, client, context.limits.check([fields.q]))
         return JSONAnswer([_detection(one) for one in detect(fields.q, {*models.sources, *models.targets})])
 
     @router.get("/languages", response_model=list[LanguageAnswer], summary="List the languages")
@@ -216,11 +215,11 @@ def routes(context: Context) -> APIRouter:
         fields = await context.fields(request, FileFields)
         client = context.access.client(request, fields.api_key)
         name, content = await uploaded(request)
-        file = context.documents.read(name, content)
+        file = await context.documents.read(name, content)
         source = None if fields.source == "auto" else fields.source
-        job = Job(file.texts, fields.target, source, client=client.name)
+        job = Job([], fields.target, source, client=client.name)
         context.check_languages(job)
-        context.charge(request, client, [file.counted])
+        context.charge(request, client, file.characters)
         document = context.documents.start(name, file, job)
         try:
             document = await context.while_connected(request, context.documents.finished(document))
@@ -236,7 +235,10 @@ def routes(context: Context) -> APIRouter:
     @router.get(
         "/download_file/{name}",
         response_class=Response,
-        responses={200: {"content": {kind: {} for kind in FORMATS.values()}}, **error_answers("error", 404)},
+        responses={
+            200: {"content": {one.media_type: {} for one in FORMATS.values()}},
+            **error_answers("error", 404),
+        },
         summary="Download a translated file",
     )
     async def download_file(name: str) -> Response:
@@ -251,11 +253,11 @@ def routes(context: Context) -> APIRouter:
 
 def file_response(name: str, content: bytes) -> Response:
     """Return a file to be saved under a name."""
-    kind = FORMATS.get(PurePath(name).suffix.lower(), "text/plain")
+    form = format_of(name) or FORMATS[".txt"]
     ascii_name = name.encode("ascii", "replace").decode().replace("?", "_").replace('"', "_")
     return Response(
         content,
-        media_type=kind if kind == FORMATS[".docx"] else f"{kind}; charset=utf-8",
+        media_type=form.content_type,
         headers={"Content-Disposition": f'attachment; filename="{ascii_name}"'},
     )
 

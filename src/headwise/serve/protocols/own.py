@@ -266,7 +266,7 @@ def routes(context: Context) -> APIRouter:
         )
         context.check_languages(job)
         job = _with_glossary(context, client, job, body)
-        context.charge(request, client, [body.text])
+        context.charge(request, client, context.limits.check([body.text]))
         events = service.stream(job)
         first = await context.while_connected(request, _first(events))  # so that a refusal has its status
         return StreamingResponse(_events(first, events), media_type="text/event-stream")
@@ -290,7 +290,7 @@ def routes(context: Context) -> APIRouter:
                 400, "target: expected a language of one model, found one that two translate to"
             )
         context.limits.check(body.targets)
-        context.charge(request, client, body.sources)
+        context.charge(request, client, context.limits.check(body.sources))
         outputs = await context.while_connected(
             request, service.score(route[0], body.sources, body.targets, body.alpha)
         )

@@ -7,12 +7,15 @@ import time
 from dataclasses import replace
 from pathlib import PurePath
 
+from starlette.concurrency import run_in_threadpool
+
 from headwise.characters import unwritable
-from headwise.documents.files import FileTexts, read_file
-from headwise.documents.preparation import read
+from headwise.documents.formats import read_file
+from headwise.documents.reading import DocumentFile
 from headwise.errors import DataError, HeadwiseError
 from headwise.serve.translation.document_store import Document, DocumentStore
 from headwise.serve.translation.service import Job, Service
+from headwise.serve.translation.waiting import Deadline
 from headwise.web.errors import ServiceError
 
 _LONGEST_NAME = 100  # characters
@@ -24,21 +27,26 @@ class Documents:
     def __init__(self, service: Service, store: DocumentStore | None = None) -> None:
         self._service, self._store = service, store or DocumentStore()
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._reading = asyncio.Lock()
 
-    def read(self, name: str, content: bytes) -> FileTexts:
-        """Return the texts of an uploaded file; raises `ServiceError` (400, 413)."""
-        try:
-            file = read_file(name, content)
-        except DataError as error:
-            raise ServiceError(400, str(error)) from None
-        self._service.limits.check([file.counted])
+    async def read(self, name: str, content: bytes) -> DocumentFile:
+        """Return the texts of an uploaded file; raises `ServiceError` (400, 413, 504).
+
+        Files are read one at a time, so that the bounds on one bound the memory for all.
+        """
+        async with Deadline(self._service.limits.seconds), self._reading:
+            try:
+                file = await run_in_threadpool(read_file, name, content)
+            except DataError as error:
+                raise ServiceError(400, str(error)) from None
+        self._service.limits.check_characters(file.characters)
         return file
 
-    def start(self, name: str, file: FileTexts, job: Job) -> Document:
+    def start(self, name: str, file: DocumentFile, job: Job) -> Document:
         """Translate a file in the background; return its document. Raises `ServiceError` (429)."""
         limits = self._service.limits
         self._store.remove_old(limits.document_seconds)
-        document = self._store.add(_safe(name), len(file.counted), limits.documents)
+        document = self._store.add(_safe(name), file.characters, limits.documents)
         task = asyncio.ensure_future(self._work(document, file, job))
         self._tasks[document.identifier] = task
         task.add_done_callback(lambda _: self._tasks.pop(document.identifier))
@@ -75,15 +83,13 @@ class Documents:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._store.close()
 
-    async def _work(self, document: Document, file: FileTexts, job: Job) -> None:
-        mode = "all" if file.lines else "punctuation"
-        job = replace(job, texts=file.texts, tags=file.tags, mode=mode)
+    async def _work(self, document: Document, file: DocumentFile, job: Job) -> None:
         end = time.monotonic() + self._service.limits.document_seconds
         try:
             while True:
                 try:
-                    job = await asyncio.to_thread(self._with_language, job)
-                    found = await self._service.translate_document(job)
+                    job = await asyncio.to_thread(self._with_language, job, file)
+                    found = await self._service.translate_document(job, file.texts)
                     break
                 except ServiceError as error:  # a document waits until the server is less busy
                     if error.status != 429 or time.monotonic() > end:
@@ -96,11 +102,11 @@ class Documents:
         finally:
             self._store.interrupt(document)  # has no effect on a finished one
 
-    def _with_language(self, job: Job) -> Job:
+    def _with_language(self, job: Job, file: DocumentFile) -> Job:
         """Return the job with the language of all of the document's texts together, where none is given."""
         if job.source is not None or job.model is not None:
             return job
-        text = "\n".join(read(one, job.mode, job.tags, protect=False).text for one in job.texts)
+        text = "\n".join(one.text for one in file.texts)
         return replace(job, source=self._service.source_of(job, text)[0])
 
 

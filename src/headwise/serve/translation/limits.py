@@ -46,6 +46,14 @@ class ServiceLimits:
         """Seconds that a server which is told to end gives requests in progress."""
         return math.ceil(self.seconds) + 1
 
+    def check_characters(self, characters: int) -> int:
+        """Return a number of characters; raises `ServiceError` (413) where they are too many."""
+        if characters > self.characters:
+            raise ServiceError(
+                413, f"request: expected at most {self.characters:,} characters, found {characters:,}"
+            )
+        return characters
+
     def check(self, texts: Sequence[str]) -> int:
         """Return the number of characters of all texts.
 
@@ -53,11 +61,7 @@ class ServiceLimits:
         """
         if len(texts) > self.items:
             raise ServiceError(413, f"request: expected at most {self.items} texts, found {len(texts)}")
-        characters = sum(map(len, texts))
-        if characters > self.characters:
-            raise ServiceError(
-                413, f"request: expected at most {self.characters:,} characters, found {characters:,}"
-            )
+        characters = self.check_characters(sum(map(len, texts)))
         for text in texts:
             if surrogate := unwritable(text):
                 raise ServiceError(400, f"text: expected characters that UTF-8 can encode, found {surrogate}")

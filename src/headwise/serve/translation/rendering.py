@@ -14,9 +14,9 @@ from starlette.concurrency import run_in_threadpool
 
 from headwise.documents.placement import Found, placed, source_words, target_words
 from headwise.documents.protected import locate
-from headwise.documents.sentence import Piece, Sentence, words
+from headwise.documents.sentence import ProtectedPiece, Sentence, words
 from headwise.engine.outputs import Translation
-from headwise.engine.word_weights import Pair, Weights, word_weights
+from headwise.engine.word_weights import SentencePair, Weights, word_weights
 from headwise.serve.translation.searching import Searched
 
 _MOST_WEIGHTS = 1_000_000  # words of a sentence times words of its translation
@@ -39,7 +39,7 @@ class Rendered:
 
     texts: list[str]
     translation: Translation
-    repaired: list[Piece] = field(default_factory=list)
+    repaired: list[ProtectedPiece] = field(default_factory=list)
     kept: int = 0
 
 
@@ -48,7 +48,7 @@ class _Work:
     """A sentence on its way: as it is searched now, and what was found."""
 
     sentence: Sentence
-    repaired: list[Piece] = field(default_factory=list)
+    repaired: list[ProtectedPiece] = field(default_factory=list)
     translation: Translation | None = None
     chain: list[Searched] = field(default_factory=list)  # the models' searches
     row: int = 0  # its number in them
@@ -60,7 +60,7 @@ class _Work:
         self.sentence = self.sentence.without(numbers)
 
 
-def lost(piece: Piece) -> str:
+def lost(piece: ProtectedPiece) -> str:
     """Return the warning for a piece that was put in by alignment."""
     return f"the translation lacked {piece.text!r}; it was put where the alignment says"
 
@@ -140,11 +140,11 @@ async def _weights(asked: Sequence[tuple[_Work, int, list[Found]]]) -> list[Weig
     return results
 
 
-def _align(searched: Searched, pairs: list[Pair]) -> list[Weights]:
+def _align(searched: Searched, pairs: list[SentencePair]) -> list[Weights]:
     return word_weights(searched.model.reader, searched.encoded, searched.hypotheses, pairs)
 
 
-def _pair(work: _Work, rank: int, found: list[Found], stage: int, last: bool) -> Pair:
+def _pair(work: _Work, rank: int, found: list[Found], stage: int, last: bool) -> SentencePair:
     """Return the texts and words between which a model's attention is asked for; pivots are best translations."""
     translation = work.chain[stage].translations[work.row]
     source, first = work.sentence.text, source_words(work.sentence)
@@ -153,4 +153,4 @@ def _pair(work: _Work, rank: int, found: list[Found], stage: int, last: bool) ->
         first = words(source)
     target = translation.outputs[rank if last else 0].text
     second = target_words(target, found) if last else words(target)
-    return Pair(work.row, rank if last else 0, source, target, first, second)
+    return SentencePair(work.row, rank if last else 0, source, target, first, second)

@@ -20,10 +20,10 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from headwise.documents.preparation import Prepared, put_messages, read
+from headwise.documents.preparation import ParsedText, PreparedText, put_messages, read
 from headwise.documents.rules import TagRules
 from headwise.documents.segments import Mode
-from headwise.documents.sentence import Piece, Sentence
+from headwise.documents.sentence import ProtectedPiece, Sentence
 from headwise.engine.outputs import Output, Translation
 from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.translation.models import Model, Models
@@ -71,6 +71,10 @@ class Job:
     tags: TagRules | None = None
     protect: bool = True
 
+    def parsed(self, text: str) -> ParsedText:
+        """Parse one of its texts; raises `DataError` as `headwise.documents.preparation.read`."""
+        return read(text, self.mode, self.tags, protect=self.protect)
+
 
 @dataclass(frozen=True)
 class Translated:
@@ -92,7 +96,7 @@ class Translated:
     detected: Detected | None
     models: list[Model]
     sentences: list[Translation]
-    repaired: list[Piece] = field(default_factory=list)
+    repaired: list[ProtectedPiece] = field(default_factory=list)
 
     @property
     def warnings(self) -> list[str]:
@@ -113,7 +117,7 @@ class _Plan:
     source: str
     detected: Detected | None
     models: list[Model]
-    prepared: Prepared
+    prepared: PreparedText
 
 
 class Service:
@@ -170,12 +174,17 @@ class Service:
         """
         self.limits.check(job.texts)
         async with Deadline(self.limits.seconds):
-            return await self._translate(job)
+            plans = await away(job.texts, lambda: [self._plan(job, job.parsed(text)) for text in job.texts])
+            return await self._translate(job, plans)
 
-    async def translate_document(self, job: Job) -> list[Translated]:
-        """Translate as `translate` does, within the deadline of documents; their texts were checked before."""
+    async def translate_document(self, job: Job, texts: Sequence[ParsedText]) -> list[Translated]:
+        """Translate the texts of a file in place of the job's, within the deadline of documents; raises as `translate`.
+
+        Their number and length were checked before.
+        """
         async with Deadline(self.limits.document_seconds):
-            return await self._translate(job)
+            plans = await run_in_threadpool(lambda: [self._plan(job, text) for text in texts])
+            return await self._translate(job, plans)
 
     async def stream(self, job: Job) -> AsyncGenerator[Event, None]:
         """Translate one text; yield `sentence` with its number, source and translation in order, then `end`.
@@ -187,7 +196,7 @@ class Service:
         self.limits.check(job.texts)
         end = time.monotonic() + self.limits.seconds
         (text,) = job.texts
-        plan = await away(job.texts, lambda: self._plan(job, text))
+        plan = await away(job.texts, lambda: self._plan(job, job.parsed(text)))
         prepared = plan.prepared
         sentences, inner = prepared.all_sentences, len(prepared.inner_sentences)
         translated: list[str] = []
@@ -247,8 +256,7 @@ class Service:
 
     # ------------------------------------------------------------------------------------------------ one request
 
-    async def _translate(self, job: Job) -> list[Translated]:
-        plans = await away(job.texts, lambda: [self._plan(job, text) for text in job.texts])
+    async def _translate(self, job: Job, plans: Sequence[_Plan]) -> list[Translated]:
         groups: dict[tuple[int, ...], list[int]] = {}
         for index, plan in enumerate(plans):
             groups.setdefault(tuple(map(id, plan.models)), []).append(index)
@@ -276,13 +284,12 @@ class Service:
                     [sentence.translation for sentence in rendered],
                     [piece for sentence in rendered for piece in sentence.repaired],
                 )
-        return [results[index] for index in range(len(job.texts))]
+        return [results[index] for index in range(len(plans))]
 
-    def _plan(self, job: Job, text: str) -> _Plan:
+    def _plan(self, job: Job, text: ParsedText) -> _Plan:
         """Find a text's language, models and sentences; raises `ServiceError` (400)."""
-        document = read(text, job.mode, job.tags, protect=job.protect)
-        source, detected = self.source_of(job, text if job.tags is None else document.text)
-        return _Plan(source, detected, self.route_of(job, source), document.prepare(source))
+        source, detected = self.source_of(job, text.text)
+        return _Plan(source, detected, self.route_of(job, source), text.prepare(source))
 
     @contextmanager
     def _accepting(self, models: Sequence[Model], sentences: int) -> Iterator[None]:
@@ -302,7 +309,7 @@ class Service:
             self._load.finish(sentences)
 
     async def _group(
-        self, job: Job, models: list[Model], prepared: list[Prepared], indices: list[int]
+        self, job: Job, models: list[Model], prepared: list[PreparedText], indices: list[int]
     ) -> list[list[Rendered]]:
         """Translate the sentences of texts that take the same way; return those of each text."""
         sentences = [sentence for one in prepared for sentence in one.all_sentences]
@@ -388,7 +395,7 @@ def _seconds_waiting(model: Model) -> float:
     return load.waiting_tokens / load.tokens_per_second if load.tokens_per_second else 0.0
 
 
-def _joined(prepared: Prepared, sentences: Sequence[Rendered]) -> list[str]:
+def _joined(prepared: PreparedText, sentences: Sequence[Rendered]) -> list[str]:
     """Return the text's translations, rank by rank, without doubles; a sentence with fewer outputs repeats its last."""
     ranks = max((len(sentence.texts) for sentence in sentences), default=1)
     texts = [

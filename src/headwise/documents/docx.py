@@ -1,4 +1,4 @@
-"""Paragraphs of WordprocessingML, the text of .docx files (ISO/IEC 29500-1, section 17).
+"""Word's files (.docx): archives of WordprocessingML (ISO/IEC 29500-1, section 17).
 
 A paragraph is a sequence of runs, each with its formatting. The formatting of most of the text is taken for that of the
 whole paragraph; the other runs are elements inside it, which are placed as tags are.
@@ -6,17 +6,98 @@ whole paragraph; the other runs are elements inside it, which are placed as tags
 
 from __future__ import annotations
 
+import io
+import re
+import zipfile
+import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from headwise.documents.blocks import Block, Run
+from headwise.documents.blocks import Block, TextRun
+from headwise.documents.preparation import ParsedText
+from headwise.documents.reading import MOST_BYTES, DocumentFile, read_text
 from headwise.documents.sentence import Mark
-from headwise.documents.tokens import Token, decoded, xml_tokens
+from headwise.documents.tokens import Token, check_length, check_tokens, decoded, escaped, xml_tokens
+from headwise.errors import DataError
 
+_MOST_ENTRIES = 2_000
+_MOST_UNPACKED = 64 * 2**20  # bytes of all parts
+_TEXT_PARTS = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml")
 _DROPPED = frozenset({"w:proofErr"})  # what Word found in the old text
 _AROUND = frozenset({"w:hyperlink", "w:ins", "w:smartTag", "w:sdt", "w:sdtContent"})
+_NO_TEXT = re.compile(r"<!--.*?-->|<\?.*?\?>|<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _OPEN, _CLOSE = '<w:t xml:space="preserve">', "</w:t>"
+
+
+def read_docx(content: bytes) -> DocumentFile:
+    """Read a file; raises `DataError` for a damaged archive or part, and for one beyond the bounds.
+
+    Only the characters of its paragraphs count: it has many tags, which no reader sees.
+    """
+    with _readable(content) as archive:
+        entries = archive.infolist()
+        size = sum(entry.file_size for entry in entries)
+        if len(entries) > _MOST_ENTRIES or size > _MOST_UNPACKED:
+            raise DataError(
+                f"file: expected at most {_MOST_ENTRIES:,} parts of {_MOST_UNPACKED:,} bytes in all, "
+                f"found {len(entries):,} of {size:,}"
+            )
+        names = [entry.filename for entry in entries if _TEXT_PARTS.fullmatch(entry.filename)]
+        if "word/document.xml" not in names or len(set(names)) < len(names):
+            raise DataError("file: expected a .docx file with one word/document.xml, found none or several")
+        parts: list[list[str | Block]] = []
+        count = 0
+        for name in names:
+            tokens = xml_tokens(_part(archive, name))
+            count += len(tokens)
+            check_tokens(count)
+            parts.append(_paragraphs(tokens))
+    blocks = [block for part in parts for block in part if isinstance(block, Block)]
+    return DocumentFile(
+        [ParsedText(tuple(part), "punctuation", protect=True) for part in parts],
+        sum(len(block.text) for block in blocks),
+        lambda found: _with_parts(content, dict(zip(names, found, strict=True))),
+    )
+
+
+@contextmanager
+def _readable(content: bytes) -> Iterator[zipfile.ZipFile]:
+    """Open an archive; what is wrong in it raises `DataError`."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            yield archive
+    except DataError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError, OSError):
+        raise DataError("file: expected a .docx file, found a damaged or encrypted archive") from None
+
+
+def _part(archive: zipfile.ZipFile, name: str) -> str:
+    """Return a part, of which no more is uncompressed than is allowed, whatever its header says."""
+    with archive.open(name) as file:
+        return "".join(read_text(file.read(MOST_BYTES + 1), f"file: {name}"))
+
+
+def _with_parts(content: bytes, parts: dict[str, str]) -> bytes:
+    """Return the archive with some parts replaced; the others keep their bytes, dates and order."""
+    result = io.BytesIO()
+    with _readable(content) as archive, zipfile.ZipFile(result, "w", zipfile.ZIP_DEFLATED) as out:
+        left = _MOST_UNPACKED
+        for entry in archive.infolist():
+            if entry.filename in parts:
+                data = without_empty_runs(parts[entry.filename]).encode()
+            else:
+                with archive.open(entry) as file:
+                    data = file.read(left + 1)
+            left -= len(data)
+            if left < 0:
+                raise DataError(
+                    f"file: expected parts of at most {_MOST_UNPACKED:,} bytes in all, found more"
+                )
+            out.writestr(entry, data, compress_type=entry.compress_type)
+    return result.getvalue()
 
 
 @dataclass(frozen=True)
@@ -38,20 +119,18 @@ class _Tag:
 _Part = _Text | _Tag | str  # a string stands between runs as it is
 
 
-def parse_word(source: str) -> list[str | Block]:
-    """Return the paragraphs' texts as blocks, and all between them; raises `DataError` as `xml_tokens`."""
-    tokens = xml_tokens(source)
+def _paragraphs(tokens: Sequence[Token]) -> list[str | Block]:
+    """Return the paragraphs' texts as blocks, and between them all else."""
     parts: list[str | Block] = []
-    position = 0
+    position = start = 0
     while position < len(tokens):
         token = tokens[position]
-        parts.append(token.raw)
         position += 1
         if token.kind == "open" and token.name == "w:p":
             end = _end_of_text(tokens, position)
-            parts += _paragraph(tokens[position:end])
-            position = end
-    return parts
+            parts += ["".join(one.raw for one in tokens[start:position]), *_paragraph(tokens[position:end])]
+            position = start = end
+    return [*parts, "".join(token.raw for token in tokens[start:])]
 
 
 def _end_of_text(tokens: Sequence[Token], start: int) -> int:
@@ -72,6 +151,7 @@ def _paragraph(tokens: Sequence[Token]) -> list[str | Block]:
     for part in found:
         if isinstance(part, _Text):
             lengths[part.run] += len(part.raw)
+    check_length(sum(lengths.values()))
     text = "".join(decoded(part.raw)[0] for part in found if isinstance(part, _Text))
     if not any(map(str.isalpha, text)):
         return [raw]
@@ -121,11 +201,21 @@ def _run(tokens: Sequence[Token]) -> list[_Part]:
         end = position + 1 if token.kind != "open" else _end(tokens, position)
         raw = "".join(one.raw for one in tokens[position:end])
         if token.name == "w:t" and token.kind == "open":
-            found.append(_Text("".join(one.raw for one in tokens[position + 1 : end - 1]), beginning))
+            found.append(_Text(_characters(tokens[position + 1 : end - 1]), beginning))
         elif raw.strip() and token.name != "w:lastRenderedPageBreak":
             found.append(f"{beginning}{raw}</w:r>")
         position = end
     return found
+
+
+def _characters(tokens: Sequence[Token]) -> str:
+    """Return the source of a text without the comments in it, and with references in place of a CDATA section."""
+    if any(token.name for token in tokens):
+        raise _Unusual
+    return "".join(
+        token.raw if token.kind == "text" else _NO_TEXT.sub(lambda match: escaped(match[1] or ""), token.raw)
+        for token in tokens
+    )
 
 
 def _end(tokens: Sequence[Token], start: int) -> int:
@@ -147,7 +237,7 @@ def _blocks(parts: Sequence[_Part], base: str) -> list[str | Block]:
     opened: list[tuple[Block, int]] = []
     for part in parts:
         if isinstance(part, _Text):
-            run = Run(*decoded(part.raw))
+            run = TextRun(*decoded(part.raw))
             if not run.text:
                 continue
             if part.run + _OPEN == base:
@@ -183,7 +273,7 @@ def _unpair(block: Block, number: int) -> None:
 
 
 def without_empty_runs(source: str) -> str:
-    """Return a part's source without the runs that have no text, which `parse_word` leaves between others."""
+    """Return a part's source without the runs that have no text, which `_blocks` leaves between others."""
     result: list[str] = []
     position = 0
     mark = f"{_OPEN}{_CLOSE}</w:r>"

@@ -10,7 +10,10 @@ import docx
 import polib
 import pytest
 
-from headwise.documents.files import parse_catalogue, parse_subtitles, read_file, wrapped
+from headwise.documents.blocks import Block
+from headwise.documents.catalogue import parse_catalogue
+from headwise.documents.formats import read_file
+from headwise.documents.subtitles import parse_subtitles, wrapped
 from headwise.errors import DataError
 
 PO = r"""# A translator
@@ -145,14 +148,25 @@ def test_lines_of_subtitles_are_balanced() -> None:
     assert wrapped("a <font color='x y z'>b</font> c", 2)[0] in ("a", "a <font color='x y z'>b</font>")
 
 
+def source(part: str | Block) -> str:
+    """The source of a part whose text has no references."""
+    return (
+        part
+        if isinstance(part, str)
+        else "".join(getattr(one, "raw", None) or one.text for one in part.items)
+    )
+
+
 def test_a_word_file_has_the_parts_that_it_had() -> None:
     document = docx.Document()
     document.add_paragraph("One.")
     out = io.BytesIO()
     document.save(out)
     file = read_file("a.docx", out.getvalue())
-    assert file.counted == "One."
-    same = file.write(file.texts)
+    assert file.characters == 4
+    same = file.write(["".join(map(source, text.blocks)) for text in file.texts])
     with zipfile.ZipFile(out) as before, zipfile.ZipFile(io.BytesIO(same)) as after:
         assert after.namelist() == before.namelist()
-        assert all(after.read(name) == before.read(name) for name in before.namelist())
+        assert all(
+            after.read(name) == before.read(name) for name in before.namelist() if name != "word/document.xml"
+        )

@@ -1,0 +1,144 @@
+"""Message catalogues of gettext (.po): the messages that have no translation yet.
+
+Each entry has comments, `msgctxt`, `msgid`, perhaps `msgid_plural`, and `msgstr` or `msgstr[0]`, `msgstr[1]` …, each a
+sequence of strings in C's notation. See https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from headwise.documents.preparation import read
+from headwise.documents.reading import DocumentFile, check_texts, read_text, split_lines
+from headwise.errors import DataError
+
+_LINE = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d)\])?)?\s*"((?:[^"\\]|\\.)*)"\s*')
+_ESCAPE = re.compile(r"\\(?:([abfnrtv\\\"'?])|x([0-9a-fA-F]{2})|([0-7]{1,3}))")
+_MEANING = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_WRITTEN = {meaning: f"\\{letter}" for letter, meaning in _MEANING.items()} | {"\\": "\\\\", '"': '\\"'}
+
+
+@dataclass
+class _String:
+    """A keyword's string, and the lines that it is on."""
+
+    start: int
+    end: int
+    parts: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.parts)
+
+
+@dataclass(frozen=True)
+class CatalogueMessage:
+    """A message without a translation: its text, and where the translation goes."""
+
+    text: str
+    keyword: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """A file: its lines with their ends, and the messages without a translation."""
+
+    lines: tuple[str, ...]
+    messages: tuple[CatalogueMessage, ...]
+
+    @property
+    def texts(self) -> list[str]:
+        """The messages' texts."""
+        return [message.text for message in self.messages]
+
+    def write(self, translations: Sequence[str]) -> str:
+        """Return the file with translations of the texts; the lines of all else are as they were."""
+        lines = list(self.lines)
+        for message, translation in zip(self.messages, translations, strict=True):
+            end = "\r\n" if self.lines[message.start].endswith("\r\n") else "\n"
+            lines[message.start] = _strings(message.keyword, translation, end)
+            lines[message.start + 1 : message.end] = [""] * (message.end - message.start - 1)
+        return "".join(lines)
+
+
+def read_catalogue(content: bytes) -> DocumentFile:
+    """Read a file; raises `DataError` as `parse_catalogue`, and for one beyond the bounds."""
+    mark, text = read_text(content)
+    catalogue = parse_catalogue(text)
+    texts = [read(message.text) for message in catalogue.messages]
+    characters = sum(len(message.text) for message in catalogue.messages)
+    return DocumentFile(texts, characters, lambda found: (mark + catalogue.write(found)).encode())
+
+
+def parse_catalogue(source: str) -> Catalogue:
+    """Parse a file; raises `DataError` with the line where something else is found."""
+    lines = split_lines(source)
+    messages: list[CatalogueMessage] = []
+    entry: dict[str, _String] = {}
+    last: _String | None = None
+    for number, line in enumerate(lines):
+        content = line.lstrip("\ufeff").strip()
+        if not content or content.startswith("#"):
+            if "msgstr" in "".join(entry):
+                messages += _untranslated(entry)
+                entry, last = {}, None
+            continue
+        check_texts(messages)
+        match = _LINE.fullmatch(content)
+        if match is None:
+            raise DataError(
+                f"line {number + 1}: expected a keyword of gettext and a string, found other text"
+            )
+        keyword = match[0].partition('"')[0].strip()
+        if keyword in ("msgctxt", "msgid") and any(key.startswith("msgstr") for key in entry):
+            messages += _untranslated(entry)
+            entry = {}
+        if keyword:
+            if keyword in entry:
+                raise DataError(f"line {number + 1}: expected one {keyword} in a message, found a second one")
+            last = entry[keyword] = _String(number, number)
+        if last is None:
+            raise DataError(f"line {number + 1}: expected a keyword of gettext, found a string")
+        last.parts.append(_meant(match[3]))
+        last.end = number + 1
+    messages += _untranslated(entry)
+    return Catalogue(tuple(lines), tuple(messages))
+
+
+def _untranslated(entry: dict[str, _String]) -> list[CatalogueMessage]:
+    """Return the messages of an entry that have no translation; the header, whose id is empty, has none."""
+    if "msgid" not in entry or not entry["msgid"].text:
+        return []
+    plural = entry.get("msgid_plural", entry["msgid"])
+    return [
+        CatalogueMessage(
+            (entry["msgid"] if keyword in ("msgstr", "msgstr[0]") else plural).text,
+            keyword,
+            one.start,
+            one.end,
+        )
+        for keyword, one in entry.items()
+        if keyword.startswith("msgstr") and not one.text
+    ]
+
+
+def _meant(written: str) -> str:
+    def replace(match: re.Match[str]) -> str:
+        if match[1]:
+            return _MEANING.get(match[1], match[1])
+        return chr(int(match[2], 16) if match[2] else int(match[3], 8) & 0xFF)
+
+    return _ESCAPE.sub(replace, written)
+
+
+def _strings(keyword: str, text: str, end: str) -> str:
+    """Return the lines of a keyword and its string: one line, or one for each line of the text."""
+    written = "".join(_WRITTEN.get(character, character) for character in text)
+    parts = re.findall(r"(?:[^\\]|\\[^n])*?\\n|(?:[^\\]|\\.)+", written)
+    if len(parts) < 2:
+        return f'{keyword} "{written}"{end}'
+    return "".join([f'{keyword} ""{end}', *(f'"{part}"{end}' for part in parts)])

@@ -1,0 +1,82 @@
+"""The formats of documents: what each is called, and its reader, which counts what it parses, within bounds.
+
+A reader returns the texts that are translated, parsed, and writes the file with their translations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePath
+
+from headwise.documents.catalogue import read_catalogue
+from headwise.documents.docx import read_docx
+from headwise.documents.preparation import read
+from headwise.documents.reading import DocumentFile, read_text
+from headwise.documents.rules import TagRules
+from headwise.documents.subtitles import read_subtitles
+from headwise.errors import DataError
+
+
+@dataclass(frozen=True)
+class DocumentFormat:
+    """A format of documents.
+
+    Attributes:
+        media_type: its name in HTTP.
+        read: returns what a file has; raises `DataError` for a damaged file, and for one beyond the bounds.
+        lines: whether it is a text whose lines are translated one by one wherever no document is expected.
+        binary: whether it is no text in UTF-8.
+    """
+
+    media_type: str
+    read: Callable[[bytes], DocumentFile]
+    lines: bool = False
+    binary: bool = False
+
+    @property
+    def content_type(self) -> str:
+        """The media type, with the encoding of a text."""
+        return self.media_type if self.binary else f"{self.media_type}; charset=utf-8"
+
+
+def _read_whole(content: bytes, rules: TagRules | None = None) -> DocumentFile:
+    """Return a file that is one text; its tags count, too."""
+    mark, text = read_text(content)
+    parsed = read(text, "all" if rules is None else "punctuation", rules)
+    return DocumentFile([parsed], len(text), lambda found: (mark + found[0]).encode())
+
+
+_HTML = DocumentFormat("text/html", partial(_read_whole, rules=TagRules()))
+FORMATS = {
+    ".txt": DocumentFormat("text/plain", _read_whole, lines=True),
+    ".html": _HTML,
+    ".htm": _HTML,
+    ".xml": DocumentFormat("text/xml", partial(_read_whole, rules=TagRules("xml"))),
+    ".docx": DocumentFormat(
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document", read_docx, binary=True
+    ),
+    ".srt": DocumentFormat("application/x-subrip", read_subtitles),
+    ".po": DocumentFormat("text/x-gettext-translation", read_catalogue),
+}
+
+
+def format_of(name: str) -> DocumentFormat | None:
+    """Return the format that the end of a file's name says; None for no document."""
+    return FORMATS.get(PurePath(name).suffix.lower())
+
+
+def read_file(name: str, content: bytes) -> DocumentFile:
+    """Return the texts of a file, whose name says its format.
+
+    Raises `DataError` for another format, a damaged file, and one that is beyond the bounds of its format.
+    """
+    found = format_of(name)
+    if found is None:
+        *others, last = FORMATS
+        suffix = PurePath(name).suffix.lower()
+        raise DataError(
+            f"file: expected a name that ends with {', '.join(others)} or {last}, found {suffix[:10]!r}"
+        )
+    return found.read(content)

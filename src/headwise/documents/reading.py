@@ -1,0 +1,54 @@
+"""What the readers of all formats share: what they return, text in UTF-8, and the bounds on texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from headwise.documents.preparation import ParsedText
+from headwise.errors import DataError
+
+MOST_BYTES = 8 * 2**20  # of a text file, or of one part of an archive
+_MOST_LINES = 500_000
+_MOST_TEXTS = 100_000
+_BOM = "\ufeff"
+
+
+@dataclass(frozen=True)
+class DocumentFile:
+    """A file as its format's reader found it.
+
+    Attributes:
+        texts: what is translated.
+        characters: how many count for limits and quotas.
+        write: returns the file with translations of the texts.
+    """
+
+    texts: Sequence[ParsedText]
+    characters: int
+    write: Callable[[Sequence[str]], bytes]
+
+
+def read_text(content: bytes, name: str = "file") -> tuple[str, str]:
+    """Return a text's byte order mark, if there is one, and the text; raises `DataError` if it isn't UTF-8 or long."""
+    if len(content) > MOST_BYTES:
+        raise DataError(f"{name}: expected text of at most {MOST_BYTES:,} bytes, found more")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{name}: expected text in UTF-8, found another byte at {error.start:,}") from None
+    return (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
+
+
+def split_lines(text: str) -> list[str]:
+    """Return a text's lines with their ends; raises `DataError` for more than a file may have."""
+    if text.count("\n") > _MOST_LINES:
+        raise DataError(f"file: expected at most {_MOST_LINES:,} lines, found more")
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
+def check_texts(texts: Sequence[object]) -> None:
+    """Raise `DataError` for more texts than a file may have."""
+    if len(texts) > _MOST_TEXTS:
+        raise DataError(f"file: expected at most {_MOST_TEXTS:,} texts, found more")

@@ -1,0 +1,126 @@
+"""Documents that are made to take memory or time, by what they do; run as a program, it reads all of them."""
+
+from __future__ import annotations
+
+import io
+import json
+import resource
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+
+_MB = 2**20
+_WORD = '<w:document xmlns:w="w"><w:body>{}</w:body></w:document>'
+
+
+def archive(parts: dict[str, str]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in parts.items():
+            file.writestr(name, content)
+    return out.getvalue()
+
+
+def word(body: str, before: str = "") -> bytes:
+    return archive({"word/document.xml": before + _WORD.format(body)})
+
+
+def _cue(text: str) -> bytes:
+    return f"1\n00:00:01,000 --> 00:00:02,000\n{text}".encode()
+
+
+_DEFAULT = f'<!DOCTYPE a [<!ATTLIST a b CDATA "{"x" * 2 * 10**6}">]>'
+_MANY = " ".join(f'a{number}=""' for number in range(5_000))
+_ELEMENTS = "<a>" + "<a>a</a>" * 160_000 + "</a>"
+# What is refused, by the file's name: the file, and how the sentence begins.
+REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
+    "bomb.docx": (lambda: word(" " * 9 * _MB), "file: word/document.xml: expected text of at most"),
+    "parts.docx": (
+        lambda: archive({f"x{n}": "" for n in range(2_001)}),
+        "file: expected at most 2,000 parts",
+    ),
+    "unpacked.docx": (
+        lambda: archive({f"{n}.bin": " " * 16 * _MB for n in range(5)}),
+        "file: expected at most 2,000 parts of 67,108,864 bytes",
+    ),
+    "default.docx": (lambda: word("<a/>" * 250, _DEFAULT), "xml: expected a document without entity decl"),
+    "default.xml": (lambda: _DEFAULT.encode() + b"<a/>", "xml: expected a document without entity decl"),
+    "entity.xml": (
+        lambda: b'<!DOCTYPE a [<!ENTITY b "bbb"><!ENTITY c "&b;&b;">]><a>&c;</a>',
+        "xml: expected a document without entity declarations",
+    ),
+    "parameter.xml": (
+        lambda: b'<!DOCTYPE a [<!ENTITY % b SYSTEM "file:///etc/passwd">%b;]><a/>',
+        "xml: expected a document without entity declarations",
+    ),
+    "deep.docx": (lambda: word("<a>" * 9_000 + "</a>" * 9_000), "xml: expected elements nested at most 256"),
+    "deep.xml": (lambda: b"<a>" * 9_000, "xml: expected elements nested at most 256 deep"),
+    "deep.html": (lambda: b"<b>" * 9_000, "html: expected elements nested at most 256 deep"),
+    "attributes.xml": (lambda: b"<a %s/>" % _MANY.encode(), "markup: expected at most 1,000 attributes"),
+    "attributes.html": (lambda: b"<a %s>" % _MANY.encode(), "markup: expected at most 1,000 attributes"),
+    "attributes.docx": (lambda: word(f"<a {_MANY}/>"), "markup: expected at most 1,000 attributes"),
+    "tag.xml": (lambda: b"<a b='" + b"x" * 2 * _MB, "xml: expected tags of at most 1,048,576 bytes"),
+    "elements.docx": (
+        lambda: archive({f"word/{name}.xml": _ELEMENTS for name in ("document", "header1", "header2")}),
+        "markup: expected at most 500,000 tags and texts",
+    ),
+    "elements.html": (lambda: b"<br>" * 2 * _MB, "markup: expected at most 500,000 tags and texts"),
+    "comments.html": (lambda: b"<!---->" * (_MB + 1), "markup: expected at most 500,000 tags and texts"),
+    "paragraph.html": (lambda: "é".encode() * 2 * _MB, "text: expected at most 1,000,000 characters"),
+    "paragraph.docx": (
+        lambda: word("<w:p><w:r>" + f"<w:t>{'a ' * 300_000}</w:t>" * 2 + "</w:r></w:p>"),
+        "text: expected at most 1,000,000 characters",
+    ),
+    "lines.srt": (lambda: b"\n" * 8 * _MB, "file: expected at most 500,000 lines"),
+    "speakers.srt": (lambda: _cue("-\n" * 400_000), "file: expected at most 100,000 texts"),
+    "lines.po": (lambda: b"#\n" * 4 * _MB, "file: expected at most 500,000 lines"),
+    "messages.po": (
+        lambda: b'msgid "a"\nmsgstr ""\n' * 150_000,
+        "file: expected at most 100,000 texts",
+    ),
+    "long.po": (lambda: b"x" * (8 * _MB + 1), "file: expected text of at most 8,388,608 bytes"),
+}
+# What is read, in time and memory linear in its length: the file and the characters that count.
+READ: dict[str, tuple[Callable[[], bytes], int]] = {
+    "space.docx": (lambda: word(f"<w:p><w:r><w:t>{'Hello you. ' * 6_000}</w:t ></w:r></w:p>"), 66_000),
+    "comment.docx": (
+        lambda: word(f"<w:p><w:r><w:t>{'Hello you. ' * 6_000}<!-- --></w:t></w:r></w:p>"),
+        66_000,
+    ),
+    "section.docx": (
+        lambda: word(f"<w:p><w:r><w:t>a<![CDATA[{'Hello you. ' * 6_000}]]></w:t></w:r></w:p>"),
+        66_001,
+    ),
+    "cue.srt": (lambda: _cue("some words <i>that</i> are here in a line\n" * 600), 42 * 600 - 1),
+    "words.srt": (lambda: _cue("a b\n" * 200_000), 799_999),
+    "references.html": (lambda: b"&amp" * 200_000, 800_000),
+    "brackets.html": (lambda: b"<" * 900_000, 900_000),
+    "quotes.po": (lambda: b'msgid "' + b'\\"' * 400_000 + b'"\nmsgstr ""\n', 400_000),
+}
+
+
+def main() -> None:
+    """Read and write every file; print what became of each, its seconds of CPU time, and the most memory of all."""
+    from headwise.documents.formats import read_file
+    from headwise.errors import DataError
+
+    outcomes: dict[str, list[object]] = {}
+    for name, (make, _) in (REFUSED | READ).items():
+        content = make()
+        began = time.process_time()
+        try:
+            file = read_file(name, content)
+            file.write(["a <i>b</i> c " * 1_000] * len(file.texts))
+            outcome: object = file.characters
+        except DataError as error:
+            outcome = str(error)
+        outcomes[name] = [outcome, time.process_time() - began]
+        del content
+    json.dump(
+        {"files": outcomes, "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}, sys.stdout
+    )
+
+
+if __name__ == "__main__":
+    main()
