@@ -22,7 +22,7 @@ import uvicorn
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 from headwise.analysis.heads.measuring import Annotated
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.engine.translator import Translator
 from headwise.interop.runs import open_trained
 from headwise.page.application import page_app
@@ -143,8 +143,8 @@ def translator(run: Path) -> Translator:
 
 
 @pytest.fixture(scope="session")
-def tracer(translator: Translator) -> Tracer:
-    return Tracer(translator)
+def tracer(translator: Translator) -> TranslationTracer:
+    return TranslationTracer(translator)
 
 
 @pytest.fixture(scope="session", params=["server", "static"])

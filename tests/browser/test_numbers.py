@@ -15,7 +15,7 @@ from playwright.sync_api import expect
 
 from browser.conftest import TEXT, Visit, number
 from headwise.analysis.interventions.weights import order
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.cli.main import run as command_line
 from headwise.engine.translator import Translator
 from headwise.nn.multihead import MultiHeadAttention
@@ -165,7 +165,7 @@ def test_the_best_hypothesis_is_the_command_lines(visit: Visit, run: Path, tmp_p
         assert number(figures.rsplit("= ", 1)[1]) == pytest.approx(float(score), abs=6e-4)
 
 
-def test_each_nodes_log_probabilities_sum_to_its_score(visit: Visit, tracer: Tracer) -> None:
+def test_each_nodes_log_probabilities_sum_to_its_score(visit: Visit, tracer: TranslationTracer) -> None:
     visit.open(f"text={TEXT}&beam=3&alpha=0.7")
     rows = visit.table("beam")[1:]
     tree = tracer.trace(TEXT, beam=3, alpha=0.7).to_json()["tree"]

@@ -11,8 +11,7 @@ from playwright.sync_api import Browser, expect
 from browser.conftest import number, serving, visiting
 from browser.test_journeys import axe
 from headwise.analysis.interventions import parse_interventions
-from headwise.analysis.language_models import LanguageModelTracer, MaskedModelTracer, StackTracer
-from headwise.config import Config
+from headwise.analysis.language_models import LanguageModelTracer, MaskedModelTracer, TextTracer
 from headwise.decoding.generation import Generator
 from language_model_run import make_language_model_run, make_masked_model_run
 
@@ -28,10 +27,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-def tracer_of(run: Path) -> StackTracer:
+def tracer_of(run: Path) -> TextTracer:
     if run.name == "writer":
         return LanguageModelTracer(Generator.load(run, device="cpu"))
-    return MaskedModelTracer.load(run, Config.load(run / "config.yaml"), "cpu")
+    return MaskedModelTracer.load(run, "cpu")
 
 
 @pytest.mark.parametrize("kind", ["writer", "masked"])

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, expect
 from browser.conftest import TEXT, Served, Visit, number, serving, six_sentences, visiting
 from browser.test_journeys import axe
 from headwise.analysis.interventions import parse_interventions
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.engine.translator import Translator
 from headwise.nn.recording import recording
 from headwise.text.tokens.subwords import BOS, EOS
@@ -109,7 +109,7 @@ def test_what_is_not_there_is_hidden_or_says_so(visit: Visit, runs: dict[str, Pa
     page.keyboard.press("x")
     visit.settled()
     assert visit.state()["changes"] == "silence:cross.1.1"
-    tracer = Tracer(Translator.load(runs[name], device="cpu"))
+    tracer = TranslationTracer(Translator.load(runs[name], device="cpu"))
     best = tracer.trace(TEXT).hypotheses[0]
     under = tracer.force(TEXT, [*best.ids, EOS], parse_interventions(["silence:cross.1.1"]))
     row = page.locator("#interventions .result tbody tr").first.locator("th, td").all_inner_texts()

@@ -13,7 +13,7 @@ from browser.conftest import TEXT, Visit, number
 from browser.test_journeys import axe
 from browser.test_one_text import TEXTS, runs  # noqa: F401 - a fixture
 from headwise.analysis.interventions import parse_interventions
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.cli.main import run as command_line
 
 SHOWN = 6e-5  # four decimals
@@ -49,7 +49,7 @@ def shown(page: Page) -> list[str]:
 
 
 def test_a_translation_is_shown_in_one_file(
-    offline: Visit, run: Path, tracer: Tracer, tmp_path: Path
+    offline: Visit, run: Path, tracer: TranslationTracer, tmp_path: Path
 ) -> None:
     page = explained(offline, run, tmp_path / "a.html", TEXT)
     trace = tracer.trace(TEXT)
@@ -80,7 +80,7 @@ def test_what_isnt_recorded_is_refused_in_a_sentence(offline: Visit, run: Path, 
 
 
 def test_interventions_and_their_effect_are_recorded(
-    offline: Visit, run: Path, tracer: Tracer, tmp_path: Path
+    offline: Visit, run: Path, tracer: TranslationTracer, tmp_path: Path
 ) -> None:
     change = "silence:cross.1.*"
     page = explained(offline, run, tmp_path / "a.html", TEXT, "--do", change, "--beam", "3", "--alpha", "0.9")

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 from browser.conftest import SERVER_ONLY, TEXT, Served, Visit, number, serving, visiting
 from browser.test_journeys import axe
 from headwise.analysis.recurrence.comparing import compare
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from translator_run import make_run
 
 SEEN = f"text={TEXT}&panel=recurrence"
@@ -23,7 +23,7 @@ def opened(visit: Visit, fragment: str = SEEN) -> None:
 
 
 @SERVER_ONLY
-def test_the_numbers_are_the_librarys(visit: Visit, tracer: Tracer) -> None:
+def test_the_numbers_are_the_librarys(visit: Visit, tracer: TranslationTracer) -> None:
     opened(visit)
     expected = compare(tracer, TEXT)
     head, *rows = visit.table("recurrence")
@@ -41,7 +41,7 @@ def test_the_numbers_are_the_librarys(visit: Visit, tracer: Tracer) -> None:
 
 
 @SERVER_ONLY
-def test_a_radius_and_a_network_are_chosen_with_the_keyboard(visit: Visit, tracer: Tracer) -> None:
+def test_a_radius_and_a_network_are_chosen_with_the_keyboard(visit: Visit, tracer: TranslationTracer) -> None:
     opened(visit)
     page = visit.page
     slider = page.locator("[data-key=radius]")

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from browser.conftest import TEXT, Served, Visit, number, serving, six_sentences
 from headwise.analysis.interventions import parse_interventions
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.engine.translator import Translator
 from headwise.nn.positions import shift_matrix
 from translator_run import make_run
@@ -48,7 +48,7 @@ def test_heads_of_a_role_against_as_many_random_ones(visit: Visit, run: Path) ->
     expect(page.locator("#heads .detail")).to_contain_text("previous token: 9")
     expect(page.locator("#heads .detail")).to_contain_text("(chance: ")
 
-    tracer = Tracer(Translator.load(run, device="cpu"))
+    tracer = TranslationTracer(Translator.load(run, device="cpu"))
     before = tracer.trace(TEXT)
     assert before.forced is not None
 

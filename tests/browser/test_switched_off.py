@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from browser.conftest import SERVER_ONLY, TEXT, Visit, number, serving, visiting
 from headwise.analysis.interventions import parse_interventions
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.text.tokens.subwords import EOS
 from headwise.training.checkpoint import Checkpoints, checkpointed
 from headwise.training.progress import Progress
@@ -24,7 +24,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     checkpoints = Checkpoints(run)
     for step, seed in ((100, 5), (200, 6)):
         torch.manual_seed(seed)
-        tracer = Tracer.load(make_run(run / "other", seed=seed), "cpu")
+        tracer = TranslationTracer.load(make_run(run / "other", seed=seed), "cpu")
         model = tracer.translator.model
         checkpoints.save(checkpointed(model, {}, [{}]), Progress(step=step), {})
     return run
@@ -35,7 +35,7 @@ def deltas(page: Page) -> list[float]:
     return [number(row.locator("td").last.inner_text()) for row in page.locator(".result tbody tr").all()]
 
 
-def expected(tracer: Tracer, *changes: str) -> list[float]:
+def expected(tracer: TranslationTracer, *changes: str) -> list[float]:
     parsed = parse_interventions(changes)
     before, after = tracer.trace(TEXT), tracer.trace(TEXT, parsed)
     under = tracer.force(TEXT, (*before.hypotheses[0].ids, EOS), parsed).log_probability
@@ -44,7 +44,7 @@ def expected(tracer: Tracer, *changes: str) -> list[float]:
 
 
 @SERVER_ONLY
-def test_a_part_is_switched_off_and_on_again(visit: Visit, tracer: Tracer) -> None:
+def test_a_part_is_switched_off_and_on_again(visit: Visit, tracer: TranslationTracer) -> None:
     page = visit.open()
     shown = page.locator(".hypotheses").inner_text()
     knob = page.locator("[data-key=knob-FFN]")
@@ -80,7 +80,7 @@ def test_the_scope_decides_what_can_be_switched_off(visit: Visit) -> None:
 
 
 @SERVER_ONLY
-def test_the_temperature_is_set_with_the_keyboard(visit: Visit, tracer: Tracer) -> None:
+def test_the_temperature_is_set_with_the_keyboard(visit: Visit, tracer: TranslationTracer) -> None:
     page = visit.open()
     slider = page.locator("#temperature-slider")
     slider.focus()
@@ -98,7 +98,7 @@ def test_the_temperature_is_set_with_the_keyboard(visit: Visit, tracer: Tracer) 
 def test_checkpoints_are_a_slider_from_random_weights_to_the_trained_model(
     browser: Browser, trained: Path
 ) -> None:
-    tracer = Tracer.load(trained, "cpu")
+    tracer = TranslationTracer.load(trained, "cpu")
     with serving(trained) as server, visiting(browser, server) as visit:
         page = visit.open()
         slider = page.locator("#checkpoint-slider")

@@ -13,7 +13,7 @@ import pytest
 from headwise.analysis.boxes.architecture import box_of
 from headwise.analysis.boxes.steps import Box, Step
 from headwise.analysis.boxes.structure import BoxPlace, places
-from headwise.analysis.recording import Recorded
+from headwise.analysis.boxes.tensors import BoxTensors
 from headwise.config import ModelConfig
 from headwise.learn.from_scratch import linear, softmax
 from oracle import ACTIVATIONS, Oracle, rotate
@@ -57,13 +57,13 @@ class Case:
     first layers.
     """
 
-    recorded: Recorded
+    recorded: BoxTensors
     oracle: Watched
     outputs: dict[str, np.ndarray]
     embedded: dict[str, np.ndarray] = field(default_factory=dict)
 
     def box(self, place: BoxPlace, position: int, **options: Any) -> Box:
-        return box_of(self.recorded, place.name, place.layer, position, **options)
+        return box_of(self.recorded.forward, place.name, place.layer, position, **options)
 
     @property
     def places(self) -> list[BoxPlace]:
@@ -86,7 +86,7 @@ def expected_output(case: Case, place: BoxPlace) -> np.ndarray | None:
 
 
 def embedding(case: Case, place: BoxPlace, steps: dict[str, Step], position: int) -> None:
-    token = case.recorded.sides[place.stack].ids[position]
+    token = case.recorded.forward.sides[place.stack].ids[position]
     e = steps["token"].vector("e")
     np.testing.assert_allclose(e, case.oracle.weights[f"{place.modules.embedding}.weight"][token], **CLOSE)
     scaled(case, steps, e)
@@ -242,7 +242,7 @@ def projection(case: Case, place: BoxPlace, steps: dict[str, Step], position: in
 
 
 def softmax_box(case: Case, place: BoxPlace, steps: dict[str, Step], position: int) -> None:
-    outcome = case.recorded.outcome
+    outcome = case.recorded.forward
     for temperature in (1.0, 0.5, 3.0):
         box = case.box(place, position, temperature=temperature)
         z, divided = (vector.values for vector in box.steps[0].vectors)

@@ -21,7 +21,7 @@ from torch import nn
 
 from headwise.analysis.attention import SentenceWords, overlap
 from headwise.analysis.trace import Forced
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.decoding.batching import padded
 from headwise.decoding.scoring import token_log_probs
 from headwise.errors import ConfigError
@@ -66,7 +66,7 @@ class Attribution:
         }
 
 
-def attribute(tracer: Tracer, text: str, target: str) -> Attribution:
+def attribute(tracer: TranslationTracer, text: str, target: str) -> Attribution:
     """Compute all attributions of a forced target; raises `ConfigError` if the source or the target has no words."""
     source, translation = SentenceWords.of(text), SentenceWords.of(target)
     if not source.words or not translation.words:
@@ -110,7 +110,7 @@ def rollout(forced: Forced) -> Matrix | None:
     return states
 
 
-def gradient_times_input(tracer: Tracer, text: str, forced: Forced) -> Matrix:
+def gradient_times_input(tracer: TranslationTracer, text: str, forced: Forced) -> Matrix:
     """Return x · ∂ log P(token) / ∂x for each target token and source embedding x, (target tokens, source tokens)."""
     source_side, _ = tracer.read(text)
     with tracer.model() as model, torch.enable_grad():
@@ -138,7 +138,7 @@ def gradient_times_input(tracer: Tracer, text: str, forced: Forced) -> Matrix:
 
 
 @torch.inference_mode()
-def word_deletion(tracer: Tracer, source: SentenceWords, forced: Forced) -> Matrix:
+def word_deletion(tracer: TranslationTracer, source: SentenceWords, forced: Forced) -> Matrix:
     """Return the drop in each target token's log-probability when a word is deleted, (target tokens, source words)."""
     subwords = tracer.translator.subwords
     texts = [source.text] + [

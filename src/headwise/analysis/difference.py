@@ -6,9 +6,9 @@ import difflib
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from headwise.analysis.language_models import StackTracer
 from headwise.analysis.trace import Trace
 from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.text.tokens.subwords import EOS
 
 
@@ -51,15 +51,13 @@ class Difference:
         return {**asdict(self), "delta": self.delta}
 
 
-def difference(
-    tracer: Tracer | StackTracer, before: Trace, after: Trace, *, text: str | None = None
-) -> Difference:
+def difference(tracer: Tracer, before: Trace, after: Trace, *, text: str | None = None) -> Difference:
     """Compare two traces of the same text under different interventions; each has at least one hypothesis.
 
     `text` is what a model of one text read; that of a translation is known from its trace.
     """
     best_before, best_after = before.hypotheses[0], after.hypotheses[0]
-    ids = best_before.ids if isinstance(tracer, StackTracer) else (*best_before.ids, EOS)
+    ids = (*best_before.ids, EOS) if isinstance(tracer, TranslationTracer) else best_before.ids
     read = before.source.text if text is None else text
     forced = tracer.force(read, ids, after.interventions, alternatives=1)
     return Difference(

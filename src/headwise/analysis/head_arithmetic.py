@@ -7,20 +7,17 @@ head = Σ_j α_j v_j,  part = W^O[head] head,  output = Σ_heads part + bias
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from headwise.analysis.interventions import Intervention, Part, attention_parts
-from headwise.analysis.language_models import StackTracer
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.interventions import Part, attention_parts
+from headwise.analysis.recording import ForwardPass
 from headwise.errors import ConfigError
 from headwise.nn.attention import attention_kind, attention_weights
 from headwise.nn.multihead import Attended, MultiHeadAttention
-from headwise.nn.recording import recording
 
 
 @dataclass(frozen=True)
@@ -81,35 +78,24 @@ class HeadArithmetic:
         return asdict(restricted)
 
 
-def head_arithmetic(
-    tracer: Tracer | StackTracer,
-    text: str,
-    target: str | Sequence[int],
-    part: Part,
-    layer: int,
-    head: int,
-    query: int,
-    interventions: Sequence[Intervention] = (),
-) -> HeadArithmetic:
-    """Compute one head's products during forced decoding of `target` (text, or ids as `Forced.target.ids`).
+def head_arithmetic(recorded: ForwardPass, part: Part, layer: int, head: int, query: int) -> HeadArithmetic:
+    """Return one head's arithmetic in a recorded forward pass.
 
     Raises `ConfigError` for a location that doesn't exist, and for attention that isn't multi-head scaled dot-product.
     """
-    query_pieces, key_pieces = tracer.pieces(text, target, part)
-    with tracer.model(interventions) as model, torch.inference_mode():
-        attention = _find_attention(model, part, layer, head)
-        with recording(attention) as recorded:
-            tracer.forward(model, text, target)
-    (attended,) = recorded.attended[""]
+    name, attention = _find_attention(recorded.trained, part, layer, head)
+    attended = recorded.recording.attended[name][0]
     queries = attended.q.size(2)
     if not 0 <= query < queries:
         raise ConfigError(f"query: expected a number from 0 to {queries - 1}, found {query}")
+    query_side = recorded.sides["encoder" if part == "encoder" else "decoder"]
+    key_side = recorded.sides["decoder" if part == "decoder" else "encoder"]
     numbers = _numbers(attention, attended, head, query)
-    return HeadArithmetic(part, layer, head, query, query_pieces[query], key_pieces, **numbers)
+    return HeadArithmetic(part, layer, head, query, query_side.pieces[query], key_side.pieces, **numbers)
 
 
-def _find_attention(model: nn.Module, part: Part, layer: int, head: int) -> MultiHeadAttention:
-    """Return the attention module; raises `ConfigError` if it doesn't compute the formula or doesn't exist."""
+def _find_attention(model: nn.Module, part: Part, layer: int, head: int) -> tuple[str, MultiHeadAttention]:
+    """Return the attention module with its name; raises `ConfigError` if it doesn't exist, or has another formula."""
     attentions = attention_parts(model).get(part)
     if attentions is None or not 0 <= layer < len(attentions):
         raise ConfigError(f"expected a part and a layer that the model has, found {part} {layer + 1}")
@@ -120,7 +106,7 @@ def _find_attention(model: nn.Module, part: Part, layer: int, head: int) -> Mult
         raise ConfigError(f"products: expected softmax(QKᵀ/√d_k) attention, found {attention.kind}")
     if not 0 <= head < attention.heads:
         raise ConfigError(f"expected a head from 1 to {attention.heads}, found {head + 1}")
-    return attention
+    return next(name for name, module in model.named_modules() if module is attention), attention
 
 
 @torch.inference_mode()

@@ -18,12 +18,13 @@ from torch import Tensor
 
 from headwise.analysis.interventions import Intervention, part_of
 from headwise.analysis.trace import Alternative, Side
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.tracer import likeliest
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.decoding.batching import padded
 from headwise.errors import ConfigError
 from headwise.models.base import Memory, Seq2Seq
 from headwise.nn.recording import recording
-from headwise.text.tokens.subwords import BOS, PAD
+from headwise.text.tokens.subwords import PAD
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Stepwise:
 
 
 def step_by_step(
-    tracer: Tracer,
+    tracer: TranslationTracer,
     text: str,
     target: str | Sequence[int],
     interventions: Sequence[Intervention] = (),
@@ -76,33 +77,27 @@ def step_by_step(
 
     Raises `ConfigError` as `Tracer.force`.
     """
-    source, _ = tracer.read(text)
-    if len(source.ids) == 1:
-        raise ConfigError("expected a text to look into, found an empty one")
-    ids = tracer.target_ids(target)
+    recorded = tracer.record(text, target, interventions)
+    source, inputs, chosen = recorded.sides["encoder"], recorded.sides["decoder"].ids, recorded.chosen
+    forced = recorded.logits.log_softmax(-1).cpu()  # (target, vocabulary)
     with tracer.model(interventions) as model, torch.inference_mode():
-        tokens, mask = padded([source.ids], PAD, model.device)
-        memory = model.encode(tokens, mask)
-        inputs = (BOS, *ids[:-1])
+        memory = model.encode(*padded([source.ids], PAD, model.device))
         stepwise, attention = _steps(model, memory, inputs)
-        hidden = model.decode(memory, torch.tensor([inputs], device=model.device))[0]
-        forced = model.project(hidden).float().log_softmax(-1).cpu()  # (target, vocabulary)
     if not bool(torch.isfinite(stepwise).all() & torch.isfinite(forced).all()):
         raise ConfigError("expected finite log-probabilities, found others: the model's numbers overflow")
-    best, forced_best = (_best(tracer, rows, alternatives) for rows in (stepwise, forced))
+    best, forced_best = (likeliest(rows, alternatives, tracer.names) for rows in (stepwise, forced))
     differences = (stepwise.exp() - forced.exp()).abs().amax(1).tolist()
-    target_side = tracer.side(ids)
     steps = tuple(
         DecodingStep(
-            Alternative(token, target_side.pieces[i], float(stepwise[i, token])),
+            Alternative(token, chosen.pieces[i], float(stepwise[i, token])),
             best[i],
             float(forced[i, token]),
             forced_best[i],
             differences[i],
         )
-        for i, token in enumerate(ids)
+        for i, token in enumerate(chosen.ids)
     )
-    return Stepwise(source, target_side, steps, attention)
+    return Stepwise(source, chosen, steps, attention)
 
 
 def _steps(
@@ -126,13 +121,3 @@ def _steps(
                 attention.append(torch.stack(of_step))  # (layers, heads, source)
     joined = torch.stack(attention, 2).float().cpu().numpy() if attention else None
     return torch.stack(rows).float().cpu(), joined
-
-
-def _best(tracer: Tracer, log_probs: Tensor, count: int) -> list[tuple[Alternative, ...]]:
-    """Return the likeliest tokens of each row of log-probabilities (steps, vocabulary)."""
-    top = log_probs.topk(min(count, log_probs.size(1)), dim=1)
-    pieces = tracer.translator.subwords.target_pieces
-    return [
-        tuple(Alternative(*one) for one in zip(ids, pieces(ids), values, strict=True))
-        for ids, values in zip(top.indices.tolist(), top.values.tolist(), strict=True)
-    ]

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from headwise.analysis.interventions import Intervention, intervening, private_copy
+from headwise.analysis.interventions import (
+    Copies,
+    Intervention,
+    intervening,
+    require_no_translation,
+    switched_off,
+)
 from headwise.analysis.patches import ImageAttention, Maps, classify, record_attention, word_maps
+from headwise.analysis.recording import ForwardPass
+from headwise.analysis.trace import Side
 from headwise.config import Config
 from headwise.errors import CheckpointError, ConfigError
 from headwise.images.captions import CaptionWords
@@ -23,10 +31,11 @@ from headwise.images.prepared import ImageFormat, PreparedImages
 from headwise.images.sets import Labeled
 from headwise.models.contrastive import ImageText
 from headwise.models.vision import ImageClassifier, VisionTransformer
+from headwise.nn.recording import recording
 from headwise.tasks.image_classification import load_classifier
 from headwise.tasks.image_text import TEST_SEED, load_image_text, make_gallery
 
-_Kind = TypeVar("_Kind", ImageClassifier, ImageText)
+Model = TypeVar("Model", ImageClassifier, ImageText)
 TASKS = ("image_classification", "image_text")
 
 
@@ -39,7 +48,7 @@ class HeldOutImage:
 
 
 @dataclass(frozen=True)
-class View:
+class ImageView:
     """A model's output for an image.
 
     seen: the attention over patches. probabilities: a classifier's class probabilities, (classes,). words: the words
@@ -53,16 +62,24 @@ class View:
     shares: Maps | None = None
 
 
-class Viewer(ABC):
+class Viewer(ABC, Generic[Model]):
     """The model of one run, and the run's held-out images."""
 
     shape: tuple[int, int, int]  # of an image: channels, height, width
     classes: tuple[str, ...]
-    model: nn.Module
-    vision: VisionTransformer
 
-    def __init__(self, run: Path) -> None:
-        self.run = run
+    def __init__(self, run: Path, model: Model) -> None:
+        self.run, self.copies = run, Copies(model)
+
+    @property
+    def model(self) -> Model:
+        """The run's model."""
+        return self.copies.trained
+
+    @property
+    def vision(self) -> VisionTransformer:
+        """The encoder of images."""
+        return self.model.vision
 
     def __len__(self) -> int:
         """Number of held-out images; 0 if the run's prepared images no longer exist."""
@@ -79,7 +96,7 @@ class Viewer(ABC):
         """Return a held-out image, counted from 0; raises `CheckpointError` if the prepared images no longer exist."""
 
     @abstractmethod
-    def view(self, pixels: Maps, caption: str, interventions: Sequence[Intervention] = ()) -> View:
+    def view(self, pixels: Maps, caption: str, interventions: Sequence[Intervention] = ()) -> ImageView:
         """Run the model on an image (channels, height, width), from 0 to 1; `caption` is for an image-text model.
 
         Interventions are on the encoder of the image. Raises `ConfigError` for one that it doesn't allow, for a caption
@@ -87,13 +104,10 @@ class Viewer(ABC):
         """
 
     @contextmanager
-    def _changed(self, model: _Kind, interventions: Sequence[Intervention]) -> Iterator[_Kind]:
-        """Context manager that gives a private copy of a model with interventions on its encoder of images."""
-        for change in interventions:
-            if change.kind in ("prefix", "word", "checkpoint"):
-                raise ConfigError(f"intervention {str(change)!r}: expected a translation run, found another")
-        copy = private_copy(model) if interventions else model
-        with intervening(copy.vision, interventions):
+    def changed(self, interventions: Sequence[Intervention]) -> Iterator[Model]:
+        """Context manager that gives a private copy of the model with interventions on its encoder of images."""
+        require_no_translation(interventions)
+        with self.copies.lent() as copy, intervening(copy.vision, interventions):
             yield copy
 
     @cached_property
@@ -101,14 +115,13 @@ class Viewer(ABC):
         return PreparedImages.open(self.run / "prepared").test
 
 
-class ClassifierViewer(Viewer):
+class ClassifierViewer(Viewer[ImageClassifier]):
     """Viewer of a run of task image_classification."""
 
     def __init__(self, run: Path, config: Config, device: str = "auto") -> None:
-        super().__init__(run)
+        super().__init__(run, load_classifier(run, config, device=device))
         self._form = ImageFormat.load(run)
-        self.model = self._classifier = load_classifier(run, config, device=device)
-        self.vision, self.shape, self.classes = self._classifier.vision, self._form.shape, self._form.classes
+        self.shape, self.classes = self._form.shape, self._form.classes
 
     def _count(self) -> int:
         return len(self._test)
@@ -119,34 +132,60 @@ class ClassifierViewer(Viewer):
 
     def view(  # noqa: D102
         self, pixels: Maps, caption: str = "", interventions: Sequence[Intervention] = ()
-    ) -> View:
+    ) -> ImageView:
         if caption:
             raise ConfigError(f"caption: expected none, as a classifier reads none, found {caption!r}")
-        with self._changed(self._classifier, interventions) as model:
+        with self.changed(interventions) as model:
             classified = classify(model, self.normalized(pixels))
-        return View(classified, classified.probabilities)
+        return ImageView(classified, classified.probabilities)
 
     def normalized(self, pixels: Maps) -> Tensor:
         """Return an image (channels, height, width), from 0 to 1, as the model reads it."""
         image = torch.from_numpy(self._form.standardized(pixels))
-        return image.to(next(self._classifier.parameters()).device)
+        return image.to(next(self.model.parameters()).device)
 
-    def private(self, interventions: Sequence[Intervention]) -> AbstractContextManager[ImageClassifier]:
-        """Context manager that gives a private copy of the model with interventions; raises as `view`."""
-        return self._changed(private_copy(self._classifier), interventions)
+    def record(self, pixels: Maps, interventions: Sequence[Intervention] = ()) -> ForwardPass:
+        """Record the classification of an image (channels, height, width), from 0 to 1; raises `ConfigError`."""
+        with self.changed(interventions) as model, torch.inference_mode():
+            off = switched_off(self.model, model)
+            with recording(model, calls=True) as recorded:
+                logits = model(self.normalized(pixels)[None]).float()
+        rows, columns = self.vision.grid
+        pieces = [f"{row + 1}, {column + 1}" for row in range(rows) for column in range(columns)]
+        best = int(logits[0].argmax())
+        return ForwardPass(
+            trained=self.model,
+            interventions=tuple(interventions),
+            off=off,
+            sides={
+                "encoder": _named(pieces if self.vision.class_token is None else ["class", *pieces]),
+                "pooled": _named(["image"]),
+            },
+            recording=recorded,
+            logits=logits,
+            chosen=_named([self.classes[best]], [best]),
+            what="the predicted class",
+            names=lambda ids: [self.classes[i] for i in ids],
+        )
 
 
-class CaptionViewer(Viewer):
+def _named(pieces: Sequence[str], ids: Sequence[int] | None = None) -> Side:
+    """Return what isn't text as a side: each piece is a word."""
+    numbers = tuple(range(len(pieces)))
+    return Side(
+        " ".join(pieces), numbers if ids is None else tuple(ids), tuple(pieces), tuple(pieces), numbers
+    )
+
+
+class CaptionViewer(Viewer[ImageText]):
     """Viewer of a run of task image_text; its held-out images are digits drawn into pictures, each with a caption."""
 
     classes = ()
 
     def __init__(self, run: Path, config: Config, device: str = "auto") -> None:
-        super().__init__(run)
+        super().__init__(run, load_image_text(run, config, device=device))
         self._config, self._words = config, CaptionWords()
-        self.model = self._pairs = load_image_text(run, config, device=device)
-        canvas = config.image_text.canvas
-        self.vision, self.shape = self._pairs.vision, (1, canvas, canvas)
+        self.shape = (1, config.image_text.canvas, config.image_text.canvas)
 
     @cached_property
     def _gallery(self) -> Sequence[HeldOutImage]:
@@ -162,15 +201,15 @@ class CaptionViewer(Viewer):
 
     def view(  # noqa: D102
         self, pixels: Maps, caption: str, interventions: Sequence[Intervention] = ()
-    ) -> View:
+    ) -> ImageView:
         if unknown := self._words.unknown(caption):
             raise ConfigError(f"caption: expected words that captions have, found {unknown[0]!r}")
         image = torch.from_numpy(pixels) * 2 - 1
         ids = self._words.encode(caption)
         words = tuple(map(self._words.name, ids))
-        with self._changed(self._pairs, interventions) as model:
+        with self.changed(interventions) as model:
             attention = record_attention(model.vision, image.to(next(model.parameters()).device))
-            return View(attention, words=words, shares=word_maps(model, image, ids))
+            return ImageView(attention, words=words, shares=word_maps(model, image, ids))
 
 
 def open_viewer(run: Path, config: Config, device: str = "auto") -> Viewer:

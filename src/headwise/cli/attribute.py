@@ -37,13 +37,13 @@ def command(
     Example: headwise analyze attribute runs/de --source test.en --target test.de --limit 100
     """
     from headwise.analysis.attribution import attribute
-    from headwise.analysis.tracer import Tracer
+    from headwise.analysis.translation_tracer import TranslationTracer
     from headwise.cli.lines import read_lines
     from headwise.engine.translator import Translator
 
     if (text is None) == (source is None):
         raise ConfigError("attribute: expected either --text or --source")
-    tracer = Tracer(Translator.load(run, device=device))
+    tracer = TranslationTracer(Translator.load(run, device=device))
     sources = (
         [text]
         if text is not None

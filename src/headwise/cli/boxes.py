@@ -15,8 +15,7 @@ from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
     from headwise.analysis.interventions import Intervention
-    from headwise.analysis.language_models import StackTracer
-    from headwise.analysis.recording import Recorded
+    from headwise.analysis.recording import ForwardPass
     from headwise.analysis.trace import Trace
     from headwise.analysis.tracer import Tracer
     from headwise.cli.patches import Picture
@@ -45,15 +44,11 @@ def check_unused(
         raise ConfigError(f"--temperature: expected it with --box softmax, found --box {name}")
 
 
-def show(
-    tracer: Tracer | StackTracer, text: str, trace: Trace, options: BoxOptions, out: Path | None
-) -> None:
+def show(tracer: Tracer, text: str, trace: Trace, options: BoxOptions, out: Path | None) -> None:
     """Print one box or all of a traced text, or write it to a .json file."""
-    from headwise.analysis.recording import record
-
     if trace.forced is None:
         raise ConfigError("expected a text to look into, found an empty one")
-    recorded = record(tracer, text, trace.forced.target.ids, trace.interventions)
+    recorded = tracer.record(text, trace.forced.target.ids, trace.interventions)
     heading = [f"note: {note}" for note in trace.notes]
     heading += [f"source  {text.strip()}", f"output  {trace.forced.target.text}", ""]
     _write(recorded, options, out, heading)
@@ -63,19 +58,18 @@ def show_image(
     run: Path, picture: Picture, interventions: Sequence[Intervention], options: BoxOptions, out: Path | None
 ) -> None:
     """Print one box or all of an image of a run of task image_classification, or write it."""
-    from headwise.analysis.recording import record_image
     from headwise.analysis.viewer import ClassifierViewer
     from headwise.config import Config
 
     viewer = ClassifierViewer(run, Config.of_run(run, "image_classification"))
     pixels, truth, title = picture.read(viewer)
-    recorded = record_image(viewer, pixels, interventions)
+    recorded = viewer.record(pixels, interventions)
     heading = [f"image   {title}" + (f": {truth}" if truth is not None else "")]
-    heading += [f"output  {recorded.outcome.chosen.text}", ""]
+    heading += [f"output  {recorded.chosen.text}", ""]
     _write(recorded, options, out, heading)
 
 
-def _write(recorded: Recorded, options: BoxOptions, out: Path | None, heading: list[str]) -> None:
+def _write(recorded: ForwardPass, options: BoxOptions, out: Path | None, heading: list[str]) -> None:
     """Print lines under a heading, or write a .json file."""
     content, lines = _found(recorded, options)
     if out is None:
@@ -97,7 +91,7 @@ def write_json(out: Path, content: Any) -> None:
     write_text(out, json.dumps(content, ensure_ascii=False, default=_listed, allow_nan=False) + "\n")
 
 
-def _found(recorded: Recorded, options: BoxOptions) -> tuple[dict[str, Any], list[str]]:
+def _found(recorded: ForwardPass, options: BoxOptions) -> tuple[dict[str, Any], list[str]]:
     from headwise.analysis.boxes.architecture import architecture_lines
     from headwise.analysis.boxes.steps import box_lines
 

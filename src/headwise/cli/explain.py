@@ -14,7 +14,6 @@ from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
     from headwise.analysis.interventions import Part
-    from headwise.analysis.language_models import StackTracer
     from headwise.analysis.trace import Trace
     from headwise.analysis.tracer import Tracer
 
@@ -153,11 +152,11 @@ def _of_text(**options: Any) -> None:
             raise ConfigError(f"{option}: expected it for a text, found it beside an image")
 
 
-def _of_translator(tracer: Tracer | StackTracer, options: dict[str, Any]) -> dict[str, Any]:
+def _of_translator(tracer: Tracer, options: dict[str, Any]) -> dict[str, Any]:
     """Check the options of a search, which only a translator has; the rank counts from 0 in the result."""
-    from headwise.analysis.language_models import StackTracer
+    from headwise.analysis.translation_tracer import TranslationTracer
 
-    if options and isinstance(tracer, StackTracer):
+    if options and not isinstance(tracer, TranslationTracer):
         name = next(iter(options))
         option = f"--{name}" if name in ("target", "hypothesis", "beam", "alpha") else f"-s {name}"
         raise ConfigError(f"{option}: expected a translation run, found another")
@@ -167,7 +166,7 @@ def _of_translator(tracer: Tracer | StackTracer, options: dict[str, Any]) -> dic
 
 
 def _print(
-    tracer: Tracer | StackTracer,
+    tracer: Tracer,
     text: str,
     trace: Trace,
     search: dict[str, Any],
@@ -179,24 +178,24 @@ def _print(
 ) -> None:
     """Print a trace, and what its interventions changed."""
     from headwise.analysis.difference import difference
-    from headwise.analysis.language_models import StackTracer
     from headwise.analysis.stepwise import step_by_step
     from headwise.analysis.terminal import describe, difference_lines, step_lines, tree_lines
+    from headwise.analysis.translation_tracer import TranslationTracer
 
     lines = describe(trace, word=word, words=words)
     if trace.interventions and trace.hypotheses:
         plain = tracer.trace(text, **search)
         lines += ["", *difference_lines(difference(tracer, plain, trace, text=text))]
-    if (steps or tree) and isinstance(tracer, StackTracer):
+    if (steps or tree) and not isinstance(tracer, TranslationTracer):
         raise ConfigError(f"--{'steps' if steps else 'tree'}: expected a translation run, found another")
-    if steps and trace.forced is not None and not isinstance(tracer, StackTracer):
+    if steps and trace.forced is not None and isinstance(tracer, TranslationTracer):
         stepwise = step_by_step(tracer, text, trace.forced.target.ids, trace.interventions)
         lines += ["", *step_lines(stepwise)]
     typer.echo("\n".join([*lines, *(["", *tree_lines(trace)] if tree else [])]))
 
 
 def _write(
-    tracer: Tracer | StackTracer,
+    tracer: Tracer,
     run: Path,
     text: str,
     trace: Trace,

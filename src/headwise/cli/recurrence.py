@@ -12,12 +12,11 @@ from headwise.cli.boxes import write_json
 
 if TYPE_CHECKING:
     from headwise.analysis.interventions import Intervention
-    from headwise.analysis.language_models import StackTracer
     from headwise.analysis.tracer import Tracer
 
 
 def show(
-    tracer: Tracer | StackTracer,
+    tracer: Tracer,
     text: str,
     radius: float | None,
     interventions: Sequence[Intervention],

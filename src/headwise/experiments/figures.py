@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from headwise.analysis.heads.measuring import Annotated, measure_heads
 from headwise.analysis.heads.roles import HeadRoles
 from headwise.analysis.interventions import PARTS, Part
-from headwise.analysis.tracer import stacked
+from headwise.analysis.recording import attention_by_part
 from headwise.config import ScheduleConfig
 from headwise.engine.translator import Translator
 from headwise.errors import DataError
@@ -94,7 +94,7 @@ def _maps(translator: Translator, source: Sequence[int], target: Sequence[int]) 
     ids = torch.tensor([source])
     with recording(translator.model) as recorded:
         translator.model(ids, torch.ones_like(ids, dtype=torch.bool), torch.tensor([target]))
-    maps = stacked(recorded)
+    maps = attention_by_part(recorded)
     return {part: maps[part] for part in PARTS}
 
 

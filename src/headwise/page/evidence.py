@@ -17,7 +17,7 @@ from headwise.analysis.calibration import free_running, teacher_forced
 from headwise.analysis.heads.measuring import PartReport, measure_heads
 from headwise.analysis.heads.roles import HeadRoles, Rate, RelationRate
 from headwise.analysis.interventions import attention_parts, private_copy
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.engine.translator import Translator
 from headwise.errors import HeadwiseError
 from headwise.page.evaluation_pairs import EvaluationPairs
@@ -202,7 +202,7 @@ def _calibration(translator: Translator, corpus: EvaluationPairs) -> dict[str, A
 
 def _attribution(translator: Translator, corpus: EvaluationPairs) -> dict[str, Any]:
     """Correlate attention, averaged over all layers and heads, with two attributions of the source words."""
-    tracer = Tracer(translator)
+    tracer = TranslationTracer(translator)
     by_measure: dict[str, list[tuple[float, int]]] = {"gradient": [], "deletion": []}
     for source, target in zip(*corpus.texts(_ATTRIBUTED_SENTENCES), strict=True):
         if not source.split() or not target.split():

@@ -15,10 +15,11 @@ from posixpath import dirname, join, normpath
 from typing import Any
 from urllib.parse import urlencode
 
-from headwise.analysis.language_models import LanguageModelTracer, MaskedModelTracer, StackTracer
+from headwise.analysis.language_models import LanguageModelTracer, MaskedModelTracer
 from headwise.analysis.stepwise import step_by_step
 from headwise.analysis.trace import Trace
 from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.config import Config
 from headwise.decoding.generation import Generator
 from headwise.files import write_text
@@ -37,16 +38,14 @@ _LINK = re.compile(r' *<link rel="(?:icon|stylesheet)" href="([^"]+)"[^>]*>\n')
 _IMPORT = re.compile(r'^((?:import|export)\b[^"\n;]*?(?:\{[^}]*\}[^"\n;]*?)?)"(\.[^"]+)"', re.MULTILINE)
 
 
-def write_recording(
-    tracer: Tracer | StackTracer, path: Path, text: str, trace: Trace, plain: Trace, file: Path
-) -> None:
+def write_recording(tracer: Tracer, path: Path, text: str, trace: Trace, plain: Trace, file: Path) -> None:
     """Write the page with a trace of a text, and what the page asks for beside it, such as other hypotheses.
 
     `path` is the run's directory. `plain` is the trace without interventions. Raises `TrainingError` if the file can't
     be written.
     """
     model = tracer.generator if isinstance(tracer, LanguageModelTracer) else tracer
-    assert isinstance(model, Tracer | Generator | MaskedModelTracer)
+    assert isinstance(model, TranslationTracer | Generator | MaskedModelTracer)
     config = Config.load(path / "config.yaml")
     run = Run(path.resolve().name, path, config, _model=model, _samples=[text])
     recording = {
@@ -112,9 +111,7 @@ def _about_run(run: Run, trace: Trace) -> Iterator[dict[str, Any]]:
     yield _answer("evidence", {}, Evidence(None, run.translator).to_json())
 
 
-def _about_text(
-    run: Run, tracer: Tracer | StackTracer, text: str, trace: Trace, plain: Trace
-) -> Iterator[dict[str, Any]]:
+def _about_text(run: Run, tracer: Tracer, text: str, trace: Trace, plain: Trace) -> Iterator[dict[str, Any]]:
     """Yield the trace, its hypotheses read and decoded step by step, and the trace without interventions (`plain`)."""
     changes = [str(change) for change in trace.interventions]
     searched = {"text": text, "beam": None, "alpha": None}
@@ -130,7 +127,7 @@ def _about_text(
         asked = {"text": text, "interventions": changes, "target": target}
         forced = tracer.force(text, target, trace.interventions, alpha=trace.alpha)
         yield _answer("force", asked, reading_json(forced, "packed"))
-        if isinstance(tracer, Tracer):
+        if isinstance(tracer, TranslationTracer):
             stepwise = step_by_step(tracer, text, target, trace.interventions)
             yield _answer("steps", asked, steps_json(stepwise, "packed"))
     if isinstance(tracer, LanguageModelTracer):

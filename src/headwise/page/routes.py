@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from headwise.analysis.boxes.architecture import architecture, box_of
 from headwise.analysis.head_arithmetic import head_arithmetic
-from headwise.analysis.recording import Recorded, record, record_image
+from headwise.analysis.recording import ForwardPass
 from headwise.analysis.recurrence.comparing import compare
 from headwise.analysis.recurrence.timing import measure_times
 from headwise.analysis.stepwise import step_by_step
@@ -93,7 +93,7 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: Req
         def work() -> dict[str, Any]:
             cell = (body.part, body.layer, body.head, body.query)
             tracer = runs[body.run].reader
-            computed = head_arithmetic(tracer, body.text, body.target, *cell, body.changes())
+            computed = head_arithmetic(tracer.record(body.text, body.target, body.changes()), *cell)
             return products_json(computed, body.arrays)
 
         return await answer(request, body, work)
@@ -160,17 +160,17 @@ def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: Req
     return router
 
 
-def _recorded(run: Run, request: BoxesRequest) -> Recorded:
+def _recorded(run: Run, request: BoxesRequest) -> ForwardPass:
     """Record the forward pass whose boxes are shown: of an image for a classifier, else of a text."""
     if run.config.task in TASKS:
         viewer = run.viewer
         if not isinstance(viewer, ClassifierViewer):
             raise ConfigError(f"{run.name}: expected a run with boxes, found one of task {run.config.task}")
         pixels, _ = pixels_of(viewer, request.image, request.pixels)
-        return record_image(viewer, pixels, request.changes())
+        return viewer.record(pixels, request.changes())
     if request.target is None:
         raise ConfigError("target: expected a text, or ids as a trace has them, found none")
-    return record(run.reader, request.text, request.target, request.changes())
+    return run.reader.record(request.text, request.target, request.changes())
 
 
 def _json(content: dict[str, Any]) -> Response:

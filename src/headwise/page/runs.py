@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 from torch import nn
 
 from headwise.analysis.interventions import attention_parts, heads_of
-from headwise.analysis.language_models import LanguageModelTracer, MaskedModelTracer, StackTracer
+from headwise.analysis.language_models import LanguageModelTracer, MaskedModelTracer, TextTracer
 from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.analysis.viewer import TASKS, ClassifierViewer, Viewer, open_viewer
 from headwise.config import Config
 from headwise.decoding.generation import Generator
@@ -31,8 +32,8 @@ _SAMPLES_FROM = 200  # sentence pairs they are chosen from
 _MOST_EXAMPLES, _LONGEST_EXAMPLE = 20, 300  # lines of the file of examples, and their bytes
 
 
-def _load_tracer(run: Run) -> Tracer:
-    return Tracer.load(run.path, run.device, run.threads)
+def _load_tracer(run: Run) -> TranslationTracer:
+    return TranslationTracer.load(run.path, run.device, run.threads)
 
 
 def _load_generator(run: Run) -> Generator:
@@ -44,11 +45,11 @@ def _load_viewer(run: Run) -> Viewer:
 
 
 def _load_masked(run: Run) -> MaskedModelTracer:
-    return MaskedModelTracer.load(run.path, Config.of_run(run.path, "masked_language_model"), run.device)
+    return MaskedModelTracer.load(run.path, run.device)
 
 
-Model = Tracer | Generator | MaskedModelTracer | Viewer
-_Kind = TypeVar("_Kind", Tracer, Generator, MaskedModelTracer, Viewer)
+Model = TranslationTracer | Generator | MaskedModelTracer | Viewer
+_Kind = TypeVar("_Kind", TranslationTracer, Generator, MaskedModelTracer, Viewer)
 
 # Another task needs a line here, a branch of `Run.describe`, a route in `routes.py` and a panel of the page.
 _LOADERS: dict[str, Callable[[Run], Model]] = {
@@ -109,17 +110,17 @@ class Run:
         return model
 
     @property
-    def tracer(self) -> Tracer:
+    def tracer(self) -> TranslationTracer:
         """The translator's tracer; raises `NotReady` if there is no model yet, `ConfigError` for another task."""
-        return self._loaded_as(Tracer, "translation")
+        return self._loaded_as(TranslationTracer, "translation")
 
     @property
-    def reader(self) -> Tracer | StackTracer:
+    def reader(self) -> Tracer:
         """The tracer of a translator or of a model of one text; raises as `tracer`."""
         model = self._loaded()
         if isinstance(model, Generator):
             return LanguageModelTracer(model)
-        return model if isinstance(model, StackTracer) else self.tracer
+        return model if isinstance(model, TextTracer) else self.tracer
 
     @property
     def generator(self) -> Generator:
@@ -186,10 +187,10 @@ class Run:
             return description | _describe_viewer(model)
         return description | self._describe_translator(description["can"])
 
-    def _describe_stack(self, tracer: StackTracer, can: dict[str, bool]) -> dict[str, Any]:
+    def _describe_stack(self, tracer: TextTracer, can: dict[str, bool]) -> dict[str, Any]:
         """Return the part of a model of one text, whose heads the page shows if it has attention weights."""
-        parts = _parts_of(tracer.stack)
-        multihead = [m for m in tracer.stack.modules() if isinstance(m, MultiHeadAttention)]
+        parts = _parts_of(tracer.trained)
+        multihead = [m for m in tracer.trained.modules() if isinstance(m, MultiHeadAttention)]
         return {
             "can": {
                 **can,
@@ -202,7 +203,7 @@ class Run:
             "parts": parts,
             "key_size": multihead[0].key_size if multihead else None,
             "d_model": self.config.model.d_model,
-            "parameters": parameter_count(tracer.stack),
+            "parameters": parameter_count(tracer.trained),
             "subwords": tracer.vocabulary.size,
             "longest": tracer.longest,
         }

@@ -10,10 +10,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from boxes import Case, Watched, each_begins_with_the_last, outputs_are_those_of, steps_recombine
-from headwise.analysis.boxes.architecture import architecture, explain_box
+from headwise.analysis.boxes.architecture import architecture, box_of
+from headwise.analysis.boxes.tensors import BoxTensors
 from headwise.analysis.interventions import parse_interventions
-from headwise.analysis.recording import record
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.models.counting import forward_flops, parameter_count
@@ -50,7 +50,7 @@ MODELS: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module", params=MODELS)
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     path = make_run(tmp_path_factory.mktemp("runs") / request.param, seed=5, **MODELS[request.param])
-    tracer = Tracer(Translator.load(path))
+    tracer = TranslationTracer(Translator.load(path))
     model = tracer.translator.model
     assert isinstance(model, Transformer)
     with torch.no_grad():  # norms and biases other than their initial ones and zeros
@@ -58,9 +58,9 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         for parameter in model.parameters():
             if parameter.dim() == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.3)
-    recorded = record(tracer, TEXT, TARGET)
+    recorded = BoxTensors(tracer.record(TEXT, TARGET))
     oracle = Watched(oracle_of(model, model.config))
-    source, reads = list(recorded.sides["encoder"].ids), [BOS, *TARGET[:-1]]
+    source, reads = list(recorded.forward.sides["encoder"].ids), [BOS, *TARGET[:-1]]
     seen = [True] * len(source)
     seen[-1] = model.config.source_end
     hidden = oracle.decode(reads, oracle.encode(source, seen), seen)
@@ -86,11 +86,11 @@ def test_the_steps_of_a_box_recombine(case: Case) -> None:
 
 
 def test_the_shares_add_up_and_the_operations_are_torchs(case: Case) -> None:
-    found, model = architecture(case.recorded), case.recorded.structure.model
+    found, model = architecture(case.recorded.forward), case.recorded.structure.model
     assert isinstance(model, Transformer)
     assert [(box.name, box.layer) for box in found.boxes] == [(p.name, p.layer) for p in case.places]
     assert sum(part.parameters for part in found.parts) == parameter_count(model)
-    n, m = (len(case.recorded.sides[stack].ids) for stack in ("encoder", "decoder"))
+    n, m = (len(case.recorded.forward.sides[stack].ids) for stack in ("encoder", "decoder"))
     if case.config.cross_attention == "linear":
         assert all(part.flops is None for part in found.parts)
         return
@@ -105,9 +105,9 @@ def test_the_shares_add_up_and_the_operations_are_torchs(case: Case) -> None:
 
 
 def test_sizes_are_those_of_what_each_box_hands_on(case: Case) -> None:
-    found = architecture(case.recorded)
+    found = architecture(case.recorded.forward)
     for place, box in zip(case.places, found.boxes, strict=True):
-        tokens = len(case.recorded.sides[place.stack].ids)
+        tokens = len(case.recorded.forward.sides[place.stack].ids)
         assert box.sizes.shape == (tokens,) == box.shape[:1]
         if place.kind not in ("projection", "softmax", "embedding"):
             output = case.box(place, 1).output
@@ -119,8 +119,10 @@ def test_sizes_are_those_of_what_each_box_hands_on(case: Case) -> None:
 
 
 @pytest.fixture(scope="module")
-def tracer(tmp_path_factory: pytest.TempPathFactory) -> Tracer:
-    return Tracer(Translator.load(make_run(tmp_path_factory.mktemp("runs") / "pre", seed=3, norm="pre")))
+def tracer(tmp_path_factory: pytest.TempPathFactory) -> TranslationTracer:
+    return TranslationTracer(
+        Translator.load(make_run(tmp_path_factory.mktemp("runs") / "pre", seed=3, norm="pre"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,17 +138,17 @@ def tracer(tmp_path_factory: pytest.TempPathFactory) -> Tracer:
     ],
 )
 def test_a_box_that_there_is_none_of(
-    tracer: Tracer, name: str, layer: int, position: int, message: str
+    tracer: TranslationTracer, name: str, layer: int, position: int, message: str
 ) -> None:
     with pytest.raises(ConfigError) as raised:
-        explain_box(tracer, TEXT, TARGET, name, layer, position)
+        box_of(tracer.record(TEXT, TARGET), name, layer, position)
     assert message in str(raised.value)
 
 
-def test_interventions_act_on_the_boxes(tracer: Tracer) -> None:
+def test_interventions_act_on_the_boxes(tracer: TranslationTracer) -> None:
     silence = parse_interventions(["silence:encoder.1.1"])
     before, after = (
-        explain_box(tracer, TEXT, TARGET, "encoder.self-attention", 0, 1, interventions=changes)
+        box_of(tracer.record(TEXT, TARGET, changes), "encoder.self-attention", 0, 1)
         for changes in ((), silence)
     )
     heads = after.steps[-1].vector("heads")
@@ -166,4 +168,4 @@ def test_models_without_the_box(
 ) -> None:
     run = make_run(tmp_path_factory.mktemp("runs") / "other", **changes)
     with pytest.raises(ConfigError, match=message):
-        explain_box(Tracer(Translator.load(run)), TEXT, TARGET, "encoder.self-attention", 0)
+        box_of(TranslationTracer(Translator.load(run)).record(TEXT, TARGET), "encoder.self-attention", 0)

@@ -13,9 +13,9 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from boxes import Case, Watched, each_begins_with_the_last, outputs_are_those_of, steps_recombine
-from headwise.analysis.boxes.architecture import architecture, box_of, explain_box
-from headwise.analysis.language_models import StackTracer, open_tracer
-from headwise.analysis.recording import Recorded, record, record_image
+from headwise.analysis.boxes.architecture import architecture, box_of
+from headwise.analysis.boxes.tensors import BoxTensors
+from headwise.analysis.language_models import TextTracer, open_tracer
 from headwise.analysis.viewer import ClassifierViewer
 from headwise.config import Config
 from headwise.errors import ConfigError
@@ -47,7 +47,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-def recorded_of(path: Path, name: str) -> tuple[nn.Module, Callable[[], Recorded]]:
+def recorded_of(path: Path, name: str) -> tuple[nn.Module, Callable[[], BoxTensors]]:
     """Make a run; return its model and what records it."""
     kind, changes = name.split("-")[0], MODELS[name]
     if kind == "vit":
@@ -56,17 +56,17 @@ def recorded_of(path: Path, name: str) -> tuple[nn.Module, Callable[[], Recorded
         options = {"patch": 2, "pooling": pooling, "model_changes": changes}
         run = make_image_run(path, "image_classification", **options)
         viewer = ClassifierViewer(run, Config.load(run / "config.yaml"), "cpu")
-        return viewer.model, lambda: record_image(viewer, viewer.held_out(3).pixels)
+        return viewer.model, lambda: BoxTensors(viewer.record(viewer.held_out(3).pixels))
     run = {"gpt": make_language_model_run, "bert": make_masked_model_run}[kind](path, **changes)
     tracer = open_tracer(run, "cpu")
-    assert isinstance(tracer, StackTracer)
+    assert isinstance(tracer, TextTracer)
 
-    def recorded() -> Recorded:
+    def recorded() -> BoxTensors:
         forced = tracer.trace(TEXTS[kind]).forced
         assert forced is not None
-        return record(tracer, TEXTS[kind], forced.target.ids)
+        return BoxTensors(tracer.record(TEXTS[kind], forced.target.ids))
 
-    return tracer.stack, recorded
+    return tracer.trained, recorded
 
 
 def renamed(name: str) -> str:
@@ -84,12 +84,12 @@ def renamed(name: str) -> str:
     )
 
 
-def embedded(oracle: Oracle, recorded: Recorded) -> Array:
+def embedded(oracle: Oracle, recorded: BoxTensors) -> Array:
     """The input of the first layer."""
     w, config, structure = oracle.weights, oracle.config, recorded.structure
     modules = structure.stacks[0]
     if structure.vision is None:
-        ids = list(recorded.sides[modules.name].ids)
+        ids = list(recorded.forward.sides[modules.name].ids)
         e = w[f"{modules.embedding}.weight"][ids]
     else:
         x = recorded.call("vision.patch").given.double().numpy()
@@ -130,7 +130,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Case(recorded, oracle, outputs, {structure.stacks[0].name: first})
 
 
-def logits(oracle: Watched, recorded: Recorded, x: Array) -> Array:
+def logits(oracle: Watched, recorded: BoxTensors, x: Array) -> Array:
     """What follows the last layer."""
     w, structure = oracle.weights, recorded.structure
     if structure.vision is not None:
@@ -157,7 +157,7 @@ def test_the_steps_of_a_box_recombine(case: Case) -> None:
 
 
 def test_the_shares_add_up_and_the_operations_are_torchs(case: Case) -> None:
-    found, model = architecture(case.recorded), case.recorded.structure.model
+    found, model = architecture(case.recorded.forward), case.recorded.structure.model
     assert [(box.name, box.layer) for box in found.boxes] == [(p.name, p.layer) for p in case.places]
     assert sum(part.parameters for part in found.parts) == parameter_count(model)
     if case.config.positions == "alibi":
@@ -169,12 +169,12 @@ def test_the_shares_add_up_and_the_operations_are_torchs(case: Case) -> None:
         assert box.sizes.shape == (box.shape[0],) == (len(found.pieces[box.row]),)
 
 
-def run_again(recorded: Recorded) -> None:
+def run_again(recorded: BoxTensors) -> None:
     model: Any = recorded.structure.model
     if recorded.structure.vision is not None:
         model(torch.zeros(1, 1, 8, 8))
         return
-    hidden = model(torch.zeros(1, len(next(iter(recorded.sides.values())).ids), dtype=torch.long))
+    hidden = model(torch.zeros(1, len(next(iter(recorded.forward.sides.values())).ids), dtype=torch.long))
     if recorded.structure.masked_head is not None:
         model.head(hidden[0], model.encoder.embedding.weight.detach())
     else:
@@ -182,9 +182,9 @@ def run_again(recorded: Recorded) -> None:
 
 
 @pytest.fixture(scope="module")
-def writer(tmp_path_factory: pytest.TempPathFactory) -> StackTracer:
+def writer(tmp_path_factory: pytest.TempPathFactory) -> TextTracer:
     tracer = open_tracer(make_language_model_run(tmp_path_factory.mktemp("runs") / "writer"), "cpu")
-    assert isinstance(tracer, StackTracer)
+    assert isinstance(tracer, TextTracer)
     return tracer
 
 
@@ -199,19 +199,19 @@ def writer(tmp_path_factory: pytest.TempPathFactory) -> StackTracer:
     ],
 )
 def test_a_box_that_there_is_none_of(
-    writer: StackTracer, name: str, layer: int | None, position: int, message: str
+    writer: TextTracer, name: str, layer: int | None, position: int, message: str
 ) -> None:
-    ids = writer.read("the cat sat!"[:11])[0]
+    ids = writer.read("the cat sat!"[:11])[0].ids
     with pytest.raises(ConfigError) as raised:
-        explain_box(writer, "the cat sat", [*ids[1:], ids[0]], name, layer, position)
+        box_of(writer.record("the cat sat", [*ids[1:], ids[0]]), name, layer, position)
     assert message in str(raised.value)
 
 
 def test_the_class_token_is_read_alone(tmp_path: Path) -> None:
     _, recorded_now = recorded_of(tmp_path / "vit", "vit-class")
     recorded = recorded_now()
-    box = box_of(recorded, "pooling")
+    box = box_of(recorded.forward, "pooling")
     last = recorded.last(recorded.structure.stacks[0])
     np.testing.assert_array_equal(box.output, last[0])
     with pytest.raises(ConfigError, match="position: expected a number from 1 to 1, found 2"):
-        box_of(recorded, "classifier", None, 1)
+        box_of(recorded.forward, "classifier", None, 1)

@@ -18,7 +18,7 @@ from headwise.analysis.calibration import free_running, teacher_forced
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.terminal import bar, columns, describe, tree_lines
 from headwise.analysis.trace import Forced
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.cli.main import run as headwise
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError, DataError
@@ -38,8 +38,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tracer(run: Path) -> Tracer:
-    return Tracer(Translator.load(run))
+def tracer(run: Path) -> TranslationTracer:
+    return TranslationTracer(Translator.load(run))
 
 
 # ---------------------------------------------------------------------------------------------------- alignment
@@ -117,11 +117,13 @@ def test_the_shift_selects_the_step_whose_input_is_the_word() -> None:
 
 
 @pytest.fixture(scope="module")
-def attribution(tracer: Tracer) -> Attribution:
+def attribution(tracer: TranslationTracer) -> Attribution:
     return attribute(tracer, TEXT, TARGET)
 
 
-def test_deleting_a_word_costs_what_scoring_without_it_says(tracer: Tracer, attribution: Attribution) -> None:
+def test_deleting_a_word_costs_what_scoring_without_it_says(
+    tracer: TranslationTracer, attribution: Attribution
+) -> None:
     words = TEXT.split()
     score = tracer.translator.score
     whole = score([TEXT], [TARGET])[0].token_log_probabilities
@@ -132,7 +134,7 @@ def test_deleting_a_word_costs_what_scoring_without_it_says(tracer: Tracer, attr
         )
 
 
-def test_gradient_times_input_is_the_slope_along_the_embedding(tracer: Tracer) -> None:
+def test_gradient_times_input_is_the_slope_along_the_embedding(tracer: TranslationTracer) -> None:
     """Scaling one embedding by 1 + ε changes log P by ε x · ∂ log P / ∂x."""
     from headwise.analysis.attribution import gradient_times_input
 
@@ -183,12 +185,14 @@ def test_views_have_words_for_rows_and_columns(attribution: Attribution) -> None
 
 def test_a_model_without_self_attention_has_no_rollout(tmp_path: Path) -> None:
     found = attribute(
-        Tracer(Translator.load(make_run(tmp_path / "run", architecture="convolutional"))), TEXT, TARGET
+        TranslationTracer(Translator.load(make_run(tmp_path / "run", architecture="convolutional"))),
+        TEXT,
+        TARGET,
     )
     assert found.rollout is None
     assert found.attention is not None
     with pytest.raises(ConfigError, match="found an empty one"):
-        attribute(Tracer(Translator.load(tmp_path / "run")), " ", TARGET)
+        attribute(TranslationTracer(Translator.load(tmp_path / "run")), " ", TARGET)
 
 
 # -------------------------------------------------------------------------------------------------- calibration
@@ -213,7 +217,7 @@ def test_kept_tokens_by_hand() -> None:
     assert kept_tokens([2, 1], [1, 2]).count(True) <= 1
 
 
-def test_calibration_covers_all_tokens(tracer: Tracer) -> None:
+def test_calibration_covers_all_tokens(tracer: TranslationTracer) -> None:
     scored = tracer.translator.score(ENGLISH, GERMAN)
     told = teacher_forced(tracer.translator, ENGLISH, GERMAN)
     assert told.n == sum(len(one.pieces) for one in scored)
@@ -227,7 +231,7 @@ def test_calibration_covers_all_tokens(tracer: Tracer) -> None:
 # ------------------------------------------------------------------------------------------- terminal and page
 
 
-def test_the_terminal_view_names_words_and_heads(tracer: Tracer) -> None:
+def test_the_terminal_view_names_words_and_heads(tracer: TranslationTracer) -> None:
     trace = tracer.trace(TEXT, target=TARGET)
     lines = describe(trace, word="Hunde", words=True)
     assert any("Hunde" in line and "→" in line for line in lines)
@@ -242,7 +246,7 @@ def test_the_terminal_view_names_words_and_heads(tracer: Tracer) -> None:
     assert len(tree) == len(trace.tree) + 1
 
 
-def test_control_characters_do_not_reach_the_terminal(tracer: Tracer) -> None:
+def test_control_characters_do_not_reach_the_terminal(tracer: TranslationTracer) -> None:
     lines = describe(tracer.trace("a \x1b[31mman\x07"))
     assert not any("\x1b" in line or "\x07" in line for line in lines)
 
@@ -253,7 +257,7 @@ def test_bars_and_widths() -> None:
     assert columns("漢a\u0301") == 3
 
 
-def test_the_page_carries_its_data_safely(tracer: Tracer, run: Path, tmp_path: Path) -> None:
+def test_the_page_carries_its_data_safely(tracer: TranslationTracer, run: Path, tmp_path: Path) -> None:
     trace = tracer.trace(HOSTILE)
     write_recording(tracer, run, HOSTILE, trace, trace, tmp_path / "a.html")
     html = (tmp_path / "a.html").read_text("utf-8")
@@ -370,7 +374,7 @@ def test_attribute_and_calibration_print(
 def test_explain_prints_what_an_intervention_changes(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert headwise(["explain", str(run), "--text", TEXT, "--do", "no-ffn:*.*", "--beam", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    tracer = Tracer(Translator.load(run))
+    tracer = TranslationTracer(Translator.load(run))
     before = tracer.trace(TEXT, beam=2)
     after = tracer.trace(TEXT, parse_interventions(["no-ffn:*.*"]), beam=2)
     under = tracer.force(TEXT, (*before.hypotheses[0].ids, EOS), after.interventions)
@@ -393,7 +397,7 @@ def test_explain_prints_the_steps(run: Path, capsys: pytest.CaptureFixture[str])
     assert headwise(["explain", str(run), "--text", TEXT, "--steps", "--target", TARGET]) == 0
     lines = capsys.readouterr().out.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("the decoder step by step"))
-    forced = Tracer(Translator.load(run)).force(TEXT, TARGET)
+    forced = TranslationTracer(Translator.load(run)).force(TEXT, TARGET)
     for line, log_probability in zip(lines[start + 1 :], forced.log_probabilities, strict=False):
         numbers = [float(n) for n in re.findall(r" (\d\.\d{4})", line)]
         assert numbers == pytest.approx([math.exp(log_probability)] * 2, abs=1e-4)

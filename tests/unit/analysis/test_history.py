@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from headwise.analysis.difference import difference
 from headwise.analysis.interventions import parse_interventions
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.config import Config
 from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError, ConfigError
@@ -36,7 +36,7 @@ def run(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_step_0_is_what_training_began_with(run: Path) -> None:
-    tracer = Tracer.load(run, "cpu")
+    tracer = TranslationTracer.load(run, "cpu")
     assert tracer.history is not None
     assert tracer.history.steps() == [0, 1, 2, 3, 4]
     first = load_file(Checkpoints(run).path(1) / "model.safetensors")
@@ -49,7 +49,7 @@ def test_step_0_is_what_training_began_with(run: Path) -> None:
 
 
 def test_a_checkpoint_is_the_run_with_its_parameters(run: Path, tmp_path: Path) -> None:
-    tracer = Tracer.load(run, "cpu")
+    tracer = TranslationTracer.load(run, "cpu")
     other = tmp_path / "other"
     other.mkdir()
     for name in ("config.yaml", "spm.model"):
@@ -57,7 +57,7 @@ def test_a_checkpoint_is_the_run_with_its_parameters(run: Path, tmp_path: Path) 
     for step in (2, 4):
         weights = Checkpoints(run).path(step) / "model.safetensors"
         (other / "model.safetensors").write_bytes(weights.read_bytes())
-        expected = Tracer(Translator.load(other, device="cpu")).force(TEXT, TARGET)
+        expected = TranslationTracer(Translator.load(other, device="cpu")).force(TEXT, TARGET)
         now = tracer.force(TEXT, TARGET, parse_interventions([f"checkpoint:{step}"]))
         assert now.log_probabilities == expected.log_probabilities
     last = tracer.force(TEXT, TARGET)  # the average of the last checkpoint alone
@@ -65,7 +65,7 @@ def test_a_checkpoint_is_the_run_with_its_parameters(run: Path, tmp_path: Path) 
 
 
 def test_a_checkpoint_combines_with_others_and_is_compared(run: Path) -> None:
-    tracer = Tracer.load(run, "cpu")
+    tracer = TranslationTracer.load(run, "cpu")
     before = tracer.trace(TEXT)
     after = tracer.trace(TEXT, parse_interventions(["checkpoint:0", "silence:cross.1.1"]))
     assert tracer.trace(TEXT).hypotheses == before.hypotheses
@@ -77,25 +77,25 @@ def test_a_checkpoint_combines_with_others_and_is_compared(run: Path) -> None:
 
 @pytest.mark.parametrize("step", [5, 700])
 def test_a_missing_step_is_named_with_those_there_are(run: Path, step: int) -> None:
-    tracer = Tracer.load(run, "cpu")
+    tracer = TranslationTracer.load(run, "cpu")
     with pytest.raises(ConfigError, match=rf"\(0, 1, 2, 3, 4\), found {step}"):
         tracer.force(TEXT, TARGET, parse_interventions([f"checkpoint:{step}"]))
 
 
 def test_a_run_without_checkpoints_or_begun_elsewhere(tmp_path: Path, run: Path) -> None:
-    alone = Tracer.load(make_run(tmp_path / "alone"), "cpu")
+    alone = TranslationTracer.load(make_run(tmp_path / "alone"), "cpu")
     with pytest.raises(ConfigError, match=r"\(none\), found 0"):
         alone.force("A man", "Ein Mann", parse_interventions(["checkpoint:0"]))
     with pytest.raises(ConfigError, match="expected a run directory"):
-        Tracer(alone.translator).force("A man", "Ein Mann", parse_interventions(["checkpoint:0"]))
-    tracer = Tracer.load(run, "cpu")
+        TranslationTracer(alone.translator).force("A man", "Ein Mann", parse_interventions(["checkpoint:0"]))
+    tracer = TranslationTracer.load(run, "cpu")
     assert tracer.history is not None
     tracer.history.config = tracer.history.config.with_overrides(["training.initialize_from=elsewhere"])
     assert tracer.history.steps() == [1, 2, 3, 4]
 
 
 def test_a_damaged_checkpoint_is_an_error(run: Path, tmp_path: Path) -> None:
-    tracer = Tracer.load(run, "cpu")
+    tracer = TranslationTracer.load(run, "cpu")
     file = Checkpoints(run).path(3) / "model.safetensors"
     content = file.read_bytes()
     try:

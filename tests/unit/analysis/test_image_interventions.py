@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.analysis.interventions import parse_interventions
+from headwise.analysis.interventions import Copies, parse_interventions
 from headwise.analysis.viewer import ClassifierViewer, open_viewer
 from headwise.config import Config
 from headwise.errors import ConfigError
@@ -32,8 +32,8 @@ def test_a_silenced_head_equals_one_without_output(viewer: ClassifierViewer) -> 
     before = viewer.view(pixels).probabilities
     silent = viewer.view(pixels, "", parse_interventions(["silence:encoder.2.1"])).probabilities
     other = copy.copy(viewer)
-    other._classifier = copy.deepcopy(viewer._classifier)
-    attentions = [m for m in other._classifier.vision.modules() if isinstance(m, MultiHeadAttention)]
+    other.copies = Copies(copy.deepcopy(viewer.model))
+    attentions = [m for m in other.vision.modules() if isinstance(m, MultiHeadAttention)]
     with torch.no_grad():
         attentions[1].output.weight[:, :8] = 0
     expected = other.view(pixels).probabilities

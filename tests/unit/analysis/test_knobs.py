@@ -17,7 +17,7 @@ from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.interventions.sublayers import position_order
 from headwise.analysis.interventions.weights import order
 from headwise.analysis.trace import Forced
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.engine.native.transformer import unsupported
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
@@ -33,9 +33,9 @@ LAYERS = {"encoder": 2, "decoder": 2}
 
 
 @pytest.fixture(scope="module", params=["post", "pre"])
-def tracer(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Tracer:
+def tracer(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> TranslationTracer:
     run = make_run(tmp_path_factory.mktemp("runs") / "de", seed=3, norm=request.param)
-    return Tracer(Translator.load(run))
+    return TranslationTracer(Translator.load(run))
 
 
 class Without(from_scratch.Transformer):
@@ -86,7 +86,7 @@ class Without(from_scratch.Transformer):
         return x
 
 
-def scratch(tracer: Tracer, removed: set[tuple[str, str]] | None = None) -> Without:
+def scratch(tracer: TranslationTracer, removed: set[tuple[str, str]] | None = None) -> Without:
     model = tracer.translator.model
     assert isinstance(model, Transformer)
     weights = {name: p.detach().double().numpy() for name, p in model.named_parameters()}
@@ -100,7 +100,7 @@ def gains(model: from_scratch.Transformer, source: Any, forced: Forced) -> NDArr
     return model.log_probabilities(source, forced.reads.ids)[np.arange(len(ids)), ids]
 
 
-def forced(tracer: Tracer, *changes: str) -> Forced:
+def forced(tracer: TranslationTracer, *changes: str) -> Forced:
     return tracer.force(TEXT, TARGET, parse_interventions(changes))
 
 
@@ -126,7 +126,7 @@ KNOBS = {
 
 
 @pytest.mark.parametrize("change", KNOBS)
-def test_a_part_switched_off_equals_a_model_without_it(tracer: Tracer, change: str) -> None:
+def test_a_part_switched_off_equals_a_model_without_it(tracer: TranslationTracer, change: str) -> None:
     before = forced(tracer)
     now = forced(tracer, change)
     source = tracer.read(TEXT)[0].ids
@@ -142,7 +142,7 @@ def test_a_part_switched_off_equals_a_model_without_it(tracer: Tracer, change: s
     ("change", "factor"),
     [("no-scaling:*.*.*", 8**0.5), ("temperature:*.*.*@0.25", 4.0), ("temperature:*.*.*@3", 1 / 3)],
 )
-def test_a_temperature_equals_scaled_queries(tracer: Tracer, change: str, factor: float) -> None:
+def test_a_temperature_equals_scaled_queries(tracer: TranslationTracer, change: str, factor: float) -> None:
     now = forced(tracer, change)
     model = scratch(tracer)
     model.weights = {
@@ -154,14 +154,14 @@ def test_a_temperature_equals_scaled_queries(tracer: Tracer, change: str, factor
         assert np.allclose(now.attention["cross"][layer], expected, atol=1e-5)
 
 
-def test_a_temperature_of_one_head_changes_no_other(tracer: Tracer) -> None:
+def test_a_temperature_of_one_head_changes_no_other(tracer: TranslationTracer) -> None:
     before, now = forced(tracer), forced(tracer, "temperature:encoder.1.2@5")
     changed = ~np.isclose(before.attention["encoder"][0], now.attention["encoder"][0], atol=1e-6)
     assert not changed[0].any()
     assert changed[1].any()
 
 
-def test_one_head_only_silences_the_others(tracer: Tracer) -> None:
+def test_one_head_only_silences_the_others(tracer: TranslationTracer) -> None:
     assert (
         forced(tracer, "only:cross.2.1").log_probabilities
         == forced(tracer, "silence:cross.2.2").log_probabilities
@@ -176,7 +176,7 @@ def test_an_order_is_a_permutation(count: int, number: int) -> None:
     assert sorted(order(count, number).tolist()) == list(range(count))
 
 
-def test_shuffled_positions_are_a_sentence_in_another_order(tracer: Tracer) -> None:
+def test_shuffled_positions_are_a_sentence_in_another_order(tracer: TranslationTracer) -> None:
     now = forced(tracer, "shuffle-positions:encoder@5")
     source = tracer.read(TEXT)[0].ids
     places = position_order(len(source), 5).tolist()
@@ -187,7 +187,7 @@ def test_shuffled_positions_are_a_sentence_in_another_order(tracer: Tracer) -> N
     assert np.allclose(now.log_probabilities, gains(scratch(tracer), reordered, now), atol=1e-4)
 
 
-def test_without_source_positions_the_order_of_words_does_not_matter(tracer: Tracer) -> None:
+def test_without_source_positions_the_order_of_words_does_not_matter(tracer: TranslationTracer) -> None:
     change = parse_interventions(["no-positions:encoder"])
     words = TEXT.removesuffix(".").split()
     one = tracer.force(" ".join(words), TARGET, change)
@@ -196,13 +196,13 @@ def test_without_source_positions_the_order_of_words_does_not_matter(tracer: Tra
 
 
 @pytest.mark.parametrize("change", [*(c for c in KNOBS if "mask" not in c), "no-scaling:*.*.*", "only:*.*.1"])
-def test_the_search_computes_what_forced_decoding_does(tracer: Tracer, change: str) -> None:
+def test_the_search_computes_what_forced_decoding_does(tracer: TranslationTracer, change: str) -> None:
     trace = tracer.trace(TEXT, parse_interventions([change]), beam=2)
     assert trace.forced is not None
     assert trace.forced.log_probability == pytest.approx(trace.hypotheses[0].log_probability, abs=1e-3)
 
 
-def test_a_search_without_mask_reads_each_prefix_anew(tracer: Tracer) -> None:
+def test_a_search_without_mask_reads_each_prefix_anew(tracer: TranslationTracer) -> None:
     trace = tracer.trace(TEXT, parse_interventions(["no-mask:decoder.*"]), beam=3)
     model = scratch(tracer, KNOBS["no-mask:decoder.*"])
     memory = model.encode(trace.source.ids)
@@ -215,7 +215,7 @@ def test_a_search_without_mask_reads_each_prefix_anew(tracer: Tracer) -> None:
         assert trace.hypotheses[0].token_log_probabilities[step] == pytest.approx(expected, abs=1e-3)
 
 
-def test_knobs_add_up_in_any_order(tracer: Tracer) -> None:
+def test_knobs_add_up_in_any_order(tracer: TranslationTracer) -> None:
     changes = ["no-norm:*.*", "no-residual:encoder.*", "no-positions:*", "no-mask:decoder.1", "no-ffn:*.2"]
     removed = (
         KNOBS["no-norm:*.*"]
@@ -239,12 +239,12 @@ def test_knobs_add_up_in_any_order(tracer: Tracer) -> None:
     ],
 )
 def test_a_model_built_without_a_part_is_the_one_with_it_switched_off(
-    tracer: Tracer, tmp_path: Path, knob: str, key: str, value: object
+    tracer: TranslationTracer, tmp_path: Path, knob: str, key: str, value: object
 ) -> None:
     """And neither the native engine nor an export takes it for the whole model."""
     whole = transformer(tracer).config
     run = make_run(tmp_path / "without", seed=3, norm=whole.norm, **{key: value})
-    without = Tracer(Translator.load(run, device="cpu"))
+    without = TranslationTracer(Translator.load(run, device="cpu"))
     assert forced(without).log_probabilities == pytest.approx(
         forced(tracer, knob).log_probabilities, abs=1e-5
     )
@@ -254,7 +254,7 @@ def test_a_model_built_without_a_part_is_the_one_with_it_switched_off(
     assert (unsupported(config) is None) == (key == "positions")
 
 
-def transformer(tracer: Tracer) -> Transformer:
+def transformer(tracer: TranslationTracer) -> Transformer:
     model = tracer.translator.model
     assert isinstance(model, Transformer)
     return model
@@ -271,29 +271,31 @@ def transformer(tracer: Tracer) -> Transformer:
         ("only:*.1.3", "head from 1 to 2, found 3"),
     ],
 )
-def test_an_impossible_knob_is_refused_in_one_sentence(tracer: Tracer, text: str, message: str) -> None:
+def test_an_impossible_knob_is_refused_in_one_sentence(
+    tracer: TranslationTracer, text: str, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         forced(tracer, text)
 
 
 def test_other_models_say_what_they_lack(tmp_path: Path) -> None:
     recurrent = make_run(tmp_path / "recurrent", architecture="recurrent", norm="post")
-    other = Tracer(Translator.load(recurrent))
+    other = TranslationTracer(Translator.load(recurrent))
     with pytest.raises(ConfigError, match="expected a Transformer"):
         forced(other, "no-residual:*.*")
     with pytest.raises(ConfigError, match="without √d_k"):
         forced(other, "no-scaling:*.*.*")
-    rotary = Tracer(Translator.load(make_run(tmp_path / "rotary", positions="rotary")))
+    rotary = TranslationTracer(Translator.load(make_run(tmp_path / "rotary", positions="rotary")))
     with pytest.raises(ConfigError, match="positions added to the embeddings"):
         forced(rotary, "shuffle-positions:encoder@1")
     assert forced(rotary, "no-positions:*").log_probability != forced(rotary).log_probability
-    biased = Tracer(Translator.load(make_run(tmp_path / "alibi", positions="alibi")))
+    biased = TranslationTracer(Translator.load(make_run(tmp_path / "alibi", positions="alibi")))
     with pytest.raises(ConfigError, match="position bias"):
         forced(biased, "no-scaling:encoder.1.1")
 
 
 def test_numbers_that_overflow_are_an_error_and_not_shown(tmp_path: Path) -> None:
-    large = Tracer(Translator.load(make_run(tmp_path / "large", norm="pre")))
+    large = TranslationTracer(Translator.load(make_run(tmp_path / "large", norm="pre")))
     with torch.no_grad():
         for name, parameter in large.translator.model.named_parameters():
             if name.endswith(("w2.weight", "query.weight")):
@@ -305,7 +307,7 @@ def test_numbers_that_overflow_are_an_error_and_not_shown(tmp_path: Path) -> Non
 
 
 def test_learned_positions_come_back(tmp_path: Path) -> None:
-    learned = Tracer(Translator.load(make_run(tmp_path / "learned", positions="learned")))
+    learned = TranslationTracer(Translator.load(make_run(tmp_path / "learned", positions="learned")))
     before = forced(learned)
     assert forced(learned, "no-positions:encoder").log_probabilities != before.log_probabilities
     assert forced(learned).log_probabilities == before.log_probabilities

@@ -10,9 +10,8 @@ import torch
 
 from headwise.analysis.difference import word_changes
 from headwise.analysis.head_arithmetic import head_arithmetic
-from headwise.analysis.interventions import parse_interventions
-from headwise.analysis.language_models import CONTINUED, LanguageModelTracer, MaskedModelTracer, StackTracer
-from headwise.config import Config
+from headwise.analysis.interventions import Copies, parse_interventions
+from headwise.analysis.language_models import CONTINUED, LanguageModelTracer, MaskedModelTracer, TextTracer
 from headwise.decoding.generation import Generator
 from headwise.engine.options import GenerationOptions
 from headwise.errors import ConfigError
@@ -33,7 +32,7 @@ def writer(tmp_path_factory: pytest.TempPathFactory) -> LanguageModelTracer:
 @pytest.fixture(scope="module")
 def masked(tmp_path_factory: pytest.TempPathFactory) -> MaskedModelTracer:
     run = make_masked_model_run(tmp_path_factory.mktemp("runs") / "masked")
-    return MaskedModelTracer.load(run, Config.load(run / "config.yaml"), "cpu")
+    return MaskedModelTracer.load(run, "cpu")
 
 
 def test_the_continuation_is_the_greedy_one_and_attention_that_of_one_pass(
@@ -62,7 +61,7 @@ def test_masks_are_filled_and_counted_alone(masked: MaskedModelTracer) -> None:
     places = [i for i, number in enumerate(reads) if number == mask]
     assert len(places) == 2
     assert [i for i in range(len(reads)) if reads[i] != target[i]] == places
-    stack = masked.stack
+    stack = masked.trained
     with torch.no_grad():
         hidden = stack(torch.tensor([reads]))[0]
         scores = stack.head(hidden, stack.encoder.embedding.weight).log_softmax(-1)  # type: ignore[operator, union-attr]
@@ -73,15 +72,15 @@ def test_masks_are_filled_and_counted_alone(masked: MaskedModelTracer) -> None:
 
 @pytest.mark.parametrize("kind", ["writer", "masked"])
 def test_a_silenced_head_equals_one_without_output(kind: str, request: pytest.FixtureRequest) -> None:
-    tracer: StackTracer = request.getfixturevalue(kind)
+    tracer: TextTracer = request.getfixturevalue(kind)
     trace = tracer.trace(TEXT)
     assert trace.forced is not None
     ids = trace.forced.target.ids
     part = tracer.part
     silent = tracer.force(TEXT, ids, parse_interventions([f"silence:{part}.1.2"]))
     other = copy.copy(tracer)
-    other.stack = copy.deepcopy(tracer.stack)
-    attention = next(m for m in other.stack.modules() if isinstance(m, MultiHeadAttention))
+    other.copies = Copies(copy.deepcopy(tracer.trained))
+    attention = next(m for m in other.trained.modules() if isinstance(m, MultiHeadAttention))
     with torch.no_grad():
         attention.output.weight[:, 8:] = 0
     assert np.allclose(silent.log_probabilities, other.force(TEXT, ids).log_probabilities, atol=1e-5)
@@ -91,10 +90,10 @@ def test_a_silenced_head_equals_one_without_output(kind: str, request: pytest.Fi
 
 @pytest.mark.parametrize("kind", ["writer", "masked"])
 def test_products_recombine_to_the_weights(kind: str, request: pytest.FixtureRequest) -> None:
-    tracer: StackTracer = request.getfixturevalue(kind)
+    tracer: TextTracer = request.getfixturevalue(kind)
     trace = tracer.trace(TEXT)
     assert trace.forced is not None
-    found = head_arithmetic(tracer, TEXT, trace.forced.target.ids, tracer.part, 0, 1, 3)
+    found = head_arithmetic(tracer.record(TEXT, trace.forced.target.ids), tracer.part, 0, 1, 3)
     row = trace.forced.attention[tracer.part][0, 1, 3]
     scores = np.array(found.q) @ np.array(found.k).T / np.sqrt(8)
     weights = np.exp(scores) * np.array(found.seen)
@@ -108,8 +107,8 @@ def test_knobs_of_a_single_stack(writer: LanguageModelTracer, masked: MaskedMode
     ids = before.hypotheses[0].ids
     # Without positions, tokens in another order are the same tokens.
     change = parse_interventions(["no-positions:*"])
-    one = masked.force("the cat", masked.read("the cat")[0], change)
-    words = masked.force("cat the", masked.read("cat the")[0], change)
+    one = masked.force("the cat", masked.read("the cat")[0].ids, change)
+    words = masked.force("cat the", masked.read("cat the")[0].ids, change)
     assert sorted(np.round(one.log_probabilities, 4)) == sorted(np.round(words.log_probabilities, 4))
     shuffled = masked.force("a cat on the mat", ids, parse_interventions(["shuffle-positions:encoder@1"]))
     assert shuffled.log_probabilities != before.hypotheses[0].token_log_probabilities

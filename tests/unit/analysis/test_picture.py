@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from headwise.analysis import picture
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.engine.translator import Translator
 from translator_run import ENGLISH, make_run
 
@@ -18,7 +18,7 @@ from translator_run import ENGLISH, make_run
 def test_a_heat_map_has_a_color_bar_and_numbers_where_they_fit(
     shown: tuple[int, int] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trace = Tracer(Translator.load(make_run(tmp_path / "run", seed=3))).trace(ENGLISH[0])
+    trace = TranslationTracer(Translator.load(make_run(tmp_path / "run", seed=3))).trace(ENGLISH[0])
     drawn: list[Figure] = []
     monkeypatch.setattr(picture, "_save", lambda figure, file: drawn.append(figure))
     picture.draw_trace(trace, tmp_path / "map.png", words=True, shown=shown)

@@ -26,8 +26,7 @@ from headwise.analysis.recurrence.networks import (
     attention_layer,
 )
 from headwise.analysis.recurrence.timing import measure_times
-from headwise.analysis.tracer import Tracer
-from headwise.config import Config
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.decoding.generation import Generator
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
@@ -37,12 +36,12 @@ from translator_run import ENGLISH, make_run
 TEXT = ENGLISH[0]
 
 
-def tracer_of(folder: Path, **changes: object) -> Tracer:
-    return Tracer(Translator.load(make_run(folder, seed=3, **changes), device="cpu"))
+def tracer_of(folder: Path, **changes: object) -> TranslationTracer:
+    return TranslationTracer(Translator.load(make_run(folder, seed=3, **changes), device="cpu"))
 
 
 @pytest.fixture(scope="module")
-def tracer(tmp_path_factory: pytest.TempPathFactory) -> Tracer:
+def tracer(tmp_path_factory: pytest.TempPathFactory) -> TranslationTracer:
     return tracer_of(tmp_path_factory.mktemp("runs") / "small")
 
 
@@ -127,7 +126,7 @@ def test_a_recurrent_runs_own_states_are_the_models(tmp_path: Path, cell: str, r
     assert own.gradient[-1] < 0.1  # gates with random weights forget
 
 
-def test_a_transformers_own_gradient_is_that_of_its_embeddings(tracer: Tracer) -> None:
+def test_a_transformers_own_gradient_is_that_of_its_embeddings(tracer: TranslationTracer) -> None:
     own = compare(tracer, TEXT).networks[0]
     side, _ = tracer.read(TEXT)
     assert not own.sequential
@@ -162,7 +161,7 @@ def networks(found: RecurrenceComparison) -> dict[str, np.ndarray]:
     return {network.name: network.gradient for network in found.networks}
 
 
-def test_the_comparison_vanishes_explodes_and_keeps(tracer: Tracer) -> None:
+def test_the_comparison_vanishes_explodes_and_keeps(tracer: TranslationTracer) -> None:
     found = compare(tracer, TEXT, 3.0)
     gradients = networks(found)
     assert {name: len(values) for name, values in gradients.items() if name != "own"} == dict.fromkeys(
@@ -177,7 +176,7 @@ def test_the_comparison_vanishes_explodes_and_keeps(tracer: Tracer) -> None:
         assert len(network.kept) == len(found.pieces)
 
 
-def test_a_comparison_is_the_same_again_and_leaves_the_generator_alone(tracer: Tracer) -> None:
+def test_a_comparison_is_the_same_again_and_leaves_the_generator_alone(tracer: TranslationTracer) -> None:
     torch.manual_seed(5)
     first = networks(compare(tracer, TEXT))
     drawn = torch.rand(3)
@@ -189,7 +188,7 @@ def test_a_comparison_is_the_same_again_and_leaves_the_generator_alone(tracer: T
         np.testing.assert_array_equal(values, second[name])
 
 
-def test_interventions_reach_the_runs_own_encoder(tracer: Tracer) -> None:
+def test_interventions_reach_the_runs_own_encoder(tracer: TranslationTracer) -> None:
     """Without attention, nothing of another token arrives."""
     changes = parse_interventions(["silence:encoder.*.*"])
     own = compare(tracer, TEXT, interventions=changes).networks[0]
@@ -199,7 +198,7 @@ def test_interventions_reach_the_runs_own_encoder(tracer: Tracer) -> None:
 def test_models_of_one_text_are_compared_too(tmp_path: Path) -> None:
     writer = LanguageModelTracer(Generator.load(make_language_model_run(tmp_path / "writer"), device="cpu"))
     run = make_masked_model_run(tmp_path / "masked")
-    masked = MaskedModelTracer.load(run, Config.load(run / "config.yaml"), "cpu")
+    masked = MaskedModelTracer.load(run, "cpu")
     for tracer, title in ((writer, "this run's decoder"), (masked, "this run's encoder")):
         found = compare(tracer, "the cat sat")
         assert found.networks[0].title == title
@@ -210,12 +209,12 @@ def test_models_of_one_text_are_compared_too(tmp_path: Path) -> None:
     ("text", "radius", "sentence"),
     [(" ", 2.0, "found an empty one"), (TEXT, 9.0, "radius: expected from 0.1 to 4.0, found 9")],
 )
-def test_mistakes(tracer: Tracer, text: str, radius: float, sentence: str) -> None:
+def test_mistakes(tracer: TranslationTracer, text: str, radius: float, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         compare(tracer, text, radius)
 
 
-def test_a_text_of_one_token_and_a_long_one(tracer: Tracer) -> None:
+def test_a_text_of_one_token_and_a_long_one(tracer: TranslationTracer) -> None:
     side = tracer.read("x")[0]
     assert len(compare(tracer, "x").networks[0].gradient) == len(side.ids)
     assert len(compare(tracer, "cat " * 90).networks[1].gradient) == 64  # cut at the model's longest input
@@ -231,7 +230,7 @@ def test_times_are_measured_for_each_length() -> None:
     assert all(value > 0 for row in times.rows for value in row.milliseconds)
 
 
-def test_the_own_encoder_gives_the_models_states_for_the_models_embeddings(tracer: Tracer) -> None:
+def test_the_own_encoder_gives_the_models_states_for_the_models_embeddings(tracer: TranslationTracer) -> None:
     model = tracer.translator.model
     ids = torch.tensor(tracer.read(TEXT)[0].ids)
     own = OwnEncoder(Encoding(model), ids)

@@ -9,7 +9,7 @@ import pytest
 
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.stepwise import step_by_step
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.learn import from_scratch
@@ -21,11 +21,11 @@ TEXT, TARGET = ENGLISH[0], GERMAN[1]
 
 
 @pytest.fixture(scope="module")
-def tracer(tmp_path_factory: pytest.TempPathFactory) -> Tracer:
-    return Tracer(Translator.load(make_run(tmp_path_factory.mktemp("runs") / "de", seed=3)))
+def tracer(tmp_path_factory: pytest.TempPathFactory) -> TranslationTracer:
+    return TranslationTracer(Translator.load(make_run(tmp_path_factory.mktemp("runs") / "de", seed=3)))
 
 
-def test_each_step_is_a_forward_pass_of_its_prefix(tracer: Tracer) -> None:
+def test_each_step_is_a_forward_pass_of_its_prefix(tracer: TranslationTracer) -> None:
     found = step_by_step(tracer, TEXT, TARGET, alternatives=4)
     model = tracer.translator.model
     assert isinstance(model, Transformer)
@@ -49,7 +49,7 @@ def test_each_step_is_a_forward_pass_of_its_prefix(tracer: Tracer) -> None:
     ids=["paper", "rotary", "linear", "recurrent"],
 )
 def test_teacher_forcing_computes_the_same_at_once(tmp_path: Path, changes: dict[str, str]) -> None:
-    tracer = Tracer(Translator.load(make_run(tmp_path / "run", seed=4, **changes)))
+    tracer = TranslationTracer(Translator.load(make_run(tmp_path / "run", seed=4, **changes)))
     found = step_by_step(tracer, TEXT, TARGET)
     forced = tracer.force(TEXT, TARGET)
     assert found.difference < 1e-5
@@ -61,13 +61,13 @@ def test_teacher_forcing_computes_the_same_at_once(tmp_path: Path, changes: dict
     assert np.allclose(found.attention, forced.attention["cross"], atol=1e-5)
 
 
-def test_without_the_mask_teacher_forcing_sees_what_no_step_has(tracer: Tracer) -> None:
+def test_without_the_mask_teacher_forcing_sees_what_no_step_has(tracer: TranslationTracer) -> None:
     found = step_by_step(tracer, TEXT, TARGET, parse_interventions(["no-mask:decoder.*"]))
     assert found.difference > 1e-4
     assert found.steps[-1].difference < 1e-5  # the last position has nothing after it
 
 
-def test_bad_input(tracer: Tracer) -> None:
+def test_bad_input(tracer: TranslationTracer) -> None:
     with pytest.raises(ConfigError, match="empty"):
         step_by_step(tracer, " ", TARGET)
     with pytest.raises(ConfigError, match="from 1 to"):

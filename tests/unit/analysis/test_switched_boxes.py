@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headwise.analysis.boxes.architecture import explain_box
+from headwise.analysis.boxes.architecture import box_of
 from headwise.analysis.boxes.steps import Box, Step
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.interventions.history import History
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.engine.translator import Translator
 from headwise.learn.from_scratch import softmax
 from translator_run import ENGLISH, make_run
@@ -40,20 +40,22 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def tracers(runs: dict[str, Path]) -> dict[str, Tracer]:
-    return {name: Tracer(Translator.load(run), Beginning(run)) for name, run in runs.items()}
+def tracers(runs: dict[str, Path]) -> dict[str, TranslationTracer]:
+    return {name: TranslationTracer(Translator.load(run), Beginning(run)) for name, run in runs.items()}
 
 
-def explained(tracer: Tracer, box: str, *changes: str, layer: int | None = None) -> Box:
+def explained(tracer: TranslationTracer, box: str, *changes: str, layer: int | None = None) -> Box:
     interventions = parse_interventions(changes)
-    return explain_box(tracer, TEXT, TARGET, box, layer, 2, interventions=interventions)
+    return box_of(tracer.record(TEXT, TARGET, interventions), box, layer, 2)
 
 
 def step(box: Box, name: str) -> Step:
     return next(step for step in box.steps if step.name == name)
 
 
-def test_without_a_residual_connection_the_sub_layer_takes_the_place(tracers: dict[str, Tracer]) -> None:
+def test_without_a_residual_connection_the_sub_layer_takes_the_place(
+    tracers: dict[str, TranslationTracer],
+) -> None:
     for tracer, name, label in (
         (tracers["post"], "encoder.self-attention.add-norm", "Sublayer(x)"),
         (tracers["pre"], "decoder.cross-attention.add", "Sublayer(Norm(x))"),
@@ -68,13 +70,13 @@ def test_without_a_residual_connection_the_sub_layer_takes_the_place(tracers: di
 
 
 def test_a_model_trained_without_residual_connections_has_none_in_its_boxes(
-    tracers: dict[str, Tracer],
+    tracers: dict[str, TranslationTracer],
 ) -> None:
     found = step(explained(tracers["unconnected"], "decoder.feed-forward.add"), "no +")
     np.testing.assert_array_equal(found.vector("Sublayer(Norm(x))"), found.vector("s"))
 
 
-def test_without_normalization_its_input_is_handed_on(tracers: dict[str, Tracer]) -> None:
+def test_without_normalization_its_input_is_handed_on(tracers: dict[str, TranslationTracer]) -> None:
     for tracer, name, symbol in (
         (tracers["post"], "decoder.feed-forward.add-norm", "s"),
         (tracers["pre"], "encoder.self-attention.norm", "x"),
@@ -89,7 +91,7 @@ def test_without_normalization_its_input_is_handed_on(tracers: dict[str, Tracer]
     assert box.steps[0].formula == "s = x + Sublayer(x)"
 
 
-def test_without_a_feed_forward_network_zero_is_added(tracers: dict[str, Tracer]) -> None:
+def test_without_a_feed_forward_network_zero_is_added(tracers: dict[str, TranslationTracer]) -> None:
     for name in ("post", "pre"):
         (found,) = explained(tracers[name], "decoder.feed-forward", "no-ffn:*.*").steps
         assert found.formula == "FFN(x) = 0"
@@ -106,7 +108,7 @@ def test_without_a_feed_forward_network_zero_is_added(tracers: dict[str, Tracer]
     ],
 )
 def test_the_scores_are_divided_as_the_formula_says(
-    tracers: dict[str, Tracer], changes: list[str], formula: str, divisor: float
+    tracers: dict[str, TranslationTracer], changes: list[str], formula: str, divisor: float
 ) -> None:
     box = explained(tracers["post"], "encoder.self-attention", *changes)
     found = step(box, "softmax")
@@ -118,7 +120,9 @@ def test_the_scores_are_divided_as_the_formula_says(
 
 
 @pytest.mark.parametrize("change", ["silence:encoder.1.2", "uniform:encoder.1.1", "temperature:*.1.2@2"])
-def test_weights_that_are_changed_after_the_softmax(tracers: dict[str, Tracer], change: str) -> None:
+def test_weights_that_are_changed_after_the_softmax(
+    tracers: dict[str, TranslationTracer], change: str
+) -> None:
     box = explained(tracers["post"], "encoder.self-attention", change)
     found, changed = step(box, "softmax"), step(box, "α'")
     np.testing.assert_allclose(found.grid("α"), softmax(found.grid("s").astype(float)), **CLOSE)
@@ -129,7 +133,7 @@ def test_weights_that_are_changed_after_the_softmax(tracers: dict[str, Tracer], 
     np.testing.assert_allclose(step(box, "concat").vector("heads"), heads, **CLOSE)
 
 
-def test_positions_that_are_switched_off_or_shuffled(tracers: dict[str, Tracer]) -> None:
+def test_positions_that_are_switched_off_or_shuffled(tracers: dict[str, TranslationTracer]) -> None:
     (found,) = explained(tracers["post"], "encoder.positions", "no-positions:*").steps
     assert "Positions are switched off" in found.sentence
     assert found.formula == "x = √d_{model} e"
@@ -148,14 +152,16 @@ def test_positions_that_are_switched_off_or_shuffled(tracers: dict[str, Tracer])
     assert "rotary positions are switched off" in off.sentence
 
 
-def test_without_a_causal_mask_every_key_is_attended_to(tracers: dict[str, Tracer]) -> None:
+def test_without_a_causal_mask_every_key_is_attended_to(tracers: dict[str, TranslationTracer]) -> None:
     found = step(explained(tracers["post"], "decoder.self-attention", "no-mask:decoder.*"), "softmax")
     assert "The causal mask is switched off" in found.sentence
     assert (found.grid("α") > 0).all()
     assert found.facts["masked keys"] == 0
 
 
-def test_at_another_checkpoint_the_parameters_are_that_checkpoints(tracers: dict[str, Tracer]) -> None:
+def test_at_another_checkpoint_the_parameters_are_that_checkpoints(
+    tracers: dict[str, TranslationTracer],
+) -> None:
     products = explained(tracers["post"], "projection", "checkpoint:0").steps[1]
     h, e, terms, z = (vector.values for vector in products.vectors)
     np.testing.assert_allclose(h * e, terms, **CLOSE)

@@ -19,7 +19,7 @@ from headwise.analysis.difference import difference, word_changes
 from headwise.analysis.head_arithmetic import head_arithmetic
 from headwise.analysis.interventions import Intervention, intervening, parse_interventions, private_copy
 from headwise.analysis.trace import Trace
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.decoding.ensemble import Ensemble
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
@@ -37,12 +37,12 @@ HEADS = [
 
 
 @pytest.fixture(scope="module")
-def tracer(tmp_path_factory: pytest.TempPathFactory) -> Tracer:
-    return Tracer(Translator.load(make_run(tmp_path_factory.mktemp("runs") / "de", seed=3)))
+def tracer(tmp_path_factory: pytest.TempPathFactory) -> TranslationTracer:
+    return TranslationTracer(Translator.load(make_run(tmp_path_factory.mktemp("runs") / "de", seed=3)))
 
 
 @pytest.fixture(scope="module")
-def trace(tracer: Tracer) -> Trace:
+def trace(tracer: TranslationTracer) -> Trace:
     return tracer.trace(TEXT)
 
 
@@ -54,7 +54,7 @@ def forced(trace: Trace):
 # ------------------------------------------------------------------------------- an independent forward pass
 
 
-def test_what_is_shown_equals_an_independent_forward_pass(tracer: Tracer, trace: Trace) -> None:
+def test_what_is_shown_equals_an_independent_forward_pass(tracer: TranslationTracer, trace: Trace) -> None:
     model = tracer.translator.model
     assert isinstance(model, Transformer)
     weights = {name: p.detach().double().numpy() for name, p in model.named_parameters()}
@@ -79,7 +79,7 @@ def test_what_is_shown_equals_an_independent_forward_pass(tracer: Tracer, trace:
 # --------------------------------------------------------------------------------------- search and forced reading
 
 
-def test_the_best_hypothesis_is_the_translators(tracer: Tracer, trace: Trace) -> None:
+def test_the_best_hypothesis_is_the_translators(tracer: TranslationTracer, trace: Trace) -> None:
     (translation,) = tracer.translator.translate([TEXT])
     assert trace.text == translation.text
     assert trace.hypotheses[0].score == pytest.approx(translation.score, abs=1e-5)
@@ -105,7 +105,7 @@ def test_nodes_add_up_to_their_scores(trace: Trace) -> None:
 
 
 def test_the_attention_of_any_hypothesis_is_that_of_decoding_it_step_by_step(
-    tracer: Tracer, trace: Trace
+    tracer: TranslationTracer, trace: Trace
 ) -> None:
     model = tracer.translator.model
     for node in (trace.hypotheses[-1].node, len(trace.tree) // 2):
@@ -127,7 +127,7 @@ def test_the_attention_of_any_hypothesis_is_that_of_decoding_it_step_by_step(
         assert sum(gains) == pytest.approx(trace.tree[node].log_probability, abs=1e-3)
 
 
-def test_a_rank_or_a_target_is_read_in_place_of_the_best(tracer: Tracer, trace: Trace) -> None:
+def test_a_rank_or_a_target_is_read_in_place_of_the_best(tracer: TranslationTracer, trace: Trace) -> None:
     second = tracer.trace(TEXT, hypothesis=1)
     assert forced(second).target.ids == (*trace.hypotheses[1].ids, EOS)
     assert tracer.trace(TEXT, target="Zwei Hunde").forced.target.text == "Zwei Hunde"  # type: ignore[union-attr]
@@ -164,7 +164,7 @@ def test_words_are_sums_over_columns_and_means_over_rows(trace: Trace) -> None:
 @pytest.mark.parametrize(
     "text", ["", "  \n ", "<script>alert('x')</script>", "שלום עולם", "漢字 🙂", "a man " * 300]
 )
-def test_odd_texts_are_traced(tracer: Tracer, text: str) -> None:
+def test_odd_texts_are_traced(tracer: TranslationTracer, text: str) -> None:
     trace = tracer.trace(text)
     json.loads(trace.dumps())
     if text.strip():
@@ -179,11 +179,11 @@ def test_odd_texts_are_traced(tracer: Tracer, text: str) -> None:
     assert notes == [cut] * (len(text) > 1000) + [unknown] * any(c in text for c in "<ש漢")
 
 
-def test_an_ensemble_is_refused(tracer: Tracer) -> None:
+def test_an_ensemble_is_refused(tracer: TranslationTracer) -> None:
     translator = copy.copy(tracer.translator)
     translator.model = Ensemble([tracer.translator.model, tracer.translator.model])
     with pytest.raises(ConfigError, match="found an ensemble"):
-        Tracer(translator)
+        TranslationTracer(translator)
 
 
 # ------------------------------------------------------------------------------------------------ interventions
@@ -257,7 +257,7 @@ def test_an_invalid_intervention_is_refused(text: str) -> None:
     ],
 )
 def test_an_intervention_on_a_missing_head_or_word_is_refused(
-    tracer: Tracer, text: str, message: str
+    tracer: TranslationTracer, text: str, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         tracer.trace(TEXT, parse_interventions([text]))
@@ -265,7 +265,7 @@ def test_an_intervention_on_a_missing_head_or_word_is_refused(
 
 @pytest.mark.parametrize(("part", "layer", "head"), HEADS)
 def test_silencing_equals_a_head_without_its_part_of_the_output_weight(
-    tracer: Tracer, trace: Trace, part: str, layer: int, head: int
+    tracer: TranslationTracer, trace: Trace, part: str, layer: int, head: int
 ) -> None:
     path = trace.path(trace.hypotheses[0].node)
     silent = tracer.force(TEXT, path, parse_interventions([f"silence:{part}.{layer + 1}.{head + 1}"]))
@@ -280,14 +280,16 @@ def test_silencing_equals_a_head_without_its_part_of_the_output_weight(
     assert isinstance(attention, MultiHeadAttention)
     with torch.no_grad():
         attention.output.weight[:, head * 8 : (head + 1) * 8] = 0
-    masked = Tracer(translator).force(TEXT, path)
+    masked = TranslationTracer(translator).force(TEXT, path)
     assert np.allclose(silent.log_probabilities, masked.log_probabilities, atol=1e-5)
     assert not np.allclose(silent.log_probabilities, forced(trace).log_probabilities, atol=1e-5)
 
 
 @pytest.mark.parametrize("change", ["uniform:*", "shift:*@-1", "shuffle:*@3", "zero:*@0", "silence:*"])
 @pytest.mark.parametrize("part", ["encoder", "decoder", "cross"])
-def test_a_changed_search_is_a_changed_forced_decode(tracer: Tracer, change: str, part: str) -> None:
+def test_a_changed_search_is_a_changed_forced_decode(
+    tracer: TranslationTracer, change: str, part: str
+) -> None:
     kind, _, amount = change.partition(":*")
     trace = tracer.trace(TEXT, parse_interventions([f"{kind}:{part}.*.1{amount}"]))
     assert forced(trace).log_probability == pytest.approx(trace.hypotheses[0].log_probability, abs=1e-3)
@@ -298,7 +300,7 @@ def test_a_changed_search_is_a_changed_forced_decode(tracer: Tracer, change: str
         assert (weights[..., ~np.tri(weights.shape[2], dtype=bool)] == 0).all()
 
 
-def test_what_each_change_does_to_a_row(tracer: Tracer, trace: Trace) -> None:
+def test_what_each_change_does_to_a_row(tracer: TranslationTracer, trace: Trace) -> None:
     path = trace.path(trace.hypotheses[0].node)
 
     def rows(change: str) -> NDArray:
@@ -318,7 +320,7 @@ def test_what_each_change_does_to_a_row(tracer: Tracer, trace: Trace) -> None:
     assert not np.allclose(shuffled, rows("shuffle:cross.1.1@6"), atol=1e-3)
 
 
-def test_words_and_prefixes_are_forced(tracer: Tracer) -> None:
+def test_words_and_prefixes_are_forced(tracer: TranslationTracer) -> None:
     began = tracer.trace(TEXT, parse_interventions(["prefix:Zwei Hunde"]))
     assert began.text.startswith("Zwei Hunde")
     said = began.text.split()
@@ -326,7 +328,9 @@ def test_words_and_prefixes_are_forced(tracer: Tracer) -> None:
     assert changed.text.split()[:3] == [*said[:2], "Schnee"]
 
 
-def test_concurrent_interventions_do_not_affect_each_other_or_the_model(tracer: Tracer, trace: Trace) -> None:
+def test_concurrent_interventions_do_not_affect_each_other_or_the_model(
+    tracer: TranslationTracer, trace: Trace
+) -> None:
     changes = ["silence:cross.*.*", "shuffle:encoder.*.*@1", "uniform:decoder.*.*", ""]
     wanted = [tracer.trace(TEXT, parse_interventions([change])).hypotheses for change in changes]
     with ThreadPoolExecutor(4) as pool:
@@ -339,7 +343,7 @@ def test_concurrent_interventions_do_not_affect_each_other_or_the_model(tracer: 
     assert wanted[3] == trace.hypotheses
 
 
-def test_a_copy_shares_parameters_and_takes_its_own_probes(tracer: Tracer) -> None:
+def test_a_copy_shares_parameters_and_takes_its_own_probes(tracer: TranslationTracer) -> None:
     model = tracer.translator.model
     twin = private_copy(model)
     assert all(a is b for a, b in zip(model.parameters(), twin.parameters(), strict=True))
@@ -347,7 +351,9 @@ def test_a_copy_shares_parameters_and_takes_its_own_probes(tracer: Tracer) -> No
         assert all(part.probe is None for part in model.modules() if isinstance(part, MultiHeadAttention))
 
 
-def test_a_difference_names_words_and_what_the_old_translation_costs(tracer: Tracer, trace: Trace) -> None:
+def test_a_difference_names_words_and_what_the_old_translation_costs(
+    tracer: TranslationTracer, trace: Trace
+) -> None:
     same = difference(tracer, trace, trace)
     assert not same.changed
     assert same.delta == pytest.approx(0.0, abs=1e-4)
@@ -369,9 +375,9 @@ def test_a_difference_names_words_and_what_the_old_translation_costs(tracer: Tra
 
 @pytest.mark.parametrize(("part", "layer", "head"), HEADS)
 def test_products_recombine_to_what_is_shown(
-    tracer: Tracer, trace: Trace, part, layer: int, head: int
+    tracer: TranslationTracer, trace: Trace, part, layer: int, head: int
 ) -> None:
-    found = head_arithmetic(tracer, TEXT, forced(trace).target.ids, part, layer, head, 3)
+    found = head_arithmetic(tracer.record(TEXT, forced(trace).target.ids), part, layer, head, 3)
     q, k, v = np.array(found.q), np.array(found.k), np.array(found.v)
     assert np.allclose(found.terms, q * k, atol=1e-6)
     assert np.allclose(found.dots, k @ q, atol=1e-5)
@@ -380,20 +386,24 @@ def test_products_recombine_to_what_is_shown(
     assert np.allclose(found.softmax, np.exp(scores) / np.exp(scores).sum(), atol=1e-6)
     assert np.allclose(found.weights, forced(trace).attention[part][layer, head, 3], atol=1e-6)
     assert np.allclose(found.result, np.array(found.weights) @ v, atol=1e-6)
-    other = head_arithmetic(tracer, TEXT, forced(trace).target.ids, part, layer, 1 - head, 3)
+    other = head_arithmetic(tracer.record(TEXT, forced(trace).target.ids), part, layer, 1 - head, 3)
     assert np.allclose(np.add(found.part_of_output, other.part_of_output), found.output, atol=1e-5)
     json.dumps(found.to_json(0), allow_nan=False)
     assert found.to_json(2)["terms"] == [found.terms[2]]
 
 
-def test_products_see_interventions_and_refuse_what_is_not_there(tracer: Tracer, trace: Trace) -> None:
+def test_products_see_interventions_and_refuse_what_is_not_there(
+    tracer: TranslationTracer, trace: Trace
+) -> None:
     ids = forced(trace).target.ids
-    uniform = head_arithmetic(tracer, TEXT, ids, "cross", 0, 0, 1, parse_interventions(["uniform:cross.1.1"]))
+    uniform = head_arithmetic(
+        tracer.record(TEXT, ids, parse_interventions(["uniform:cross.1.1"])), "cross", 0, 0, 1
+    )
     assert np.allclose(uniform.weights, 1 / len(trace.source.ids))
     assert not np.allclose(uniform.softmax, uniform.weights, atol=1e-4)
     for place in [("cross", 9, 0, 1), ("cross", 0, 9, 1), ("cross", 0, 0, 99)]:
         with pytest.raises(ConfigError, match="expected"):
-            head_arithmetic(tracer, TEXT, ids, *place)  # type: ignore[arg-type]
+            head_arithmetic(tracer.record(TEXT, ids), *place)  # type: ignore[arg-type]
 
 
 # ----------------------------------------------------------------------------------------- other architectures
@@ -407,7 +417,7 @@ def test_products_see_interventions_and_refuse_what_is_not_there(tracer: Tracer,
     ],
 )
 def test_models_with_cross_attention_alone_show_that(tmp_path: Path, changes: dict, layers: int) -> None:
-    tracer = Tracer(Translator.load(make_run(tmp_path / "run", **changes)))
+    tracer = TranslationTracer(Translator.load(make_run(tmp_path / "run", **changes)))
     trace = tracer.trace(TEXT)
     assert list(forced(trace).attention) == ["cross"]
     assert forced(trace).attention["cross"].shape[:2] == (layers, 1)
@@ -419,4 +429,4 @@ def test_models_with_cross_attention_alone_show_that(tmp_path: Path, changes: di
     with pytest.raises(ConfigError, match=r"has \(cross\)"):
         trace.attention_map("encoder")
     with pytest.raises(ConfigError, match="multi-head attention"):
-        head_arithmetic(tracer, TEXT, forced(trace).target.ids, "cross", 0, 0, 1)
+        head_arithmetic(tracer.record(TEXT, forced(trace).target.ids), "cross", 0, 0, 1)

@@ -13,9 +13,8 @@ pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
 
 from fastapi.testclient import TestClient
 
-from headwise.analysis.boxes.architecture import architecture, explain_box
-from headwise.analysis.recording import record
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.boxes.architecture import architecture, box_of
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.cli.main import run as command_line
 from headwise.engine.translator import Translator
 from headwise.page.application import page_app
@@ -33,8 +32,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tracer(run: Path) -> Tracer:
-    return Tracer(Translator.load(run, device="cpu"))
+def tracer(run: Path) -> TranslationTracer:
+    return TranslationTracer(Translator.load(run, device="cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +41,11 @@ def client(run: Path) -> TestClient:
     return TestClient(page_app(open_runs([run], "cpu")), base_url="http://localhost")
 
 
-def test_a_box_is_the_librarys(client: TestClient, tracer: Tracer) -> None:
+def test_a_box_is_the_librarys(client: TestClient, tracer: TranslationTracer) -> None:
     target = [17, 40, 9, 23, 3]
     question = {"run": "small", "text": TEXT, "target": target, "box": "decoder.self-attention"}
     answer = client.post("/api/box", json=question | {"layer": 1, "position": 2}).json()
-    expected = explain_box(tracer, TEXT, target, "decoder.self-attention", 1, 2)
+    expected = box_of(tracer.record(TEXT, target), "decoder.self-attention", 1, 2)
     assert (answer["title"], answer["position"]) == ("Decoder layer 2, self-attention", 2)
     for shown, step in zip(answer["steps"], expected.steps, strict=True):
         assert (shown["name"], shown["formula"], shown["sentence"]) == (
@@ -62,9 +61,9 @@ def test_a_box_is_the_librarys(client: TestClient, tracer: Tracer) -> None:
     assert packed["steps"][0]["vectors"][0]["values"]["shape"] == [16]
 
 
-def test_the_boxes_are_the_librarys(client: TestClient, tracer: Tracer) -> None:
+def test_the_boxes_are_the_librarys(client: TestClient, tracer: TranslationTracer) -> None:
     answer = client.post("/api/boxes", json={"run": "small", "text": TEXT, "target": "Ein Mann"}).json()
-    expected = architecture(record(tracer, TEXT, "Ein Mann"))
+    expected = architecture(tracer.record(TEXT, "Ein Mann"))
     assert [box["name"] for box in answer["boxes"]] == [box.name for box in expected.boxes]
     assert [box["parameters"] for box in answer["boxes"]] == [box.parameters for box in expected.boxes]
     assert answer["pieces"]["decoder"] == list(expected.pieces["decoder"])
@@ -92,13 +91,15 @@ def explain(run: Path, *more: str) -> int:
     return command_line(["explain", str(run), "--text", TEXT, "--device", "cpu", *more])
 
 
-def test_the_terminal_has_the_steps(run: Path, tracer: Tracer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_terminal_has_the_steps(
+    run: Path, tracer: TranslationTracer, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = ["--box", "encoder.feed-forward", "--layer", "2", "--position", "3"]
     assert explain(run, *options) == 0
     printed = capsys.readouterr().out
     target = tracer.trace(TEXT).forced
     assert target is not None
-    box = explain_box(tracer, TEXT, target.target.ids, "encoder.feed-forward", 1, 2)
+    box = box_of(tracer.record(TEXT, target.target.ids), "encoder.feed-forward", 1, 2)
     assert "Encoder layer 2, feed-forward network, token 3 of " in printed
     for step in box.steps:
         assert step.sentence in printed
@@ -106,7 +107,7 @@ def test_the_terminal_has_the_steps(run: Path, tracer: Tracer, capsys: pytest.Ca
     assert f"FFN(x)  {numbers} …" in printed
 
 
-def test_the_json_has_all_numbers(run: Path, tracer: Tracer, tmp_path: Path) -> None:
+def test_the_json_has_all_numbers(run: Path, tracer: TranslationTracer, tmp_path: Path) -> None:
     assert explain(run, "--box", "softmax", "--temperature", "0.5", "-o", str(tmp_path / "box.json")) == 0
     box = json.loads((tmp_path / "box.json").read_text())
     z, divided = (np.array(vector["values"]) for vector in box["steps"][0]["vectors"])

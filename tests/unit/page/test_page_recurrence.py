@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.recurrence.comparing import compare
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.cli.main import run as command_line
 from headwise.engine.translator import Translator
 from headwise.page.application import page_app
@@ -39,7 +39,7 @@ def test_the_comparison_is_the_librarys(client: TestClient, run: Path) -> None:
     changes = ["no-ffn:*.*"]
     question = {"run": "small", "text": TEXT, "radius": 1.5, "interventions": changes}
     answer = client.post("/api/recurrence", json=question).json()
-    tracer = Tracer(Translator.load(run, device="cpu"))
+    tracer = TranslationTracer(Translator.load(run, device="cpu"))
     expected = compare(tracer, TEXT, 1.5, parse_interventions(changes))
     assert answer["pieces"] == list(expected.pieces)
     for shown, network in zip(answer["networks"], expected.networks, strict=True):

@@ -18,7 +18,7 @@ pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
 
 import httpx
 
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.analysis.viewer import open_viewer
 from headwise.cli.main import run as command_line
 from headwise.config import Config
@@ -71,7 +71,7 @@ def client(run: Path) -> Client:
 
 
 def test_a_trace_is_the_librarys(client: Client, run: Path) -> None:
-    tracer = Tracer(Translator.load(run, device="cpu"))
+    tracer = TranslationTracer(Translator.load(run, device="cpu"))
     expected = tracer.trace(ENGLISH[0], beam=2).to_json()
     answer = client.post("/api/trace", run="small", text=ENGLISH[0], beam=2).json()
     assert answer == json.loads(json.dumps(expected))

@@ -14,7 +14,7 @@ import pytest
 
 from headwise.analysis.head_arithmetic import head_arithmetic
 from headwise.analysis.interventions import parse_interventions
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.cli.main import run as command_line
 from headwise.config import Config, SubwordConfig
 from headwise.engine.translator import Translator
@@ -40,18 +40,19 @@ def export(run: Path, out: Path) -> Path:
 
 def on_server(run: Path, requests: Sequence[Request]) -> list[Any]:
     """Answer requests as the server's routes do, errors included."""
-    tracer = Tracer(Translator.load(run, device="cpu"))
+    tracer = TranslationTracer(Translator.load(run, device="cpu"))
     return [answer(tracer, path, dict(request)) for path, request in requests]
 
 
-def answer(tracer: Tracer, path: str, request: dict[str, Any]) -> Any:
+def answer(tracer: TranslationTracer, path: str, request: dict[str, Any]) -> Any:
     try:
         changes = parse_interventions(request.pop("interventions", []))
         if path == "trace":
             return trace_json(tracer.trace(interventions=changes, **request), "packed")
         if path == "force":
             return reading_json(tracer.force(interventions=changes, **request), "packed")
-        return products_json(head_arithmetic(tracer, interventions=changes, **request), "packed")
+        recorded = tracer.record(request.pop("text"), request.pop("target"), changes)
+        return products_json(head_arithmetic(recorded, **request), "packed")
     except HeadwiseError as error:
         return {"error": str(error)}
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.cli.main import run as command_line
 from headwise.config import SubwordConfig
 from headwise.engine.translator import Translator
@@ -67,7 +67,7 @@ words = st.lists(
 @settings(deadline=None)
 @given(words=words, gap=st.sampled_from([" ", "  ", "\n"]))
 def test_the_words_found_are_those_that_the_trace_marks(
-    run_tracer: Tracer, words: list[str], gap: str
+    run_tracer: TranslationTracer, words: list[str], gap: str
 ) -> None:
     text = gap.join(words).strip()
     side, notes = run_tracer.read(text)
@@ -81,15 +81,15 @@ def test_the_words_found_are_those_that_the_trace_marks(
 
 
 @pytest.mark.parametrize("text", ["\u2581Ein 漢", "a\u2581漢", "a \u2581 漢", "\u2581\u2581", "漢 " * 2000])
-def test_the_sign_for_a_space_and_long_texts_are_read(run_tracer: Tracer, text: str) -> None:
+def test_the_sign_for_a_space_and_long_texts_are_read(run_tracer: TranslationTracer, text: str) -> None:
     side, _ = run_tracer.read(text)
     assert bool(side.unknown) == ("漢" in text)
     assert max(side.unknown, default=0) < len(side.words)
 
 
 @pytest.fixture(scope="module")
-def run_tracer(run: Path) -> Tracer:
-    return Tracer(Translator.load(run, device="cpu"), longest=1000)
+def run_tracer(run: Path) -> TranslationTracer:
+    return TranslationTracer(Translator.load(run, device="cpu"), longest=1000)
 
 
 def test_translate_warns_once_and_tells_each_line(

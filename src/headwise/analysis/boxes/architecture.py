@@ -16,11 +16,9 @@ from headwise.analysis.boxes.inputs import embedding_steps, patch_steps, positio
 from headwise.analysis.boxes.layers import add_norm_steps, add_steps, feed_forward_steps, norm_steps
 from headwise.analysis.boxes.outputs import head_steps, pooling_steps, projection_steps, softmax_steps
 from headwise.analysis.boxes.steps import Box, Floats, Step, floats
-from headwise.analysis.boxes.structure import BoxPlace, Kind, Structure, find_place, places, structure_of
-from headwise.analysis.interventions import Intervention
-from headwise.analysis.language_models import StackTracer
-from headwise.analysis.recording import Recorded, record
-from headwise.analysis.tracer import Tracer
+from headwise.analysis.boxes.structure import BoxPlace, Kind, Structure, find_place, places
+from headwise.analysis.boxes.tensors import BoxTensors
+from headwise.analysis.recording import ForwardPass
 from headwise.errors import ConfigError
 from headwise.models.counting import attention_flops, feed_forward_flops, projection_flops
 from headwise.nn.attention import attention_kind, attention_weights
@@ -83,8 +81,9 @@ class Architecture:
         return asdict(self)
 
 
-def architecture(recorded: Recorded) -> Architecture:
-    """Return the model's boxes with the sizes of a recorded text."""
+def architecture(forward: ForwardPass) -> Architecture:
+    """Return the model's boxes with the sizes of a recorded text; raises `ConfigError` for a model without boxes."""
+    recorded = BoxTensors(forward)
     structure = recorded.structure
     counted: set[int] = set()
     boxes = []
@@ -108,7 +107,7 @@ def architecture(recorded: Recorded) -> Architecture:
                 floats(_output(recorded, place)),
             )
         )
-    pieces = {row: side.pieces for row, side in recorded.sides.items()}
+    pieces = {row: side.pieces for row, side in forward.sides.items()}
     return Architecture(structure.config.norm, _options(structure), {**pieces}, tuple(boxes), _parts(boxes))
 
 
@@ -135,9 +134,9 @@ def _parameters(structure: Structure, place: BoxPlace) -> list[nn.Parameter]:
     return []
 
 
-def _flops(recorded: Recorded, place: BoxPlace) -> int | None:
+def _flops(recorded: BoxTensors, place: BoxPlace) -> int | None:
     """Return the operations for the recorded text; None for attention without a formula."""
-    structure, tokens = recorded.structure, len(recorded.sides[place.row].pieces)
+    structure, tokens = recorded.structure, len(recorded.forward.sides[place.row].pieces)
     config = structure.config
     if place.kind == "projection":
         return projection_flops(config, structure.size, tokens)
@@ -158,16 +157,16 @@ def _flops(recorded: Recorded, place: BoxPlace) -> int | None:
     if attention_kind(module.kind).weights is not attention_weights:
         return None
     cross = place.module.endswith("cross_attention")
-    keys = len(recorded.sides["encoder"].pieces) if cross else tokens
+    keys = len(recorded.forward.sides["encoder"].pieces) if cross else tokens
     return attention_flops(config, tokens, keys)
 
 
-def _output(recorded: Recorded, place: BoxPlace) -> Tensor:
-    outcome = recorded.outcome
+def _output(recorded: BoxTensors, place: BoxPlace) -> Tensor:
+    forward = recorded.forward
     if place.kind == "softmax":
-        return outcome.logits.softmax(-1).gather(1, torch.tensor(outcome.chosen.ids)[:, None])[:, 0]
+        return recorded.logits.softmax(-1).gather(1, torch.tensor(forward.chosen.ids)[:, None])[:, 0]
     if place.kind == "projection":
-        values = outcome.logits
+        values = recorded.logits
     elif place.kind in ("embedding", "patches"):
         scale = recorded.structure.input_embedding(place.modules).scale
         values = recorded.embedded(place.modules).given * scale
@@ -184,10 +183,10 @@ def _output(recorded: Recorded, place: BoxPlace) -> Tensor:
     return values.square().mean(-1).sqrt()
 
 
-def _shape(recorded: Recorded, place: BoxPlace) -> tuple[int, int]:
+def _shape(recorded: BoxTensors, place: BoxPlace) -> tuple[int, int]:
     ends = place.kind in ("projection", "softmax")
     structure = recorded.structure
-    return len(recorded.sides[place.row].pieces), structure.size if ends else structure.config.d_model
+    return len(recorded.forward.sides[place.row].pieces), structure.size if ends else structure.config.d_model
 
 
 def _parts(boxes: Sequence[BoxSize]) -> tuple[PartSize, ...]:
@@ -268,33 +267,17 @@ def _share(number: int | None, total: int | None) -> str:
     return f"{number:,} {number / max(1, total):>7.1%}"
 
 
-def explain_box(
-    tracer: Tracer | StackTracer,
-    text: str,
-    target: str | Sequence[int],
-    name: str,
-    layer: int | None = None,
-    position: int = 0,
-    *,
-    temperature: float = 1.0,
-    interventions: Sequence[Intervention] = (),
+def box_of(
+    forward: ForwardPass, name: str, layer: int | None = None, position: int = 0, *, temperature: float = 1.0
 ) -> Box:
-    """Compute one box during forced decoding of `target` (text, or ids as `Forced.target.ids`).
+    """Compute one box of a recorded forward pass.
 
     `layer` and `position` count from 0; `temperature` acts in the box `softmax` only. Raises `ConfigError` for a box,
     layer or position that doesn't exist, and for a model that isn't a Transformer.
     """
-    model = tracer.stack if isinstance(tracer, StackTracer) else tracer.translator.model
-    find_place(structure_of(model), name, layer)  # fails before the forward pass
-    return box_of(record(tracer, text, target, interventions), name, layer, position, temperature=temperature)
-
-
-def box_of(
-    recorded: Recorded, name: str, layer: int | None = None, position: int = 0, *, temperature: float = 1.0
-) -> Box:
-    """Compute one box of a recorded forward pass; as `explain_box`."""
+    recorded = BoxTensors(forward)
     place = find_place(recorded.structure, name, layer)
-    pieces = recorded.sides[place.row].pieces
+    pieces = forward.sides[place.row].pieces
     if not 0 <= position < len(pieces):
         raise ConfigError(f"position: expected a number from 1 to {len(pieces)}, found {position + 1}")
     if place.kind == "softmax":
@@ -304,7 +287,7 @@ def box_of(
     return Box(place.name, place.title, place.layer, position, pieces, tuple(steps))
 
 
-_STEPS: dict[Kind, Callable[[Recorded, BoxPlace, int], Sequence[Step]]] = {
+_STEPS: dict[Kind, Callable[[BoxTensors, BoxPlace, int], Sequence[Step]]] = {
     "embedding": embedding_steps,
     "patches": patch_steps,
     "positions": position_steps,

@@ -14,14 +14,14 @@ from torch import Tensor
 from headwise.analysis.boxes.inputs import rotated
 from headwise.analysis.boxes.steps import Floats, Grid, Step, Vector, floats
 from headwise.analysis.boxes.structure import BoxPlace
-from headwise.analysis.recording import Recorded
+from headwise.analysis.boxes.tensors import BoxTensors
 from headwise.analysis.terminal import plain
 from headwise.errors import ConfigError
 from headwise.nn.attention import attention_kind, attention_weights
 from headwise.nn.multihead import Attended, MultiHeadAttention
 
 
-def attention_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[Step]:
+def attention_steps(recorded: BoxTensors, place: BoxPlace, position: int) -> list[Step]:
     """Return x → q, k, v → weights of every head → concatenation → W^O.
 
     Raises `ConfigError` for a layer without attention weights.
@@ -32,7 +32,7 @@ def attention_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[
         raise ConfigError(f"box: expected multi-head attention in {place.name}, found a {found} layer")
     attended = recorded.attended(place.module)
     cross = place.module.endswith("cross_attention")
-    pieces = recorded.sides["encoder" if cross else place.stack].pieces
+    pieces = recorded.forward.sides["encoder" if cross else place.stack].pieces
     changes = _changes(recorded, place)
     x = Vector("x", floats(recorded.read(place)[position]))
     heads = attended.q.size(1)
@@ -61,7 +61,7 @@ def attention_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[
 
 
 def _query(
-    recorded: Recorded, place: BoxPlace, attention: MultiHeadAttention, x: Vector, position: int
+    recorded: BoxTensors, place: BoxPlace, attention: MultiHeadAttention, x: Vector, position: int
 ) -> Step:
     q = Vector("q", _joined(recorded.attended(place.module).q, position))
     sentence = f"The queries of all {attention.heads} heads, {attention.key_size} numbers each, side by side."
@@ -77,7 +77,7 @@ def _query(
 
 
 def _keys_and_values(
-    recorded: Recorded, place: BoxPlace, attended: Attended, pieces: tuple[str, ...], *, cross: bool
+    recorded: BoxTensors, place: BoxPlace, attended: Attended, pieces: tuple[str, ...], *, cross: bool
 ) -> Step:
     structure = recorded.structure
     read = recorded.last(structure.stack("encoder")) if cross else recorded.read(place)
@@ -115,14 +115,14 @@ class _Changes:
     unmasked: bool
 
 
-def _changes(recorded: Recorded, place: BoxPlace) -> _Changes:
+def _changes(recorded: BoxTensors, place: BoxPlace) -> _Changes:
     part = "cross" if place.module.endswith("cross_attention") else place.stack
     acting = [
         change
-        for change in recorded.interventions
+        for change in recorded.forward.interventions
         if change.of_heads and change.part in (None, part) and change.layer in (None, place.layer)
     ]
-    unmasked = f"{place.module}.causal" in recorded.off
+    unmasked = f"{place.module}.causal" in recorded.forward.off
     if any(change.kind not in ("no-scaling", "temperature") or change.head is not None for change in acting):
         return _Changes(True, 1.0, tuple(map(str, acting)), unmasked)
     temperature = math.prod(change.temperature or 1.0 for change in acting)
@@ -199,9 +199,9 @@ def _largest(weights: Tensor, rows: tuple[str, ...], pieces: tuple[str, ...]) ->
     return f"The largest weights are {largest}."
 
 
-def _off(recorded: Recorded, place: BoxPlace) -> str:
+def _off(recorded: BoxTensors, place: BoxPlace) -> str:
     """Say that positions inside this attention are switched off, if they are."""
-    if f"{place.module}.positions" not in recorded.off:
+    if f"{place.module}.positions" not in recorded.forward.off:
         return ""
     return f" The {recorded.structure.config.positions} positions are switched off."
 

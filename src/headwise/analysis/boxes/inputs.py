@@ -10,7 +10,7 @@ from torch import Tensor
 from headwise.analysis.boxes.layers import normalization_steps
 from headwise.analysis.boxes.steps import Grid, Step, Vector, floats
 from headwise.analysis.boxes.structure import BoxPlace, Structure
-from headwise.analysis.recording import Recorded
+from headwise.analysis.boxes.tensors import BoxTensors
 from headwise.analysis.terminal import plain
 from headwise.models.transformer import InputEmbedding
 from headwise.nn.positions import AttentionPositions, position_encoding
@@ -19,9 +19,9 @@ from headwise.nn.recording import Call
 MAPPED = 32  # positions in the map of the encoding, unless the text is longer
 
 
-def embedding_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[Step]:
+def embedding_steps(recorded: BoxTensors, place: BoxPlace, position: int) -> list[Step]:
     """Return token → row of the embedding table → × √d_model."""
-    structure, side = recorded.structure, recorded.sides[place.stack]
+    structure, side = recorded.structure, recorded.forward.sides[place.stack]
     table = structure.model.get_submodule(place.modules.embedding).weight
     assert isinstance(table, Tensor)
     token = side.ids[position]
@@ -38,7 +38,7 @@ def embedding_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[
     return [step, *_scaled(structure, embedded)]
 
 
-def patch_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[Step]:
+def patch_steps(recorded: BoxTensors, place: BoxPlace, position: int) -> list[Step]:
     """Return the pixels of a patch → x E + b, or the class token's learned vector; → × √d_model."""
     structure, vision = recorded.structure, recorded.structure.vision
     assert vision is not None
@@ -85,7 +85,7 @@ def _scaled(structure: Structure, embedded: Vector) -> list[Step]:
     return [Step("× √d_{model}", "√d_{model} e", sentence, (embedded, scaled), facts={"√d_model": scale})]
 
 
-def position_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[Step]:
+def position_steps(recorded: BoxTensors, place: BoxPlace, position: int) -> list[Step]:
     """Return the map of the encoding, x = √d_model e + PE, and BERT's segment and normalization where they are."""
     structure, call = recorded.structure, recorded.embedded(place.modules)
     module = structure.input_embedding(place.modules)
@@ -108,7 +108,9 @@ def position_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[S
     return steps
 
 
-def _table_steps(recorded: Recorded, place: BoxPlace, position: int, before: Vector, x: Vector) -> list[Step]:
+def _table_steps(
+    recorded: BoxTensors, place: BoxPlace, position: int, before: Vector, x: Vector
+) -> list[Step]:
     """Return the steps from the embedding to x, its sum with the table, or one that says why nothing is added."""
     structure, call = recorded.structure, recorded.embedded(place.modules)
     module, kind = structure.input_embedding(place.modules), structure.config.positions
@@ -116,7 +118,7 @@ def _table_steps(recorded: Recorded, place: BoxPlace, position: int, before: Vec
         inside = _off_inside(recorded, place) if module.table is None else "Positions are switched off"
         sentence = f"{inside}: the tokens have no order." if inside else _inside(kind)
         return [Step("nothing added", f"{x.label} = {before.label}", sentence, (before, x))]
-    pieces = recorded.sides[place.stack].pieces
+    pieces = recorded.forward.sides[place.stack].pieces
     number = _number_of(module, call, position)
     table = module.table
     assert table is not None
@@ -170,19 +172,19 @@ def _inside(kind: str) -> str:
     return f"This model adds no positional encoding: {kind} positions {acts} inside self-attention."
 
 
-def _off_inside(recorded: Recorded, place: BoxPlace) -> str:
+def _off_inside(recorded: BoxTensors, place: BoxPlace) -> str:
     """Say that positions inside the stack's attention are switched off, if they are."""
-    inside = [name for name in recorded.off if name.endswith(".positions")]
+    inside = [name for name in recorded.forward.off if name.endswith(".positions")]
     off = any(name.startswith(f"{place.modules.layers}.") for name in inside)
     return f"The {recorded.structure.config.positions} positions are switched off" if off else ""
 
 
-def rotated(recorded: Recorded, place: BoxPlace, x: Tensor) -> Tensor | None:
+def rotated(recorded: BoxTensors, place: BoxPlace, x: Tensor) -> Tensor | None:
     """Return queries (heads, time, d_k) as rotary positions rotate them; None where nothing is rotated."""
     inside = position_encoding(recorded.structure.config.positions).inside
     if inside is None or "rotation" not in inside.needs or place.module.endswith("cross_attention"):
         return None
-    if f"{place.module}.positions" in recorded.off:
+    if f"{place.module}.positions" in recorded.forward.off:
         return None
     positions = recorded.structure.model.get_submodule(f"{place.module}.positions")
     assert isinstance(positions, AttentionPositions)

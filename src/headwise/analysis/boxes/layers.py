@@ -9,23 +9,23 @@ from torch import Tensor
 
 from headwise.analysis.boxes.steps import Step, Vector, floats
 from headwise.analysis.boxes.structure import BoxPlace
-from headwise.analysis.recording import Recorded
+from headwise.analysis.boxes.tensors import BoxTensors
 from headwise.nn.layers import LayerNorm, RMSNorm
 
 
-def add_norm_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[Step]:
+def add_norm_steps(recorded: BoxTensors, place: BoxPlace, position: int) -> list[Step]:
     """Return post-norm's Norm(x + Sublayer(x))."""
     return [*add_steps(recorded, place, position), *norm_steps(recorded, place, position)]
 
 
-def add_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[Step]:
+def add_steps(recorded: BoxTensors, place: BoxPlace, position: int) -> list[Step]:
     """Return x + Sublayer(x), or Sublayer(x) alone where the residual connection is switched off."""
     x, y = recorded.residual(place)[position], recorded.written(place)[position]
     total = recorded.added(place)[position]
-    normalized = place.kind == "add" and place.norm not in recorded.off
+    normalized = place.kind == "add" and place.norm not in recorded.forward.off
     sub_layer = Vector(f"Sublayer({'Norm(x)' if normalized else 'x'})", floats(y))
     vectors = (Vector("x", floats(x)), sub_layer, Vector("s", floats(total)))
-    if place.around in recorded.off:
+    if place.around in recorded.forward.off:
         sentence = (
             f"The residual connection is switched off: what the sub-layer returned, of length {_length(y):.3f}, takes "
             f"the place of x, of length {_length(x):.3f}."
@@ -38,12 +38,12 @@ def add_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[Step]:
     return [Step("+", f"s = x + {sub_layer.label}", sentence, vectors)]
 
 
-def norm_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[Step]:
+def norm_steps(recorded: BoxTensors, place: BoxPlace, position: int) -> list[Step]:
     """Return the normalization of one position: its mean and variance, then gain and bias."""
     return normalization_steps(recorded, place.norm, position, "s" if place.kind == "add-norm" else "x")
 
 
-def normalization_steps(recorded: Recorded, module_name: str, position: int, name: str) -> list[Step]:
+def normalization_steps(recorded: BoxTensors, module_name: str, position: int, name: str) -> list[Step]:
     """Return the steps of a normalization, by its module; `name` is its input's."""
     call = recorded.call(module_name)
     s, out = call.given[position].double(), call.returned[position]
@@ -51,7 +51,7 @@ def normalization_steps(recorded: Recorded, module_name: str, position: int, nam
     epsilon = recorded.structure.config.norm_epsilon
     before = Vector(name, floats(s))
     mean, variance = float(s.mean()), float(s.var(correction=0))
-    if module_name in recorded.off:
+    if module_name in recorded.forward.off:
         what = "LayerNorm" if isinstance(module, LayerNorm) else "RMSNorm"
         facts = {"mean": mean, "variance": variance}
         sentence = f"{what} is switched off, so that its input is handed on: mean {mean:.4f}, variance {variance:.4f}."
@@ -119,10 +119,10 @@ FORMULAS = {
 }
 
 
-def feed_forward_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[Step]:
+def feed_forward_steps(recorded: BoxTensors, place: BoxPlace, position: int) -> list[Step]:
     """Return x → pre-activation → activation (→ gate) → output, and the units with the largest values."""
     config, name = recorded.structure.config, place.module
-    if name in recorded.off:
+    if name in recorded.forward.off:
         vectors = (
             Vector("x", floats(recorded.read(place)[position])),
             Vector("FFN(x)", floats(recorded.written(place)[position])),
@@ -179,7 +179,7 @@ def feed_forward_steps(recorded: Recorded, place: BoxPlace, position: int) -> li
     return [*steps, _units(recorded, place, position), last]
 
 
-def _units(recorded: Recorded, place: BoxPlace, position: int) -> Step:
+def _units(recorded: BoxTensors, place: BoxPlace, position: int) -> Step:
     """Name the units with the largest magnitude, with the number of tokens at which each isn't 0."""
     hidden = recorded.call(f"{place.module}.w2").given  # (time, d_ff)
     largest = hidden[position].abs().topk(min(LARGEST, hidden.size(1))).indices

@@ -7,13 +7,13 @@ import torch
 from headwise.analysis.boxes.layers import FORMULAS, normalization_steps
 from headwise.analysis.boxes.steps import Grid, Step, Vector, floats
 from headwise.analysis.boxes.structure import BoxPlace
-from headwise.analysis.recording import Recorded
+from headwise.analysis.boxes.tensors import BoxTensors
 from headwise.analysis.terminal import plain
 
 LIKELIEST = 10  # tokens that are shown
 
 
-def pooling_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[Step]:
+def pooling_steps(recorded: BoxTensors, place: BoxPlace, position: int) -> list[Step]:
     """Return the class token's last hidden state, or the mean over all patches."""
     vision = recorded.structure.vision
     assert vision is not None
@@ -22,13 +22,13 @@ def pooling_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[St
         sentence = "The classifier reads the last hidden state of the class token only; patches act through attention."
         first = Vector("x_{class}", floats(hidden[0]))
         return [Step("class token", "h = x_{class}", sentence, (first, pooled))]
-    pieces = recorded.sides["encoder"].pieces
+    pieces = recorded.forward.sides["encoder"].pieces
     sentence = f"The last hidden states of all {len(pieces)} patches are averaged."
     grid = Grid("x", floats(hidden), pieces, tokens=True)
     return [Step("mean", "h = mean over the patches", sentence, (pooled,), (grid,))]
 
 
-def head_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[Step]:
+def head_steps(recorded: BoxTensors, place: BoxPlace, position: int) -> list[Step]:
     """Return x → W x + b → activation → normalization, BERT's head for masked tokens (Devlin et al. 2019)."""
     config, dense = recorded.structure.config, recorded.call("head.dense")
     z = Vector("z", floats(dense.returned[position]))
@@ -50,10 +50,10 @@ def head_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[Step]
     ]
 
 
-def projection_steps(recorded: Recorded, place: BoxPlace, position: int) -> list[Step]:
+def projection_steps(recorded: BoxTensors, place: BoxPlace, position: int) -> list[Step]:
     """Return hidden state → logits of the most probable tokens, and the products of the first of them."""
     structure = recorded.structure
-    hidden, logits = recorded.hidden[position], recorded.outcome.logits[position]
+    hidden, logits = recorded.hidden[position], recorded.logits[position]
     best, names = _best(recorded, position)
     row = structure.output_weight[best[0]].detach().float().cpu()
     bias = None if structure.output_bias is None else structure.output_bias[best[0]].item()
@@ -90,10 +90,10 @@ def projection_steps(recorded: Recorded, place: BoxPlace, position: int) -> list
     ]
 
 
-def softmax_steps(recorded: Recorded, place: BoxPlace, position: int, temperature: float) -> list[Step]:
+def softmax_steps(recorded: BoxTensors, place: BoxPlace, position: int, temperature: float) -> list[Step]:
     """Return logits / T → exp → probabilities of the most probable tokens, with the sum over the vocabulary."""
-    outcome = recorded.outcome
-    logits = outcome.logits[position].double()
+    forward = recorded.forward
+    logits = recorded.logits[position].double()
     best, names = _best(recorded, position)
     scaled = logits / temperature
     top = float(scaled.max())
@@ -101,7 +101,7 @@ def softmax_steps(recorded: Recorded, place: BoxPlace, position: int, temperatur
     total = float(numerators.sum())
     probabilities = numerators / total
     entropy = float(torch.special.entr(probabilities).sum())
-    token = outcome.chosen.ids[position]
+    token = forward.chosen.ids[position]
     z, divided = (
         Vector("z", floats(logits[best]), names, tokens=True),
         Vector("z / T", floats(scaled[best]), names, tokens=True),
@@ -110,7 +110,7 @@ def softmax_steps(recorded: Recorded, place: BoxPlace, position: int, temperatur
     p = Vector("P", floats(probabilities[best]), names, tokens=True)
     chosen = float(probabilities[token])
     many, whole = ("classes", "all classes") if place.pooled else ("tokens", "the whole vocabulary")
-    what = outcome.what[0].upper() + outcome.what[1:]
+    what = forward.what[0].upper() + forward.what[1:]
     return [
         Step(
             "÷ T",
@@ -132,10 +132,10 @@ def softmax_steps(recorded: Recorded, place: BoxPlace, position: int, temperatur
             "÷ Σ",
             "P = exp / Σ",
             f"These {len(best)} {many} have {float(probabilities[best].sum()):.1%} of the probability. {what}, "
-            f"{plain(outcome.chosen.pieces[position])!r}, has {chosen:.1%}.",
+            f"{plain(forward.chosen.pieces[position])!r}, has {chosen:.1%}.",
             (exponentials, p),
             facts={
-                f"P of {outcome.what}": chosen,
+                f"P of {forward.what}": chosen,
                 "log P": float(probabilities[token].log()),
                 "entropy in nats": entropy,
             },
@@ -143,7 +143,7 @@ def softmax_steps(recorded: Recorded, place: BoxPlace, position: int, temperatur
     ]
 
 
-def _best(recorded: Recorded, position: int) -> tuple[list[int], tuple[str, ...]]:
-    logits = recorded.outcome.logits[position]
+def _best(recorded: BoxTensors, position: int) -> tuple[list[int], tuple[str, ...]]:
+    logits = recorded.logits[position]
     best = logits.topk(min(LIKELIEST, len(logits))).indices.tolist()
-    return best, tuple(recorded.outcome.names(best))
+    return best, tuple(recorded.forward.names(best))

@@ -20,6 +20,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from headwise.analysis.recording import Row, Stack
 from headwise.config import ModelConfig
 from headwise.errors import ConfigError
 from headwise.models.base import Projecting
@@ -27,11 +28,6 @@ from headwise.models.decoder_only import DecoderOnly
 from headwise.models.output_heads import HeadedEncoder, MaskedTokenHead
 from headwise.models.transformer import InputEmbedding, Transformer
 from headwise.models.vision import ImageClassifier, VisionTransformer
-
-Stack = Literal["encoder", "decoder"]
-Row = Literal[
-    "encoder", "decoder", "pooled"
-]  # what the rows of a box are: a stack's tokens, or one vector for all
 
 # The sub-layers of a layer in their order: name, module, and the module of the residual connection around it.
 SubLayers = tuple[tuple[str, str, str], ...]

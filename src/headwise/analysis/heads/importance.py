@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.analysis.interventions import Part, attention_parts, heads_of, private_copy
+from headwise.analysis.interventions.sublayers import Changes
 from headwise.decoding.batching import batches, padded
 from headwise.decoding.scoring import token_log_probs
 from headwise.engine.translator import Translator
 from headwise.evaluation.translation import bleu
 from headwise.models.base import Seq2Seq
-from headwise.nn.multihead import Probe, Probed
+from headwise.nn.multihead import Probe
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 
 _BATCH_TOKENS = 4096
@@ -97,26 +98,23 @@ def gated(model: Seq2Seq, gates: Mapping[Part, Iterable[Tensor]]) -> Iterator[No
 
     `gates` holds one tensor per layer for each part, (heads,) or (batch, heads). Probes set earlier are called first.
     """
-    saved_probes: list[tuple[Probed, Probe | None]] = []
-
-    def probe(attention: Probed, gate: Tensor) -> Probe:
-        earlier = attention.probe
-        factor = gate[..., :, None, None]
-
-        def multiply(weights: Tensor) -> Tensor:
-            return (weights if earlier is None else earlier(weights)) * factor.to(weights.dtype)
-
-        return multiply
-
+    changes = Changes()
     try:
         for part, attentions in attention_parts(model).items():
             for attention, gate in zip(attentions, gates.get(part, ()), strict=False):
-                saved_probes.append((attention, attention.probe))
-                attention.probe = probe(attention, gate)
+                changes.set(attention, "probe", _multiplied(attention.probe, gate[..., :, None, None]))
         yield
     finally:
-        for attention, earlier in reversed(saved_probes):
-            attention.probe = earlier
+        changes.undo()
+
+
+def _multiplied(earlier: Probe | None, factor: Tensor) -> Probe:
+    """Return a probe that multiplies the weights that an earlier one returns."""
+
+    def multiply(weights: Tensor) -> Tensor:
+        return (weights if earlier is None else earlier(weights)) * factor.to(weights.dtype)
+
+    return multiply
 
 
 def without(model: Seq2Seq, removed: Sequence[HeadPlace]) -> dict[Part, list[Tensor]]:

@@ -16,7 +16,7 @@ from headwise.analysis.attention import SentenceWords, overlap
 from headwise.analysis.heads.roles import HeadRoles, LinkCounts, RelationRate, TokenCounts, head_roles
 from headwise.analysis.heads.similarity import SimilarityCounts
 from headwise.analysis.interventions import PARTS, Part
-from headwise.analysis.tracer import stacked
+from headwise.analysis.recording import attention_by_part
 from headwise.decoding.batching import batches, padded
 from headwise.decoding.ensemble import Ensemble
 from headwise.engine.translator import Translator
@@ -189,7 +189,7 @@ def _recorded(
                 index,
                 {
                     part: weights[:, :, : sizes[shapes[part][0]], : sizes[shapes[part][1]]]
-                    for part, weights in stacked(recorded, row).items()
+                    for part, weights in attention_by_part(recorded, row).items()
                 },
             )
 

@@ -22,7 +22,7 @@ from headwise.analysis.heads.measuring import (
     similarity_of,
 )
 from headwise.analysis.interventions import Part
-from headwise.analysis.tracer import stacked
+from headwise.analysis.recording import attention_by_part
 from headwise.config import Config
 from headwise.decoding.batching import batches, padded
 from headwise.decoding.generation import first_token, load_language_model
@@ -125,4 +125,4 @@ def _recorded(
             model(tokens) if isinstance(model, DecoderOnly) else model(tokens, mask)
         for row, index in enumerate(indices):
             size = len(ids[index])
-            yield index, stacked(recorded, row)[part][:, :, :size, :size]
+            yield index, attention_by_part(recorded, row)[part][:, :, :size, :size]

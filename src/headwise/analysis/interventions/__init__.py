@@ -1,16 +1,20 @@
 """Interventions on a model and on its output: their notation, and their application."""
 
 from headwise.analysis.interventions.applying import (
+    Copies,
     attention_parts,
     heads_of,
     intervening,
     part_of,
     private_copy,
+    require_no_translation,
 )
 from headwise.analysis.interventions.notation import PARTS, Intervention, Part, parse_interventions
+from headwise.analysis.interventions.sublayers import switched_off
 
 __all__ = [
     "PARTS",
+    "Copies",
     "Intervention",
     "Part",
     "attention_parts",
@@ -19,4 +23,6 @@ __all__ = [
     "parse_interventions",
     "part_of",
     "private_copy",
+    "require_no_translation",
+    "switched_off",
 ]

@@ -6,7 +6,8 @@ import copy
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from queue import Empty, LifoQueue
+from typing import Generic, TypeVar
 
 from torch import Tensor, nn
 
@@ -47,6 +48,26 @@ def private_copy(model: Model) -> Model:
     return copy.deepcopy(model, shared)
 
 
+class Copies(Generic[Model]):
+    """A trained model, and private copies of it, which share its parameters and are lent to one request each."""
+
+    def __init__(self, trained: Model) -> None:
+        self.trained = trained
+        self._idle: LifoQueue[Model] = LifoQueue()
+
+    @contextmanager
+    def lent(self) -> Iterator[Model]:
+        """Context manager that gives a copy."""
+        try:
+            copy = self._idle.get_nowait()
+        except Empty:
+            copy = private_copy(self.trained)
+        try:
+            yield copy
+        finally:
+            self._idle.put(copy)
+
+
 @contextmanager
 def intervening(model: nn.Module, interventions: Sequence[Intervention]) -> Iterator[None]:
     """Context manager that applies interventions to the model, in the order given.
@@ -55,21 +76,24 @@ def intervening(model: nn.Module, interventions: Sequence[Intervention]) -> Iter
     exit. A checkpoint and interventions on the output are `Tracer`'s. Raises `ConfigError` for a head or layer that the
     model doesn't have, and for one that has no such part.
     """
-    saved_probes: list[tuple[Probed, Probe | None]] = []
     changes = sublayers.Changes()
     try:
         for intervention in interventions:
             if intervention.of_heads:
                 for attention in _selected(attention_parts(model), intervention):
-                    saved_probes.append((attention, attention.probe))
-                    attention.probe = _probe(intervention, attention)
+                    changes.set(attention, "probe", _probe(intervention, attention))
             elif intervention.kind in LAYERS:
                 _change_layers(model, intervention, changes)
         yield
     finally:
-        for attention, earlier in reversed(saved_probes):
-            attention.probe = earlier
         changes.undo()
+
+
+def require_no_translation(interventions: Sequence[Intervention]) -> None:
+    """Raise `ConfigError` for an intervention that only translation runs have: on the output, or of a checkpoint."""
+    for change in interventions:
+        if change.kind in ("prefix", "word", "checkpoint"):
+            raise ConfigError(f"intervention {str(change)!r}: expected a translation run, found another")
 
 
 def _change_layers(model: nn.Module, intervention: Intervention, changes: sublayers.Changes) -> None:

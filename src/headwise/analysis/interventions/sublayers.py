@@ -19,6 +19,7 @@ from headwise.models.base import Memory, Seq2Seq, State
 from headwise.models.transformer import DecoderLayer, EncoderLayer, InputEmbedding
 from headwise.nn.layers import FeedForward, LayerNorm, Residual, RMSNorm
 from headwise.nn.multihead import MultiHeadAttention
+from headwise.nn.positions import AttentionPositions
 
 _Kind = TypeVar("_Kind", bound=nn.Module)
 
@@ -141,6 +142,30 @@ def remove_causal_mask(model: nn.Module, within: Iterable[str], changes: Changes
     if isinstance(model, Seq2Seq):
         changes.set(model, "start", lambda memory, beams=1, capacity=None: _Prefix(memory, beams))
         changes.set(model, "step", lambda tokens, state: _step(model, tokens, state))
+
+
+def switched_off(trained: nn.Module, model: nn.Module) -> frozenset[str]:
+    """Return the dotted names of what acts in a trained model but not in its copy with interventions.
+
+    Normalizations, feed-forward networks, residual connections (also those that the model was trained without),
+    positions inside attention, and `NAME.causal` for the causal mask of an attention. (Positions that are added to
+    embeddings are in the record of the input embedding.)
+    """
+    now = dict(model.named_modules(remove_duplicate=False))
+    off: set[str] = set()
+    for name, module in trained.named_modules(remove_duplicate=False):
+        if isinstance(module, LayerNorm | RMSNorm | FeedForward | AttentionPositions):
+            if not isinstance(now.get(name), type(module)):
+                off.add(name)
+        elif isinstance(module, Residual):
+            other = now[name]
+            if not (isinstance(other, Residual) and other.connected):
+                off.add(name)
+        elif isinstance(module, MultiHeadAttention):
+            other = now[name]
+            if module.causal and not (isinstance(other, MultiHeadAttention) and other.causal):
+                off.add(f"{name}.causal")
+    return frozenset(off)
 
 
 class _Zero(nn.Module):

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from headwise import bounds
 from headwise.analysis.interventions import Intervention
-from headwise.analysis.language_models import StackTracer
 from headwise.analysis.recurrence.networks import (
     REMEMBERED,
     GatedRecurrence,
@@ -26,7 +25,9 @@ from headwise.analysis.recurrence.networks import (
     SimpleRecurrence,
     attention_layer,
 )
+from headwise.analysis.trace import Side
 from headwise.analysis.tracer import Tracer
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
 from headwise.models.decoder_only import DecoderOnly
@@ -129,7 +130,7 @@ class RecurrenceComparison:
 
 
 def compare(
-    tracer: Tracer | StackTracer,
+    tracer: Tracer,
     text: str,
     radius: float = STRETCHING,
     interventions: Sequence[Intervention] = (),
@@ -144,8 +145,8 @@ def compare(
             f"radius: expected from {bounds.LEAST_RADIUS} to {bounds.MOST_RADIUS}, found {radius:g}"
         )
     with tracer.model(interventions) as model, torch.random.fork_rng(devices=[]):
-        ids, pieces = _tokens(tracer, text)
-        own = _own_encoder(model, ids)
+        side = _tokens(tracer, text)
+        pieces, own = side.pieces, _own_encoder(model, side.ids)
         embedded = own.inputs()
         if own.backward:
             pieces = pieces[::-1]
@@ -198,17 +199,11 @@ def _own_encoder(model: nn.Module, ids: Sequence[int]) -> OwnEncoder:
     return OwnEncoder(encode, tokens)
 
 
-def _tokens(tracer: Tracer | StackTracer, text: str) -> tuple[Sequence[int], tuple[str, ...]]:
-    if isinstance(tracer, Tracer):
-        side, _ = tracer.read(text)
-        ids, pieces = side.ids, side.pieces
-        empty = len(ids) == 1
-    else:
-        ids = tracer.read(text)[0]
-        pieces, empty = tracer.side(ids).pieces, not text.strip()
-    if empty:
+def _tokens(tracer: Tracer, text: str) -> Side:
+    side, _ = tracer.read(text)
+    if len(side.ids) == 1 if isinstance(tracer, TranslationTracer) else not text.strip():
         raise ConfigError("expected a text to look into, found an empty one")
-    return ids, pieces
+    return side
 
 
 def _unit_size(x: Tensor) -> Tensor:
