@@ -20,7 +20,8 @@ from headwise.models.encoder_only import EncoderOnly
 from headwise.models.recurrent import RecurrentSeq2Seq
 from headwise.models.transformer import Transformer
 from headwise.models.weights import Weights
-from headwise.nn.memory import LOADING, check_fits
+from headwise.nn.device import find_precision
+from headwise.nn.memory import LOADING, TRAINING, check_fits
 
 Built = TypeVar("Built", bound=torch.nn.Module)
 
@@ -73,6 +74,24 @@ def _build_checked(build: Callable[[], Built], config: ModelConfig, *sizes: int)
     if torch.empty(0).device.type != "meta":  # on the meta device, parameters take no memory
         check_fits(build, config, max(sizes), torch.device("cpu"), each=LOADING)
     return build()
+
+
+def build_for_training(
+    make: Callable[[], Model], config: Config, device: torch.device, *, fits: bool = False
+) -> Model:
+    """Build the untrained model of a configuration on its device, with its seed and precision.
+
+    With `fits`, raises `ConfigError` where its training in `training.processes`, or in one, doesn't fit into memory.
+    """
+    if fits:
+        processes = config.training.processes
+        each = TRAINING * (1 if processes == "auto" else processes)
+        check_fits(make, config.model, config.subwords.size, device, each=each)
+    torch.manual_seed(config.training.seed)
+    model = make().to(device)
+    if hasattr(model, "compute_dtype"):
+        model.compute_dtype = find_precision(config.training.precision, device)  # type: ignore[assignment]
+    return model
 
 
 def check_keys(config: ModelConfig, kind: str, what: str) -> None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-import torch
 from torch import nn
 
 from headwise.config import Config
@@ -189,9 +188,3 @@ class PreparedTask(ABC, Generic[Data, Model]):
     def identity(self) -> dict[str, str]:
         """Return the checksums of the prepared data."""
         return self.prepared.identity()
-
-
-def set_precision(model: nn.Module, precision: torch.dtype) -> None:
-    """Set the dtype of a model's activations, if it has a `compute_dtype`."""
-    if hasattr(model, "compute_dtype"):
-        model.compute_dtype = precision  # type: ignore[assignment]

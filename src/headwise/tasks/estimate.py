@@ -22,9 +22,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.files import hold
+from headwise.models.build import build_for_training
 from headwise.models.counting import parameter_count
 from headwise.nn.memory import PeakMemory, machine_memory, saved_bytes
-from headwise.tasks.run import WORK, build, checked_task, job_of
+from headwise.tasks.run import WORK, checked_task, job_of
 from headwise.training.optimizer import state_keys
 from headwise.training.parallel.workers import Workers
 from headwise.training.parallel.world import World
@@ -163,7 +164,8 @@ def estimate(config: Config, run: Path, *, gpu: str | None = None, watts: float 
     with hold(run):
         prepared = kind.prepare(config, run / "prepared", expected=None, say=_say)
         peak = PeakMemory()
-        model, task = build(kind, config, prepared, device)
+        model = build_for_training(lambda: kind.build(config, prepared), config, device)
+        task = kind.task(config, prepared, model)
         floats = _FLOAT * parameter_count(model)
         activations = _largest_activations(task, config)
         parts = Memory(floats, floats, _moments(model, config), activations)

@@ -15,29 +15,23 @@ import torch
 
 from headwise.characters import unwritable
 from headwise.config import Config
-from headwise.config.keys import changed_keys
-from headwise.errors import CheckpointError, ConfigError
+from headwise.errors import ConfigError
 from headwise.files import hold, remove_partial, write_text
+from headwise.models.build import build_for_training
 from headwise.models.counting import parameter_count
-from headwise.native.library import Library, find_library
 from headwise.nn.device import find_device, find_precision
-from headwise.nn.linear import Products
-from headwise.nn.memory import TRAINING, check_fits
-from headwise.nn.native_gemm import NativeProducts
-from headwise.tasks.base import Prepared, TaskKind, set_precision
+from headwise.tasks.base import Prepared, TaskKind
 from headwise.tasks.registry import find_task
 from headwise.training.checkpoint import Checkpoints, read_state
 from headwise.training.loop import Trainer
 from headwise.training.monitor import MEASURED, averaged_scores, record_measured
 from headwise.training.parallel.workers import READY, Workers, join
 from headwise.training.parallel.world import World
+from headwise.training.products_trial import find_products
 from headwise.training.progress import Progress
-from headwise.training.task import Task
+from headwise.training.resolution import check_identity, resolve, resolve_by_trials, summary
 from headwise.training.trial import (
-    choose_processes,
-    choose_products,
     likely_workers,
-    possible_numbers,
     take_part,
 )
 
@@ -46,7 +40,7 @@ _STOP_TIMEOUT = 5.0  # seconds for the first process to stop this one
 
 
 @dataclass(frozen=True)
-class TrainedRun:
+class TrainingResult:
     """Result of `train`: the run, its progress, and the scores of the averaged model on the development set."""
 
     run: Path
@@ -55,7 +49,7 @@ class TrainedRun:
     scores: dict[str, float]
 
 
-def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = False) -> TrainedRun:
+def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = False) -> TrainingResult:
     """Prepare the data, then train in the run directory, or resume from its last checkpoint.
 
     With `restart`, the results of an earlier training are removed first; without a checkpoint to resume from, the rest
@@ -79,35 +73,45 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
     try:
         world.on_first(lambda: resources.enter_context(hold(run)))
         latest = None if restart else Checkpoints(run).latest()
-        config = _with_known_choices(config, run, latest, world)
-        config = config.model_copy(update={"data": config.data.with_languages()})
-        can_choose = world.size == 1 and latest is None and device.type == "cpu"
-        can_share = can_choose and kind.shares_batches
+        known = world.in_turn(lambda: resolve(config, run, latest, world))
+        fresh = world.size == 1 and latest is None and device.type == "cpu"
+        shared = fresh and kind.shares_batches
         if world.size == 1:
-            workers = resources.enter_context(Workers(WORK, job_of(config, run)))
-            workers.prepare(likely_workers(config.training, threads if can_share else 1))
-        prepared = world.in_turn(lambda: _prepare(kind, config, run, latest, say))
-        _check_memory(kind, config, prepared, device)
-        model, task = build(kind, config, prepared, device)
+            workers = resources.enter_context(Workers(WORK, job_of(known, run)))
+            workers.prepare(likely_workers(known.training, threads if shared else 1))
+
+        def prepare() -> Prepared:
+            expected = None if latest is None else read_state(latest)["identity"].get("data")
+            prepared = kind.prepare(known, run / "prepared", expected=expected, say=say)
+            check_identity(prepared.identity(), latest, prepared.directory)
+            return prepared
+
+        prepared = world.in_turn(prepare)
+        model = build_for_training(lambda: kind.build(known, prepared), known, device, fits=True)
+        task = kind.task(known, prepared, model)
         if latest is None:
             world.on_first(lambda: _remove_earlier_training(run, restart, say))
-        _report_data(prepared, say)
+        if prepared.reused:
+            say(f"{prepared.directory}: found ready")
+        for line in prepared.report:
+            say(line)
+        resolved = known
         if workers is not None:
-            processes = config.training.processes
-            if processes == "auto":
-                numbers = possible_numbers(threads, model) if can_share else [1]
-                processes = choose_processes(task, config, threads, numbers, workers, say)
-                config = config.with_overrides([f"training.processes={processes}"])
-            if config.training.products == "auto" and can_choose:
-                config = _with_fastest_products(task, config, max(1, threads // processes), say)
-            world = workers.gather(processes, threads, {"do": "train", **job_of(config, run)})
-
-        def begin() -> None:
-            _write_run_files(config, run, prepared)
-            say(_summary(config, model, device, world))
-
+            resolved = resolve_by_trials(task, known, threads, workers, say, fresh=fresh, shared=shared)
+            order = {"do": "train", **job_of(resolved, run)}
+            world = workers.gather(int(resolved.training.processes), threads, order)
         before = averaged_scores(run)
-        progress = _fit(task, config, run, device, world, begin, quiet=quiet)
+        products = find_products(resolved.training.products)
+        trainer = Trainer(task, resolved, run, device=device, world=world, products=products, quiet=quiet)
+
+        def begin() -> None:  # after the last checkpoint, if any, has been loaded
+            remove_partial(run / "*")
+            prepared.save(run)
+            write_text(run / "config.yaml", resolved.to_yaml())
+            say(summary(resolved, model, device, world))
+
+        world.on_first(begin)
+        progress = trainer.fit()
         if world.first:
             record_measured(run, before, kind.signatures())
     except RuntimeError:
@@ -120,7 +124,7 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
         resources.close()
         torch.set_num_threads(threads)
     scores = {key: value for key, value in averaged_scores(run).items() if key not in ("kind", "step")}
-    return TrainedRun(run, progress, parameter_count(model), scores)
+    return TrainingResult(run, progress, parameter_count(model), scores)
 
 
 def checked_task(config: Config, run: Path) -> tuple[TaskKind, torch.device]:
@@ -134,9 +138,9 @@ def checked_task(config: Config, run: Path) -> tuple[TaskKind, torch.device]:
         raise ConfigError(
             f"training.initialize_from: expected another run than the one to train, found {start}"
         )
+    find_products(config.training.products)
     device = find_device(config.training.device)
     find_precision(config.training.precision, device)
-    _find_products(config)
     if not kind.shares_batches and config.training.processes not in ("auto", 1):
         raise ConfigError(
             f"training.processes: expected 1 for task {config.task}, whose loss is of a whole batch, "
@@ -150,26 +154,6 @@ def checked_task(config: Config, run: Path) -> tuple[TaskKind, torch.device]:
     return kind, device
 
 
-def _check_memory(kind: TaskKind, config: Config, prepared: Prepared, device: torch.device) -> None:
-    """Refuse a model whose training doesn't fit into memory; without `training.processes`, for one process."""
-    processes = 1 if config.training.processes == "auto" else config.training.processes
-    check_fits(
-        lambda: kind.build(config, prepared),
-        config.model,
-        config.subwords.size,
-        device,
-        each=TRAINING * processes,
-    )
-
-
-def _report_data(prepared: Prepared, say: Callable[[str], None]) -> None:
-    """Print the report on the prepared data."""
-    if prepared.reused:
-        say(f"{prepared.directory}: found ready")
-    for line in prepared.report:
-        say(line)
-
-
 def work(received: Iterator[dict[str, Any]]) -> Iterator[str]:
     """Train as a worker process (`Workers`), whose job and then orders are `received`.
 
@@ -181,15 +165,21 @@ def work(received: Iterator[dict[str, Any]]) -> Iterator[str]:
     kind = find_task(config.task)
     device = torch.device("cpu")
     prepared = kind.prepare(config, run / "prepared", expected=None, say=lambda _: None)
-    _, task = build(kind, config, prepared, device)
+    model = build_for_training(lambda: kind.build(config, prepared), config, device)
+    task = kind.task(config, prepared, model)
     yield READY
     try:
         for order in received:
             world = join(order)
             try:
                 if order["do"] == "train":
-                    config = Config.from_tree(order["config"])
-                    _fit(task, config, run, device, world, lambda: None, quiet=True)
+                    resolved = Config.from_tree(order["config"])
+                    products = find_products(resolved.training.products)
+                    trainer = Trainer(
+                        task, resolved, run, device=device, world=world, products=products, quiet=True
+                    )
+                    world.on_first(lambda: None)  # the first process writes the run's files
+                    trainer.fit()
                     return
                 take_part(task, config, world, order)
             finally:
@@ -200,104 +190,9 @@ def work(received: Iterator[dict[str, Any]]) -> Iterator[str]:
         raise
 
 
-def _fit(
-    task: Task,
-    config: Config,
-    run: Path,
-    device: torch.device,
-    world: World,
-    begin: Callable[[], None],
-    *,
-    quiet: bool,
-) -> Progress:
-    """Train on every rank; the first one calls `begin` after the run's last checkpoint, if any, has been loaded."""
-    products = _find_products(config)
-    trainer = Trainer(task, config, run, device=device, world=world, products=products, quiet=quiet)
-    world.on_first(begin)
-    return trainer.fit()
-
-
-def build(
-    kind: TaskKind, config: Config, prepared: Prepared, device: torch.device
-) -> tuple[torch.nn.Module, Task]:
-    """Build the model on its device, and its training task."""
-    torch.manual_seed(config.training.seed)
-    model = kind.build(config, prepared).to(device)
-    set_precision(model, find_precision(config.training.precision, device))
-    return model, kind.task(config, prepared, model)
-
-
-def _with_known_choices(config: Config, run: Path, latest: Path | None, world: World) -> Config:
-    """Replace `auto` by what the run was begun with, if it resumes; raises `ConfigError`.
-
-    This concerns `training.processes` and `training.products`.
-    """
-    ours = config.training
-    known = ours
-    if latest is not None and (run / "config.yaml").exists():
-        known = Config.load(run / "config.yaml").training
-    changes = []
-    if world.size > 1 and ours.processes != "auto":
-        if known is ours or known.processes != ours.processes:
-            raise ConfigError(
-                f"training.processes: expected auto under torchrun, which decides the number, found {ours.processes}"
-            )
-        changes.append("training.processes=auto")
-    if world.size == 1 and ours.processes == "auto":
-        changes.append(f"training.processes={known.processes}")
-    if ours.products == "auto":
-        changes.append(f"training.products={known.products}")
-    return config.with_overrides(changes) if changes else config
-
-
 def job_of(config: Config, run: Path) -> dict[str, Any]:
     """Return the job of a worker process, for `headwise.training.parallel.workers.Workers`."""
     return {"config": config.model_dump(mode="json"), "run": str(run)}
-
-
-def _find_products(config: Config) -> Products:
-    """Return the matrix products of `training.products`; raises `ConfigError` where these can't be used."""
-    if config.training.products != "native":
-        return Products()
-    library = find_library()
-    if isinstance(library, Library):
-        return NativeProducts(library)
-    raise ConfigError(
-        f"training.products: expected torch, because the native library can't be used ({library}), found native"
-    )
-
-
-def _with_fastest_products(task: Task, config: Config, threads: int, say: Callable[[str], None]) -> Config:
-    """Replace `training.products=auto` by the faster choice with the CPU threads of one process."""
-    if find_precision(config.training.precision, torch.device("cpu")) != torch.float32:
-        return config
-    library = find_library()
-    products = "torch"
-    if isinstance(library, Library):
-        products = choose_products(task, config, threads, NativeProducts(library), say)
-    else:
-        say(f"training.products=torch, because the native library can't be used: {library}")
-    return config.with_overrides([f"training.products={products}"])
-
-
-def _prepare(
-    kind: TaskKind, config: Config, run: Path, latest: Path | None, say: Callable[[str], None]
-) -> Prepared:
-    """Prepare the data; if the run has a checkpoint, check that it can resume with this configuration and data."""
-    identity: dict[str, str] = {}
-    if latest is None:
-        _check_config_file(run)
-    else:
-        _check_resumable(config, run)
-        identity = read_state(latest)["identity"]
-    prepared = kind.prepare(config, run / "prepared", expected=identity.get("data"), say=say)
-    for key, checksum in prepared.identity().items():
-        if identity.get(key, checksum) != checksum:
-            raise CheckpointError(
-                f"{latest}: was trained with {key} {identity[key]}, found {checksum} in {prepared.directory}; "
-                "use --restart to begin anew"
-            )
-    return prepared
 
 
 def _remove_earlier_training(run: Path, restart: bool, say: Callable[[str], None]) -> None:
@@ -319,43 +214,3 @@ def _remove_earlier_training(run: Path, restart: bool, say: Callable[[str], None
         (run / name).unlink(missing_ok=True)
     shutil.rmtree(run / "tensorboard", ignore_errors=True)
     checkpoints.remove()
-
-
-def _write_run_files(config: Config, run: Path, prepared: Prepared) -> None:
-    """Write config.yaml and the files for inference, and remove files that a kill left half-written."""
-    remove_partial(run / "*")
-    prepared.save(run)
-    write_text(run / "config.yaml", config.to_yaml())
-
-
-def _check_config_file(run: Path) -> None:
-    """Raise `CheckpointError` if the folder has a config.yaml that Headwise didn't write."""
-    file = run / "config.yaml"
-    if file.exists():
-        try:
-            Config.load(file)
-        except ConfigError as error:
-            raise CheckpointError(
-                f"{run}: expected a new folder or a run, found one whose config.yaml Headwise can't have written "
-                f"({error})"
-            ) from None
-
-
-def _check_resumable(config: Config, run: Path) -> None:
-    """Raise `CheckpointError` if a key has changed that must not change when the run resumes."""
-    file = run / "config.yaml"
-    if not file.exists():
-        raise CheckpointError(f"{file}: there is no such file, though {run} has checkpoints; use --restart")
-    if changed := changed_keys(Config.load(file), config):
-        raise CheckpointError(
-            f"{run}: was begun with {'; with '.join(changed)}; keep what it was begun with to go on, use another run "
-            "directory, or --restart to begin anew"
-        )
-
-
-def _summary(config: Config, model: torch.nn.Module, device: torch.device, world: World) -> str:
-    name = str(find_precision(config.training.precision, device)).removeprefix("torch.")
-    ranks = f", {world.size} processes" if world.size > 1 else ""
-    products = ", native matrix products" if config.training.products == "native" else ""
-    size = f"{parameter_count(model):,} parameters"
-    return f"{size}, {name} on {device}{ranks}{products}, configuration {config.digest()}"

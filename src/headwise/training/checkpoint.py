@@ -202,10 +202,14 @@ class Checkpoints:
         With `keep` doubling, those of steps every, 2·every, 4·every, 8·every … of the current start stay, too; with
         all, all of it.
         """
-        kept = {self.path(step) for step in self.to_average(last, every)} | {self.latest(), self.best()}
-        for step in self.steps_of_current_start() if keep != "last" else ():
-            if keep == "all" or (step % every == 0 and (step // every).bit_count() == 1):
-                kept.add(self.path(step))
+        steps = [
+            step
+            for step in self.steps_of_current_start()
+            if keep == "all"
+            or (keep == "doubling" and step % every == 0 and (step // every).bit_count() == 1)
+        ]
+        kept = {self.path(step) for step in (*steps, *self.to_average(last, every))}
+        kept |= {self.latest(), self.best()}
         self.remove_partial()
         for step in self.steps():
             if self.path(step) not in kept:

@@ -18,7 +18,7 @@ from torch import nn
 from headwise.config import Config
 from headwise.errors import TrainingError
 from headwise.models.weights import read_recipe
-from headwise.nn.device import find_precision, give_back_freed_memory, keep_freed_memory
+from headwise.nn.device import give_back_freed_memory, keep_freed_memory
 from headwise.nn.linear import Products, use_products
 from headwise.training.background import BackgroundWork
 from headwise.training.checkpoint import (
@@ -118,12 +118,7 @@ class Trainer:
         moments = self._resume()
         self.replica = replicate(task, self.world, self.options, device)
         self.parameters = list(self.replica.parameters.values())
-        self.optimizer = build_optimizer(
-            self.replica.model,
-            config.optimizer,
-            world=self.world,
-            dtype=find_precision(self.options.precision, device),
-        )
+        self.optimizer = build_optimizer(self.replica.model, config.optimizer, self.world)
         self.replica.restore(self.optimizer, moments)
         self.pace = Pace(
             self.options, self.progress, self.world, device, decays_from=decays_from(config.schedule)

@@ -168,10 +168,8 @@ def state_keys(model: nn.Module, options: OptimizerConfig) -> dict[str, frozense
     return {name: MUON_STATE if name in matrices else ADAM_STATE for name, _ in _trained(model)}
 
 
-def build_optimizer(
-    model: nn.Module, options: OptimizerConfig, *, world: World, dtype: torch.dtype
-) -> torch.optim.Optimizer:
-    """Return the optimizer of the trained parameters; `dtype` is that of the training's products.
+def build_optimizer(model: nn.Module, options: OptimizerConfig, world: World) -> torch.optim.Optimizer:
+    """Return the optimizer of the trained parameters.
 
     Raises `ConfigError` for Muon if no linear map of a Transformer layer is trained.
     """
@@ -184,6 +182,7 @@ def build_optimizer(
             "optimizer.name: expected adam for a model without trained matrices in Transformer layers, found muon"
         )
     others = [parameter for name, parameter in parameters.items() if name not in matrices]
+    dtype = getattr(model, "compute_dtype", torch.float32)
     return Muon(list(matrices.values()), others, options, world=world, dtype=dtype)
 
 

@@ -1,8 +1,4 @@
-"""Selection of `training.processes=auto` and `training.products=auto` by trials.
-
-A trial of the processes times some optimizer steps with each number. A trial of the matrix products times the largest
-products of one step, by torch and by the native library in turns.
-"""
+"""Selection of `training.processes=auto` by a trial, which times some optimizer steps with each number."""
 
 from __future__ import annotations
 
@@ -15,11 +11,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from headwise.config import Config, TrainingConfig
-from headwise.nn.device import find_precision
-from headwise.nn.linear import Products, use_products
 from headwise.nn.memory import TRAINING, machine_memory
 from headwise.training.gradients import LossNotFinite, compute_gradients
 from headwise.training.optimizer import build_optimizer
@@ -31,15 +25,10 @@ from headwise.training.task import Task
 _SHARE = 0.005  # duration of a trial without its first step, as a share of the training
 _LEAST_SECONDS, _SECONDS = 0.7, 2.0  # bounds of this duration
 _STEP = 2.0  # seconds; if a step takes longer, only a part of the examples of each batch is computed
-_WORTH = 60.0  # seconds of training from which on workers, which take seconds to start, may pay off
+WORTH = 60.0  # seconds of training from which on workers, which take seconds to start, may pay off
 _MANY_STEPS = 500  # of a training that is likely to be worth it, before a step has been timed
 _FEW_WORKERS = 7  # most workers that are started before that
-_GAIN = 1.05  # least speedup of more processes, and of the native library's products
-_SHAPES = 8  # number of shapes whose products are timed: those with the most operations
-_OPERATIONS = 4e8  # least operations of a timed product: larger ones get fewer rows
-_LEAST_ROWS = 256
-_PRODUCT_SECONDS = 0.4  # least duration of a trial of products
-_LEAST_ROUNDS = 3
+GAIN = 1.05  # least speedup of more processes, and of the native library's products
 
 
 @dataclass(frozen=True)
@@ -67,7 +56,7 @@ def likely_workers(options: TrainingConfig, threads: int) -> int:
     """Return the number of workers that a training needs or tries; 0 if they may not be worth their start."""
     if options.processes != "auto":
         return options.processes - 1
-    short = options.max_steps < _MANY_STEPS or (options.max_minutes or math.inf) * 60 < _WORTH
+    short = options.max_steps < _MANY_STEPS or (options.max_minutes or math.inf) * 60 < WORTH
     return 0 if short else min(max(candidates(threads)) - 1, _FEW_WORKERS)
 
 
@@ -95,11 +84,11 @@ def choose_processes(
     if speeds is None:
         return 1
     best = max(speeds, key=lambda number: speeds[number].typical)
-    if speeds[best].typical < _GAIN * speeds[1].typical:
+    if speeds[best].typical < GAIN * speeds[1].typical:
         best = 1
     measured = ", ".join(
-        f"{speed.typical:,.0f} with {_amount(number, 'process', 'processes')} of "
-        f"{_amount(max(1, threads // number), 'thread', 'threads')}"
+        f"{speed.typical:,.0f} with {amount(number, 'process', 'processes')} of "
+        f"{amount(max(1, threads // number), 'thread', 'threads')}"
         for number, speed in speeds.items()
     )
     say(f"training.processes={best}: target tokens/s in a trial: {measured}")
@@ -115,8 +104,8 @@ def _measure(
     """
     alone = World()
     whole = time_steps(task, config, alone, Trial(1, 0.0, steps=1)).seconds
-    training = _training_seconds(config, whole)
-    if training < _WORTH:
+    training = training_seconds(config, whole)
+    if training < WORTH:
         return None
     trial = Trial(max(1, math.ceil(whole / _STEP)), min(_SECONDS, max(_LEAST_SECONDS, _SHARE * training)))
     speeds = {1: time_steps(task, config, alone, trial)}
@@ -164,8 +153,7 @@ def time_steps(task: Task, config: Config, world: World, trial: Trial) -> Speed:
     stream = iter(batches)
     replica = replicate(task, world, config.training, device)
     replica.model.train()
-    dtype = find_precision(config.training.precision, device)
-    optimizer = build_optimizer(replica.model, config.optimizer, world=world, dtype=dtype)
+    optimizer = build_optimizer(replica.model, config.optimizer, world)
     times: list[float] = []
     tokens: list[int] = []
     running = True
@@ -189,96 +177,13 @@ def time_steps(task: Task, config: Config, world: World, trial: Trial) -> Speed:
     return Speed(statistics.median(times), statistics.median(rates), sum(tokens) / sum(times))
 
 
-def choose_products(
-    task: Task, config: Config, threads: int, native: Products, say: Callable[[str], None]
-) -> str:
-    """Return the faster of `torch` and `native`, and print the measured speeds.
-
-    Both compute the products of one optimizer step, each with its gradients, with the CPU `threads` of one process.
-    The choice is `torch` if the training is too short to gain by another one, or has no float32 products. The
-    parameters are unchanged afterwards; the random generators aren't. Where a loss isn't finite, the choice is `torch`,
-    and the training reports the loss when it meets it again.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        recorded = _RecordedProducts()
-        with use_products(recorded):
-            seconds = time_steps(task, config, World(), Trial(1, 0.0, steps=1)).seconds
-        if not recorded.rows or _training_seconds(config, seconds) < _WORTH:
-            return "torch"
-        speeds = _time_products(recorded.rows, {"torch": Products(), "native": native})
-    except LossNotFinite as problem:
-        say(f"training.products=torch: the trial ended early, because {problem}")
-        return "torch"
-    finally:
-        torch.set_num_threads(before)
-    best = "native" if speeds["native"] > _GAIN * speeds["torch"] else "torch"
-    measured = ", ".join(f"{speed / 1e9:.1f} with {name}" for name, speed in speeds.items())
-    say(
-        f"training.products={best}: GFLOP/s of a step's matrix products in a trial with "
-        f"{_amount(threads, 'thread', 'threads')}: {measured}"
-    )
-    return best
-
-
-class _RecordedProducts(Products):
-    """torch's products; `rows` are those of each call, by the (inputs, outputs) of the linear map."""
-
-    def __init__(self) -> None:
-        self.rows: dict[tuple[int, int], list[int]] = {}
-
-    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        self.rows.setdefault((weight.size(1), weight.size(0)), []).append(x.size(0))
-        return super().forward(x, weight, bias)
-
-
-class _Example:
-    """A linear map whose products are timed: the largest of one shape, or some of its rows."""
-
-    def __init__(self, inputs: int, outputs: int, rows: list[int]) -> None:
-        timed = min(max(rows), max(_LEAST_ROWS, math.ceil(_OPERATIONS / (2 * inputs * outputs))))
-        self.operations = 6 * inputs * outputs * sum(rows)  # of one step
-        self.share = timed / sum(rows)
-        self.x, self.gradient = torch.ones(timed, inputs), torch.ones(timed, outputs)
-        self.weight = torch.ones(outputs, inputs)
-
-    def time(self, products: Products) -> float:
-        """Return the duration of the products in one step in seconds, extrapolated from the timed rows."""
-        began = time.perf_counter()
-        products.forward(self.x, self.weight)
-        products.input_gradient(self.gradient, self.weight)
-        products.weight_gradient(self.gradient, self.x)
-        return (time.perf_counter() - began) / self.share
-
-
-def _time_products(
-    rows: dict[tuple[int, int], list[int]], candidates: dict[str, Products]
-) -> dict[str, float]:
-    """Return the operations per second of each candidate; they take turns."""
-    largest = sorted(rows, key=lambda shape: -shape[0] * shape[1] * sum(rows[shape]))[:_SHAPES]
-    examples = [_Example(*shape, rows[shape]) for shape in largest]
-    times = {
-        name: [[example.time(products)] for example in examples] for name, products in candidates.items()
-    }
-    end = time.perf_counter() + _PRODUCT_SECONDS
-    rounds = 0
-    while rounds < _LEAST_ROUNDS or time.perf_counter() < end:
-        for number, example in enumerate(examples):
-            for name, products in candidates.items():
-                times[name][number].append(example.time(products))
-        rounds += 1
-    operations = sum(example.operations for example in examples)
-    # The fastest call counts; others may have been slowed down by other programs. The first one is a warm-up.
-    return {name: operations / sum(min(t[1:]) for t in times[name]) for name in candidates}
-
-
-def _training_seconds(config: Config, step: float) -> float:
+def training_seconds(config: Config, step: float) -> float:
     """Return the duration of a training, estimated from that of a step in seconds."""
     seconds = config.training.max_steps * step
     limit = config.training.max_minutes
     return seconds if limit is None else min(seconds, limit * 60)
 
 
-def _amount(number: int, one: str, more: str) -> str:
+def amount(number: int, one: str, more: str) -> str:
+    """Return a number with its noun."""
     return f"{number} {one if number == 1 else more}"

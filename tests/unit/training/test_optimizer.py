@@ -191,7 +191,7 @@ def test_the_matrices_of_a_transformers_layers_are_muons(gated: bool) -> None:
     model.requires_grad_(False)
     model.get_parameter("encoder.0.feed_forward.w1.weight").requires_grad_(True)
     assert list(state_keys(model, MUON).values()) == [MUON_STATE]
-    optimizer = build_optimizer(model, MUON, world=World(), dtype=torch.float32)
+    optimizer = build_optimizer(model, MUON, World())
     assert sum(len(group["params"]) for group in optimizer.param_groups) == 1
 
 
@@ -199,7 +199,7 @@ def test_a_model_without_such_matrices_needs_adam() -> None:
     config = ModelConfig(architecture="recurrent", encoder_layers=1, decoder_layers=1, d_model=16, heads=2)
     model = build_model(config, 30, 30)
     with pytest.raises(ConfigError, match="expected adam for a model without trained matrices"):
-        build_optimizer(model, MUON, world=World(), dtype=torch.float32)
+        build_optimizer(model, MUON, World())
 
 
 def test_muons_options_need_muon() -> None:

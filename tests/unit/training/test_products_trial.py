@@ -14,7 +14,7 @@ from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.nn.linear import Linear, Products, linear
 from headwise.training.loss import LossSum
-from headwise.training.trial import choose_products
+from headwise.training.products_trial import faster_products
 
 
 class Slow(Products):
@@ -88,7 +88,7 @@ class Mapping:
 def choose(native: Products, task: Mapping | None = None, steps: int = 10**9) -> tuple[str, list[str]]:
     lines: list[str] = []
     config = Config.from_tree({"training": {"max_steps": steps}})
-    return choose_products(task or Mapping(), config, 1, native, lines.append), lines
+    return faster_products(task or Mapping(), config, 1, native, lines.append), lines
 
 
 def test_the_faster_products_are_chosen() -> None:
