@@ -49,7 +49,7 @@ def command(
     from headwise.config import Config
     from headwise.engine.translator import Translator
     from headwise.evaluation.calibration import Calibration
-    from headwise.evaluation.translation import check_lines
+    from headwise.evaluation.metrics import check_lines
 
     if out is not None and out.suffix != ".png":
         raise ConfigError(f"{out}: expected a file that ends in .png")

@@ -12,12 +12,11 @@ import typer
 from headwise.cli.lines import read_lines
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
+from headwise.evaluation.metrics import check_lines, find_metric
 from headwise.evaluation.significance import compare as compare_systems
 from headwise.evaluation.translation import (
     Perplexity,
     TranslationScores,
-    bleu_metric,
-    check_lines,
     count_words,
     perplexity,
     score_translations,
@@ -90,9 +89,7 @@ def score_runs(
     """Translate and score every test set with every run; the results are in the order of the runs."""
     if settings.also and len(runs) > 1:
         raise ConfigError(f"--with: expected one run beside the ensemble's others, found {len(runs)}")
-    bleu_metric(
-        settings.tokenize, settings.lowercase
-    )  # raises for an unknown tokenizer before the translation
+    find_metric("bleu", settings.tokenize)  # raises for an unknown tokenizer before the translation
     other = None
     if settings.compare is not None:
         other = _load([settings.compare], settings)
@@ -107,8 +104,7 @@ def score_runs(
 def full_table(result: Result) -> list[str]:
     """Return all scores of one run on one test set, a line each, with their signatures."""
     scores = result.scores
-    metrics = [("BLEU", scores.bleu), ("chrF2", scores.chrf), ("tokenized BLEU", scores.tokenized_bleu)]
-    lines = [f"{name:<15} {score.score:6.2f}  {score.signature}" for name, score in metrics]
+    lines = [f"{s.title:<15} {s.score:6.2f}  {s.signature}" for s in scores.metrics.values()]
     lines.append(f"{'exact':<15} {scores.exact:6.2f}  % of lines are the reference")
     if scores.perplexity is not None:
         lines.append(
@@ -125,21 +121,19 @@ def table(results: Sequence[Result]) -> list[str]:
         max(len(title), *map(len, column))
         for title, column in zip(("run", "test set"), zip(*names, strict=True), strict=True)
     ]
-    lines = [
-        f"{'run':<{widths[0]}}  {'test set':<{widths[1]}}   BLEU  chrF2  tokenized BLEU  exact  perplexity/word"
-    ]
+    columns = [(score.title, max(6, len(score.title) + 1)) for score in results[0].scores.metrics.values()]
+    titles = " ".join(f"{title:>{width}}" for title, width in columns)
+    lines = [f"{'run':<{widths[0]}}  {'test set':<{widths[1]}} {titles}  exact  perplexity/word"]
     previous = ""
     for (run, source), result in zip(names, results, strict=True):
         scores = result.scores
         word = "" if scores.perplexity is None else f"{scores.perplexity.word:17.2f}"
-        lines.append(
-            f"{run if run != previous else '':<{widths[0]}}  {source:<{widths[1]}} {scores.bleu.score:6.2f} "
-            f"{scores.chrf.score:6.2f} {scores.tokenized_bleu.score:15.2f} {scores.exact:6.2f}{word}"
-        )
+        numbers = zip(scores.metrics.values(), columns, strict=True)
+        cells = " ".join(f"{metric.score:{width}.2f}" for metric, (_, width) in numbers)
+        shown = run if run != previous else ""
+        lines.append(f"{shown:<{widths[0]}}  {source:<{widths[1]}} {cells} {scores.exact:6.2f}{word}")
         previous = run
-    scores = results[0].scores
-    lines += ["", f"BLEU            {scores.bleu.signature}", f"chrF2           {scores.chrf.signature}"]
-    lines.append(f"tokenized BLEU  {scores.tokenized_bleu.signature}")
+    lines += ["", *(f"{s.title:<15} {s.signature}" for s in results[0].scores.metrics.values())]
     return lines + [f"{r.test_set.source}: {r.sentence}" for r in results if r.sentence]
 
 

@@ -24,11 +24,9 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
 
 from headwise.errors import ConfigError
-from headwise.evaluation.translation import bleu_metric, check_lines
+from headwise.evaluation.metrics import check_lines, find_metric
 
 Method = Literal["bootstrap", "randomization"]
 SAMPLES = {"bootstrap": 1000, "randomization": 10_000}
@@ -112,13 +110,13 @@ def compare(
         raise ConfigError(f"--test: expected one of {', '.join(SAMPLES)}, found {test!r}")
     if samples is not None and samples < 1:
         raise ConfigError(f"--samples: expected at least 1, found {samples}")
-    sacrebleu_metric = _metric(metric, tokenize, lowercase)
-    system_stats, baseline_stats = (
-        _statistics(sacrebleu_metric, system, references),
-        _statistics(sacrebleu_metric, baseline, references),
-    )
+    scorer = find_metric(metric, tokenize, lowercase=lowercase)
+    system_stats, baseline_stats = (scorer.statistics(side, references) for side in (system, baseline))
     count = samples or SAMPLES[test]
-    score = _scorer(sacrebleu_metric)
+
+    def score(sums: NDArray[np.float64]) -> float:  # sums of whole numbers, hence exact
+        return scorer.combined([int(n) for n in sums])
+
     system_score, baseline_score = score(system_stats.sum(0)), score(baseline_stats.sum(0))
     resamples = count if test == "bootstrap" else _INTERVAL_SAMPLES
     differences = _bootstrap(system_stats, baseline_stats, score, resamples, seed)
@@ -129,11 +127,8 @@ def compare(
             system_stats, baseline_stats, score, count, seed, abs(system_score - baseline_score)
         )
     low, high = np.quantile(differences, [0.025, 0.975])
-    signature = sacrebleu_metric.get_signature()
-    signature.update("seed", seed)
-    signature.update("bs" if test == "bootstrap" else "ar", count)
     return Comparison(
-        metric="BLEU" if metric == "bleu" else "chrF2",
+        metric=scorer.title,
         baseline=baseline_score,
         system=system_score,
         difference=system_score - baseline_score,
@@ -144,29 +139,8 @@ def compare(
         test="bootstrap" if test == "bootstrap" else "randomization",
         samples=count,
         seed=seed,
-        signature=str(signature),
+        signature=scorer.signature(**{"seed": seed, "bs" if test == "bootstrap" else "ar": count}),
     )
-
-
-def _metric(name: str, tokenize: str, lowercase: bool) -> BLEU | CHRF:
-    if name == "bleu":
-        return bleu_metric(tokenize, lowercase)
-    if name == "chrf":
-        return CHRF()
-    raise ConfigError(f"--metric: expected one of bleu, chrf, found {name!r}")
-
-
-def _statistics(
-    metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str]
-) -> NDArray[np.float64]:
-    """Return sufficient statistics (sentence, statistic); a corpus score is a function of their sum over sentences."""
-    rows = metric._extract_corpus_statistics(list(hypotheses), [list(references)])
-    return np.array(rows, dtype=np.float64)  # (sentence, statistic)
-
-
-def _scorer(metric: BLEU | CHRF) -> _Scorer:
-    """Return a function from summed statistics to the score; the sums are integers, hence exact."""
-    return lambda sums: float(metric._compute_score_from_stats([int(n) for n in sums]).score)
 
 
 def _bootstrap(

@@ -12,30 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-
-from headwise.errors import ConfigError, DataError
-
-TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200", "none")
-_NEEDS = {
-    "ja-mecab": 'pip install "sacrebleu[ja]"',
-    "ko-mecab": 'pip install "sacrebleu[ko]"',
-    "flores101": "a network connection the first time, for its SentencePiece model",
-    "flores200": "a network connection the first time, for its SentencePiece model",
-}
-
-
-@dataclass(frozen=True)
-class MetricScore:
-    """Score of one metric, from 0 to 100, with its sacreBLEU signature."""
-
-    score: float
-    signature: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return `{"score", "signature"}`."""
-        return {"score": self.score, "signature": self.signature}
+from headwise.errors import DataError
+from headwise.evaluation.metrics import METRICS, Bleu, MetricScore, check_lines, find_metric
 
 
 @dataclass(frozen=True)
@@ -57,24 +35,19 @@ class Perplexity:
 class TranslationScores:
     """All scores that `headwise evaluate` reports for one test set.
 
-    `notes` are hints for the user (for instance that the text looks tokenized); they are not part of the JSON.
+    `metrics` are by name: all of `METRICS` and `tokenized_bleu`. `notes` are hints for the user (for instance that the
+    text looks tokenized); they are not part of the JSON.
     """
 
-    bleu: MetricScore
-    chrf: MetricScore
-    tokenized_bleu: MetricScore
+    metrics: dict[str, MetricScore]
     exact: float  # percentage of lines equal to the reference, surrounding spaces aside
     perplexity: Perplexity | None = None
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the scores as one object, with `perplexity` only if it was computed."""
-        result: dict[str, Any] = {
-            "bleu": self.bleu.to_json(),
-            "chrf": self.chrf.to_json(),
-            "tokenized_bleu": self.tokenized_bleu.to_json(),
-            "exact": self.exact,
-        }
+        result: dict[str, Any] = {name: score.to_json() for name, score in self.metrics.items()}
+        result["exact"] = self.exact
         if self.perplexity is not None:
             result["perplexity"] = self.perplexity.to_json()
         return result
@@ -97,29 +70,19 @@ def score_translations(
     Raises `DataError` where the number of lines differs or there are none, `ConfigError` for a tokenizer
     that is unknown or not installed.
     """
-    check_lines(hypotheses, references)
+    metrics = [find_metric(name, tokenize) for name in METRICS]
+    metrics.append(Bleu("none", lowercase=lowercase, name="tokenized_bleu", title="tokenized BLEU"))
     return TranslationScores(
-        bleu=bleu(hypotheses, references, tokenize=tokenize),
-        chrf=chrf(hypotheses, references),
-        tokenized_bleu=bleu(hypotheses, references, tokenize="none", lowercase=lowercase),
+        metrics={metric.name: metric.score(hypotheses, references) for metric in metrics},
         exact=exact_match(hypotheses, references),
         perplexity=perplexity,
         notes=tuple(_tokenization_notes(hypotheses, references)),
     )
 
 
-def bleu(
-    hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str = "13a", lowercase: bool = False
-) -> MetricScore:
-    """Corpus BLEU (Papineni et al. 2002) as sacreBLEU computes it; raises as `score_translations` does."""
-    check_lines(hypotheses, references)
-    return _score(bleu_metric(tokenize, lowercase), hypotheses, references)
-
-
-def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> MetricScore:
-    """Corpus chrF2: character 6-grams, recall weighted twice; raises as `score_translations` does."""
-    check_lines(hypotheses, references)
-    return _score(CHRF(), hypotheses, references)
+def bleu(hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str = "13a") -> MetricScore:
+    """Corpus BLEU as sacreBLEU computes it; raises as `score_translations` does."""
+    return find_metric("bleu", tokenize).score(hypotheses, references)
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
@@ -127,24 +90,6 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     check_lines(hypotheses, references)
     same = sum(h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True))
     return 100.0 * same / len(references)
-
-
-def bleu_metric(tokenize: str = "13a", lowercase: bool = False) -> BLEU:
-    """Create sacreBLEU's BLEU metric; raises `ConfigError` for a tokenizer that is unknown or not installed.
-
-    sacreBLEU's warning about tokenized text is disabled (`force`), because `notes` of `score_translations` says the
-    same once and names the score to use instead.
-    """
-    if tokenize not in TOKENIZERS:
-        raise ConfigError(f"--tokenize: expected one of {', '.join(TOKENIZERS)}, found {tokenize!r}")
-    try:
-        return BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
-    except (ImportError, RuntimeError, OSError) as error:
-        if tokenize not in _NEEDS:
-            raise
-        raise ConfigError(
-            f"--tokenize {tokenize}: this tokenizer can't be used here and needs {_NEEDS[tokenize]}"
-        ) from error
 
 
 def perplexity(total_log_probability: float, subwords: int, words: int) -> Perplexity:
@@ -165,22 +110,6 @@ def perplexity(total_log_probability: float, subwords: int, words: int) -> Perpl
 def count_words(references: Iterable[str]) -> int:
     """Return the number of whitespace-separated words, plus one end of sentence per line, for word perplexity."""
     return sum(len(line.split()) + 1 for line in references)
-
-
-def check_lines(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Raise `DataError` unless both sides have the same number of lines, and at least one."""
-    if len(hypotheses) != len(references):
-        raise DataError(
-            f"scoring needs one reference line for each translation, "
-            f"found {len(hypotheses):,} translations and {len(references):,} references"
-        )
-    if not references:
-        raise DataError("scoring needs at least one line, found none")
-
-
-def _score(metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str]) -> MetricScore:
-    score = metric.corpus_score(list(hypotheses), [list(references)]).score
-    return MetricScore(score, str(metric.get_signature()))
 
 
 def _tokenization_notes(hypotheses: Sequence[str], references: Sequence[str]) -> Iterable[str]:

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from headwise.errors import ConfigError, DataError
+from headwise.evaluation.metrics import TOKENIZERS, find_metric
 from headwise.evaluation.translation import (
-    TOKENIZERS,
     Perplexity,
     bleu,
-    chrf,
     count_words,
     exact_match,
     perplexity,
@@ -72,20 +71,20 @@ def test_chosen_tokenizer_is_used(tmp_path: Path, tokenizer: str) -> None:
     )
     expected = sacrebleu_cli(tmp_path, hypotheses, references, "-m", "bleu", "--tokenize", tokenizer)
     scores = score_translations(hypotheses, references, tokenize=tokenizer)
-    assert scores.bleu.score == pytest.approx(expected["score"], abs=1e-7)
-    assert f"tok:{tokenizer}|" in scores.bleu.signature
-    assert "tok:none|" in scores.tokenized_bleu.signature
+    assert scores.metrics["bleu"].score == pytest.approx(expected["score"], abs=1e-7)
+    assert f"tok:{tokenizer}|" in scores.metrics["bleu"].signature
+    assert "tok:none|" in scores.metrics["tokenized_bleu"].signature
 
 
 def test_identical_text_is_perfect_and_lowercase_concerns_tokenized_bleu_only() -> None:
     upper = [line.upper() for line in REFERENCES]
     scores = score_translations(upper, REFERENCES, lowercase=True)
-    assert scores.tokenized_bleu.score == pytest.approx(100.0)
-    assert scores.bleu.score < 50.0
-    assert "case:lc" in scores.tokenized_bleu.signature
-    assert "case:mixed" in scores.bleu.signature
+    assert scores.metrics["tokenized_bleu"].score == pytest.approx(100.0)
+    assert scores.metrics["bleu"].score < 50.0
+    assert "case:lc" in scores.metrics["tokenized_bleu"].signature
+    assert "case:mixed" in scores.metrics["bleu"].signature
     assert bleu(REFERENCES, REFERENCES).score == pytest.approx(100.0)
-    assert chrf(REFERENCES, REFERENCES).score == pytest.approx(100.0)
+    assert find_metric("chrf").score(REFERENCES, REFERENCES).score == pytest.approx(100.0)
 
 
 def test_exact_lines_are_those_that_are_the_reference_but_for_spaces_around() -> None:

@@ -72,7 +72,7 @@ class TestSet:
             hypotheses = [from_stanford(line, language) for line in hypotheses]
         plain = score_translations(hypotheses, references).to_json()
         sides = ([self._paper_tokenized(line) for line in side] for side in (hypotheses, references))
-        return plain | {"tokenized_bleu": score_translations(*sides).tokenized_bleu.to_json()}
+        return plain | {"tokenized_bleu": score_translations(*sides).to_json()["tokenized_bleu"]}
 
     def _paper_tokenized(self, line: str) -> str:
         words = tokenize(plain_punctuation(line), self.languages[1], escape=True)
