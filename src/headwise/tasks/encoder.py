@@ -45,7 +45,7 @@ from headwise.text.preparation.examples import (
 from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import SPECIAL, UNK
 from headwise.text.tokens.vocabulary import Vocabulary
-from headwise.training.loss import LossSum
+from headwise.training.loss import LossSum, choice_loss
 
 
 @dataclass(frozen=True)
@@ -263,37 +263,6 @@ def _batches(encoded: Encoded, tokens: int) -> Iterator[list[int]]:
     if encoded.ids:
         for rows in plan_rows(np.array([len(row) for row in encoded.ids]), tokens, seed=0, epoch=0):
             yield rows.tolist()
-
-
-def choice_loss(
-    logits: Tensor, targets: Tensor, smoothing: float = 0.0, other: Tensor | None = None, r_drop: float = 0.0
-) -> LossSum:
-    """Return the label-smoothed cross-entropy, summed over targets, with R-Drop if `other` is given.
-
-    Args:
-        logits: (choices, options); impossible options have the lowest number of the dtype.
-        targets: (choices,).
-        smoothing: ε, spread evenly over the possible options (Szegedy et al. 2016).
-        other: logits of a second pass with another dropout mask, for R-Drop.
-        r_drop: weight α of the mean of the two KL divergences between both passes; the cross-entropy is then the mean
-            of both passes (Liang et al. 2021, equation 4, halved).
-    """
-    loss, nll, log_p = _smoothed(logits, targets, smoothing)
-    if other is not None:
-        second, other_nll, log_q = _smoothed(other, targets, smoothing)
-        divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum()  # KL(p‖q) + KL(q‖p)
-        loss, nll = (loss + second) / 2 + r_drop / 4 * divergence, (nll + other_nll) / 2
-    return LossSum(loss, nll.detach(), len(targets))
-
-
-def _smoothed(logits: Tensor, targets: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
-    possible = logits > torch.finfo(logits.dtype).min
-    log_p = logits.float().log_softmax(dim=-1)
-    nll = -log_p.gather(1, targets[:, None]).sum()
-    if not epsilon:
-        return nll, nll, log_p
-    uniform = -(log_p.where(possible, 0.0).sum(dim=-1) / possible.sum(dim=-1)).sum()
-    return (1 - epsilon) * nll + epsilon * uniform, nll, log_p
 
 
 def to_device(batch: RowBatch, device: torch.device) -> RowBatch:

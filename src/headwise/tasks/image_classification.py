@@ -21,7 +21,7 @@ from headwise.models.build import load_filled
 from headwise.models.vision import ImageClassifier, build_classifier
 from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
-from headwise.training.loss import LossSum
+from headwise.training.loss import LossSum, choice_loss
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,7 @@ class ImageClassificationTask(PreparedTask[PreparedImages, ImageClassifier]):
     def loss(self, batch: ImageBatch) -> LossSum:
         """Return the label-smoothed cross-entropy, summed over images."""
         logits = self.model(batch.images.to(self.device)).float()
-        labels = batch.labels.to(self.device)
-        smoothing = self.config.training.label_smoothing
-        total = functional.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
-        nll = functional.cross_entropy(logits.detach(), labels, reduction="sum")
-        return LossSum(total, nll, batch.target_tokens)
+        return choice_loss(logits, batch.labels.to(self.device), self.config.training.label_smoothing)
 
     def _scores(self) -> dict[str, float]:
         """Return the loss (nats per image, without smoothing) and accuracy (percent) on the development images."""

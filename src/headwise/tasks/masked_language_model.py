@@ -29,14 +29,14 @@ from headwise.tasks.base import (
 )
 from headwise.tasks.batches.examples import RowBatch, RowStream, make_rows
 from headwise.tasks.batches.masking import MASK, Masking, cut_documents, cut_running
-from headwise.tasks.encoder import check_vocabulary, choice_loss, to_device
+from headwise.tasks.encoder import check_vocabulary, to_device
 from headwise.tasks.start import Start, find_start
 from headwise.text.preparation.monolingual import PreparedText, prepare_text
 from headwise.text.reading.plain import LineReport, read_text
 from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import BOS, EOS
 from headwise.text.tokens.vocabulary import Vocabulary
-from headwise.training.loss import LossSum
+from headwise.training.loss import LossSum, choice_loss
 
 _CANDIDATES = 5  # predicted tokens to report for every mask
 

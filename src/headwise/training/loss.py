@@ -1,5 +1,6 @@
-"""Label-smoothed cross-entropy fused with the output projection (Szegedy et al. 2016; the paper's section 5.4).
+"""Label-smoothed cross-entropy (Szegedy et al. 2016; the paper's section 5.4), and R-Drop with it.
 
+`choice_loss` takes logits, of few options. The other losses are fused with the output projection, for a vocabulary.
 With smoothing ε spread over the vocabulary V the target distribution is q = (1 - ε) onehot(y) + ε / |V|, and
 
     loss(x, y) = logsumexp(Wx) - (1 - ε) w_y·x - (ε / |V|) Σ_v w_v·x
@@ -202,3 +203,34 @@ def r_drop_cross_entropy(
     """
     loss, nll = _RegularizedDropout.apply(hidden, weight, targets, epsilon, alpha)  # type: ignore[misc]
     return loss, nll.detach()
+
+
+def choice_loss(
+    logits: Tensor, targets: Tensor, smoothing: float = 0.0, other: Tensor | None = None, r_drop: float = 0.0
+) -> LossSum:
+    """Return the label-smoothed cross-entropy of logits, summed over targets, with R-Drop if `other` is given.
+
+    Args:
+        logits: (choices, options); impossible options have the lowest number of the dtype.
+        targets: (choices,).
+        smoothing: ε, spread evenly over the possible options (Szegedy et al. 2016).
+        other: logits of a second pass with another dropout mask, for R-Drop.
+        r_drop: weight α of the mean of the two KL divergences between both passes; the cross-entropy is then the mean
+            of both passes (Liang et al. 2021, equation 4, halved).
+    """
+    loss, nll, log_p = _smoothed(logits, targets, smoothing)
+    if other is not None:
+        second, other_nll, log_q = _smoothed(other, targets, smoothing)
+        divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum()  # KL(p‖q) + KL(q‖p)
+        loss, nll = (loss + second) / 2 + r_drop / 4 * divergence, (nll + other_nll) / 2
+    return LossSum(loss, nll.detach(), len(targets))
+
+
+def _smoothed(logits: Tensor, targets: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
+    possible = logits > torch.finfo(logits.dtype).min
+    log_p = logits.float().log_softmax(dim=-1)
+    nll = -log_p.gather(1, targets[:, None]).sum()
+    if not epsilon:
+        return nll, nll, log_p
+    uniform = -(log_p.where(possible, 0.0).sum(dim=-1) / possible.sum(dim=-1)).sum()
+    return (1 - epsilon) * nll + epsilon * uniform, nll, log_p

@@ -1,4 +1,4 @@
-"""Losses, padding, batches and predictions of the encoder-only tasks, compared with their definitions."""
+"""Padding, batches and predictions of the encoder-only tasks, compared with their definitions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional
 from torch.testing import assert_close
 
 from headwise.config import Config
@@ -18,7 +17,7 @@ from headwise.models.build import build_encoder_only
 from headwise.models.output_heads import HeadedEncoder, load_encoder, pool
 from headwise.tasks.batches.examples import RowStream, make_rows
 from headwise.tasks.classification import Classification
-from headwise.tasks.encoder import EncoderKind, Tools, choice_loss, run_rows
+from headwise.tasks.encoder import EncoderKind, Tools, run_rows
 from headwise.tasks.question_answering import QuestionAnswering, best_answer
 from headwise.tasks.tagging import Tagging, best_iob2
 from headwise.text.preparation.examples import Encoded
@@ -32,42 +31,6 @@ LOWEST = torch.finfo(torch.float32).min
 
 def random_logits(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), requires_grad=True)
-
-
-# Losses
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
-def test_the_loss_is_torchs(smoothing: float) -> None:
-    logits, targets = random_logits(7, 5), torch.tensor([0, 1, 2, 3, 4, 0, 1])
-    loss = choice_loss(logits, targets, smoothing)
-    expected = functional.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
-    assert_close(loss.total, expected)
-    assert_close(loss.nll, functional.cross_entropy(logits, targets, reduction="sum").detach())
-    assert loss.count == 7
-
-
-def test_options_that_cannot_be_chosen_take_no_part_in_smoothing() -> None:
-    logits, targets = random_logits(4, 3), torch.tensor([0, 2, 1, 1])
-    padded = torch.cat([logits, torch.full((4, 2), LOWEST)], dim=1)
-    assert_close(choice_loss(padded, targets, 0.3).total, choice_loss(logits, targets, 0.3).total)
-    gradient = torch.autograd.grad(choice_loss(padded, targets, 0.3).total, logits)[0]
-    assert_close(gradient, torch.autograd.grad(choice_loss(logits, targets, 0.3).total, logits)[0])
-
-
-def test_r_drop_is_its_formula() -> None:
-    first, second, targets = (
-        random_logits(6, 4),
-        random_logits(6, 4, seed=1),
-        torch.tensor([0, 1, 2, 3, 0, 1]),
-    )
-    p, q = (logits.log_softmax(-1) for logits in (first, second))
-    divergence = functional.kl_div(p, q, log_target=True, reduction="sum")
-    divergence = divergence + functional.kl_div(q, p, log_target=True, reduction="sum")
-    entropies = [functional.cross_entropy(x, targets, reduction="sum") for x in (first, second)]
-    expected = sum(entropies) / 2 + 1.7 / 4 * divergence
-    assert_close(choice_loss(first, targets, other=second, r_drop=1.7).total, expected)
-    assert_close(choice_loss(first, targets, other=first, r_drop=1.7).total, entropies[0])
 
 
 # Padding and batches

@@ -1,4 +1,4 @@
-"""The fused losses, compared with torch's losses of complete logits."""
+"""The losses, compared with torch's losses of complete logits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from headwise.training import loss
-from headwise.training.loss import r_drop_cross_entropy, smoothed_cross_entropy
+from headwise.training.loss import choice_loss, r_drop_cross_entropy, smoothed_cross_entropy
 
 ROWS, VOCABULARY, D_MODEL = 37, 53, 16
 EPSILONS = [0.0, 0.1, 0.9]
@@ -275,3 +275,43 @@ def test_a_frozen_output_gets_no_gradient_and_its_input_the_same(r_drop: bool) -
         assert (w.grad is None) == frozen
         gradients.append(x.grad)
     assert torch.equal(*gradients)
+
+
+LOWEST = torch.finfo(torch.float32).min
+
+
+def random_logits(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), requires_grad=True)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+def test_the_loss_of_choices_is_torchs(smoothing: float) -> None:
+    logits, targets = random_logits(7, 5), torch.tensor([0, 1, 2, 3, 4, 0, 1])
+    loss = choice_loss(logits, targets, smoothing)
+    expected = functional.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
+    assert_close(loss.total, expected)
+    assert_close(loss.nll, functional.cross_entropy(logits, targets, reduction="sum").detach())
+    assert loss.count == 7
+
+
+def test_options_that_cannot_be_chosen_take_no_part_in_smoothing() -> None:
+    logits, targets = random_logits(4, 3), torch.tensor([0, 2, 1, 1])
+    padded = torch.cat([logits, torch.full((4, 2), LOWEST)], dim=1)
+    assert_close(choice_loss(padded, targets, 0.3).total, choice_loss(logits, targets, 0.3).total)
+    gradient = torch.autograd.grad(choice_loss(padded, targets, 0.3).total, logits)[0]
+    assert_close(gradient, torch.autograd.grad(choice_loss(logits, targets, 0.3).total, logits)[0])
+
+
+def test_r_drop_of_choices_is_its_formula() -> None:
+    first, second, targets = (
+        random_logits(6, 4),
+        random_logits(6, 4, seed=1),
+        torch.tensor([0, 1, 2, 3, 0, 1]),
+    )
+    p, q = (logits.log_softmax(-1) for logits in (first, second))
+    divergence = functional.kl_div(p, q, log_target=True, reduction="sum")
+    divergence = divergence + functional.kl_div(q, p, log_target=True, reduction="sum")
+    entropies = [functional.cross_entropy(x, targets, reduction="sum") for x in (first, second)]
+    expected = sum(entropies) / 2 + 1.7 / 4 * divergence
+    assert_close(choice_loss(first, targets, other=second, r_drop=1.7).total, expected)
+    assert_close(choice_loss(first, targets, other=first, r_drop=1.7).total, entropies[0])
