@@ -5,14 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
+
+import httpx
+
+from headwise.cli.main import run as headwise
 from hostile_documents import READ, REFUSED
+from translation_server import make_pair, translating
 
 PROGRAM = Path(__file__).with_name("hostile_documents.py")
+QUICK = [name for name in REFUSED if not name.startswith(("elements", "comments"))]
 MOST_SECONDS, MOST_MB = 15, 350  # of one file; of the process that reads all of them
 
 
@@ -35,3 +43,39 @@ def test_a_hostile_document_is_bounded(outcomes: dict[str, Any], name: str) -> N
 
 def test_all_hostile_documents_take_little_memory(outcomes: dict[str, Any]) -> None:
     assert outcomes["memory"] < MOST_MB
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_the_command_refuses_it_in_one_sentence(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tmp_path / name, tmp_path / f"out{Path(name).suffix}"
+    file.write_bytes(REFUSED[name][0]())
+    out.write_text("old")
+    assert headwise(["translate", "demo", str(file), "-o", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert f"{file}: {REFUSED[name][1].removeprefix('file: ')}" in error
+    assert error.count("\n") == 1
+    assert out.read_text() == "old"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with translating([make_pair(tmp_path_factory.mktemp("runs"), "en", "de")]) as address:
+        yield address
+
+
+@pytest.mark.parametrize("name", [*QUICK, "comment.docx", "space.docx", "section.docx"])
+def test_the_server_refuses_it(name: str, address: str) -> None:
+    content = (REFUSED | READ)[name][0]()
+    answer = httpx.post(
+        f"{address}/translate_file",
+        data={"source": "en", "target": "de"},
+        files={"file": (name, content)},
+        timeout=60,
+    )
+    assert answer.status_code in ((413,) if name in READ else (400, 413))
+    if name in READ:
+        assert (
+            answer.json()["error"] == f"request: expected at most 50,000 characters, found {READ[name][1]:,}"
+        )

@@ -23,10 +23,18 @@ from headwise.cli.arguments import (
     search_settings,
     searchable,
 )
-from headwise.cli.translating import Request, translate_file, translate_stream
+from headwise.cli.translating import (
+    Request,
+    document_format,
+    translate_document,
+    translate_file,
+    translate_stream,
+)
 from headwise.errors import ConfigError
 
-InputFile = Annotated[Path | None, typer.Argument(help="Lines, .jsonl or .parquet; else standard input.")]
+InputFile = Annotated[
+    Path | None, typer.Argument(help="Lines, .jsonl, .parquet or a document; else standard input.")
+]
 
 
 def command(
@@ -86,12 +94,15 @@ def command(
 ) -> None:
     """Translate a file or standard input, line by line, in its order; an empty line stays empty.
 
-    With FILE and -o OUT, the same command resumes after an interruption. Keys of -s: min_length, max_length,
+    With FILE and -o OUT, the same command resumes after an interruption. A document (.html, .xml, .docx, .srt, .po)
+    becomes one of its format, in which nothing but its sentences changes. Keys of -s: min_length, max_length,
     no_repeat_ngram, patience, guard, sample, temperature, top_k, top_p, seed, ….
 
     Example: headwise translate runs/de test.en -o test.de --beam 5
 
     Example: headwise translate runs/de test.en -s sample=true -s top_k=10
+
+    Example: headwise translate runs/de page.html -o seite.html
     """
     from headwise.nn.device import use_threads
     from headwise.tasks.corpus.columns import Columns
@@ -99,6 +110,19 @@ def command(
     from headwise.text.reading.glossary import read_glossary
 
     search = search_settings(settings, beam=beam, alpha=alpha, n_best=n_best)
+    of_lines = {
+        "--n-best": search.get("n_best", 1) > 1,
+        "--scores": scores,
+        "--alignments": alignments,
+        "--jsonl": jsonl,
+        "--prefix-file": prefix_file,
+        "--source-field": source_field != "source",
+        "--target-field": target_field != "target",
+        "--on-bad-line": on_bad_line,
+        "--restart": restart,
+        "--engine ray": engine == "ray",
+    }
+    document = document_format(file, out, [option for option, given in of_lines.items() if given])
     if ignore_case and glossary is None:
         raise ConfigError("--ignore-case: expected it together with --glossary, found it alone")
     terms = None if glossary is None else read_glossary(glossary, ignore_case=ignore_case)
@@ -125,7 +149,9 @@ def command(
         prefixes=prefix_file,
         inputs=(file, prefix_file, glossary),
     )
-    if file is not None and out is not None and _regular(file, out):
+    if file is not None and document is not None and out is not None:
+        translate_document(translation, document, file, out)
+    elif file is not None and out is not None and _regular(file, out):
         fields = source_field, target_field
         translate_file(translation, file, out, fields, bad_lines=on_bad_line, restart=restart)
     else:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from headwise.documents.formats import DocumentFormat
+    from headwise.documents.rendering import Rendered
+    from headwise.engine.outputs import Translation
     from headwise.tasks.corpus.columns import Columns
     from headwise.tasks.corpus.manifest import Manifest
     from headwise.tasks.corpus.runs import Runs
     from headwise.tasks.corpus.work import Translated
     from headwise.text.reading.glossary import Glossary
+
+
+_LANGUAGE = "en"  # by whose rules a document is split into sentences, where a run doesn't tell its language
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,72 @@ def translate_file(
     unknown.warn(done.lines)
     notes.warn()
     _warn_of_bad_lines(done, out, rule)
+
+
+def document_format(file: Path | None, out: Path | None, of_lines: Sequence[str]) -> DocumentFormat | None:
+    """Return the format of a document, None for lines; raises `ConfigError` for options that don't go with one.
+
+    `of_lines` are those that were given and that only lines have.
+    """
+    from headwise.documents.formats import format_of
+
+    form = None if file is None else format_of(file.name)
+    if file is None or form is None or form.lines:
+        return None
+    for option in of_lines:
+        raise ConfigError(f"{option}: expected a file of lines beside it, found the document {file}")
+    if out is None:
+        raise ConfigError(f"-o: expected a {file.suffix} file for the translation of {file}, found none")
+    if format_of(out.name) is not form:
+        raise ConfigError(f"-o: expected a name that ends with {file.suffix}, as {file} does, found {out}")
+    if out.is_dir():
+        raise ConfigError(f"{out}: expected a file, found a directory")
+    return form
+
+
+def translate_document(request: Request, form: DocumentFormat, file: Path, out: Path) -> None:
+    """Translate a document into another file, whose format is the same; raises `DataError` as its reader."""
+    from headwise.cli.lines import check_output
+    from headwise.cli.unknown import Notes, UnknownWords
+    from headwise.config import Config
+    from headwise.documents.rendering import lost
+    from headwise.engine.documents import translate_document as translated
+    from headwise.files import atomic_file, read_errors
+
+    check_output(out, *request.inputs)
+    with read_errors(file), open(file, "rb") as source:
+        content = source.read(form.most_bytes + 1)
+    try:
+        document = form.read(content)
+    except DataError as error:
+        raise DataError(f"{file}: {str(error).removeprefix('file: ')}") from None
+    language = Config.of_run(request.runs.runs[0], "translation").data.languages[0]
+    translator = request.runs.load()
+    typer.echo(f"headwise: {translator.engine}", err=True)
+    unknown, notes, number = UnknownWords("sentence"), Notes("sentence"), 0
+
+    def notice(sentence: Rendered[Translation]) -> None:
+        nonlocal number
+        number += 1
+        found = sentence.translation
+        unknown.add(number, found.unknown, len(found.source.split()))
+        notes.add(number, [*found.warnings, *map(lost, sentence.repaired)])
+
+    options = translator.options_with(**request.runs.search)
+    with atomic_file(out) as target:
+        target.write(
+            translated(
+                translator,
+                document,
+                options,
+                language or _LANGUAGE,
+                glossary=request.glossary,
+                chunk=request.chunk,
+                notice=notice,
+            )
+        )
+    unknown.warn(number)
+    notes.warn()
 
 
 def _warn_of_bad_lines(done: Manifest, out: Path, rule: str) -> None:

@@ -13,7 +13,8 @@ _LONGEST = 40  # characters of a word
 class UnknownWords:
     """Counter of lines with unknown words; it keeps the first few words with their line numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, unit: str = "line") -> None:
+        self._unit = unit
         self._lines = self._words = self._all_words = 0
         self._first: dict[str, int] = {}
 
@@ -26,11 +27,12 @@ class UnknownWords:
             if len(self._first) < _NAMED:
                 self._first.setdefault(word, line)
 
-    def warn(self, total: int, what: str = "lines") -> None:
+    def warn(self, total: int, what: str | None = None) -> None:
         """Warn on standard error, if there are unknown words: in how many of `total` lines, which, and their share."""
         if not self._lines:
             return
-        named = ", ".join(f"{_shown(word)} (line {line:,})" for word, line in self._first.items())
+        what = what or f"{self._unit}s"
+        named = ", ".join(f"{_shown(word)} ({self._unit} {line:,})" for word, line in self._first.items())
         rest = self._words - len(self._first)
         share = self._words / max(self._all_words, self._words)
         more = f" and {rest:,} more" if rest else ""
@@ -44,7 +46,8 @@ class UnknownWords:
 class Notes:
     """Sentences about single lines, of which the first few are printed at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, unit: str = "line") -> None:
+        self._unit = unit
         self._count = 0
         self._first: list[str] = []
 
@@ -52,7 +55,7 @@ class Notes:
         """Add the sentences about a line."""
         self._count += len(sentences)
         room = _NAMED - len(self._first)
-        self._first += [f"line {line:,}: {_shown(sentence, 200)}" for sentence in sentences[:room]]
+        self._first += [f"{self._unit} {line:,}: {_shown(sentence, 200)}" for sentence in sentences[:room]]
 
     def warn(self) -> None:
         """Print them on standard error."""

@@ -23,7 +23,7 @@ from headwise.documents.tokens import Token, check_length, check_tokens, decoded
 from headwise.errors import DataError
 
 _MOST_ENTRIES = 2_000
-_MOST_UNPACKED = 64 * 2**20  # bytes of all parts
+MOST_UNPACKED = 64 * 2**20  # bytes of all parts
 _TEXT_PARTS = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml")
 _DROPPED = frozenset({"w:proofErr"})  # what Word found in the old text
 _AROUND = frozenset({"w:hyperlink", "w:ins", "w:smartTag", "w:sdt", "w:sdtContent"})
@@ -39,9 +39,9 @@ def read_docx(content: bytes) -> DocumentFile:
     with _readable(content) as archive:
         entries = archive.infolist()
         size = sum(entry.file_size for entry in entries)
-        if len(entries) > _MOST_ENTRIES or size > _MOST_UNPACKED:
+        if len(entries) > _MOST_ENTRIES or size > MOST_UNPACKED:
             raise DataError(
-                f"file: expected at most {_MOST_ENTRIES:,} parts of {_MOST_UNPACKED:,} bytes in all, "
+                f"file: expected at most {_MOST_ENTRIES:,} parts of {MOST_UNPACKED:,} bytes in all, "
                 f"found {len(entries):,} of {size:,}"
             )
         names = [entry.filename for entry in entries if _TEXT_PARTS.fullmatch(entry.filename)]
@@ -84,7 +84,7 @@ def _with_parts(content: bytes, parts: dict[str, str]) -> bytes:
     """Return the archive with some parts replaced; the others keep their bytes, dates and order."""
     result = io.BytesIO()
     with _readable(content) as archive, zipfile.ZipFile(result, "w", zipfile.ZIP_DEFLATED) as out:
-        left = _MOST_UNPACKED
+        left = MOST_UNPACKED
         for entry in archive.infolist():
             if entry.filename in parts:
                 data = without_empty_runs(parts[entry.filename]).encode()
@@ -93,9 +93,7 @@ def _with_parts(content: bytes, parts: dict[str, str]) -> bytes:
                     data = file.read(left + 1)
             left -= len(data)
             if left < 0:
-                raise DataError(
-                    f"file: expected parts of at most {_MOST_UNPACKED:,} bytes in all, found more"
-                )
+                raise DataError(f"file: expected parts of at most {MOST_UNPACKED:,} bytes in all, found more")
             out.writestr(entry, data, compress_type=entry.compress_type)
     return result.getvalue()
 

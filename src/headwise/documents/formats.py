@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import PurePath
 
 from headwise.documents.catalogue import read_catalogue
-from headwise.documents.docx import read_docx
+from headwise.documents.docx import MOST_UNPACKED, read_docx
 from headwise.documents.preparation import read
-from headwise.documents.reading import DocumentFile, read_text
+from headwise.documents.reading import MOST_BYTES, DocumentFile, read_text
 from headwise.documents.rules import TagRules
 from headwise.documents.subtitles import read_subtitles
 from headwise.errors import DataError
@@ -28,12 +28,14 @@ class DocumentFormat:
         read: returns what a file has; raises `DataError` for a damaged file, and for one beyond the bounds.
         lines: whether it is a text whose lines are translated one by one wherever no document is expected.
         binary: whether it is no text in UTF-8.
+        most_bytes: of a file that is read.
     """
 
     media_type: str
     read: Callable[[bytes], DocumentFile]
     lines: bool = False
     binary: bool = False
+    most_bytes: int = MOST_BYTES
 
     @property
     def content_type(self) -> str:
@@ -55,7 +57,10 @@ FORMATS = {
     ".htm": _HTML,
     ".xml": DocumentFormat("text/xml", partial(_read_whole, rules=TagRules("xml"))),
     ".docx": DocumentFormat(
-        "application/vnd.openxmlformats-officedocument.wordprocessingml.document", read_docx, binary=True
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+        read_docx,
+        binary=True,
+        most_bytes=MOST_UNPACKED,
     ),
     ".srt": DocumentFormat("application/x-subrip", read_subtitles),
     ".po": DocumentFormat("text/x-gettext-translation", read_catalogue),

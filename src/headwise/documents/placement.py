@@ -15,15 +15,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.documents.sentence import Mark, ProtectedPiece, Range, Sentence, words
+from headwise.documents.sentence import Mark, ProtectedPiece, Range, Sentence, Weights, words
 from headwise.documents.tokens import escaped
 
 _SHARE = 0.5
-_MOST_WEIGHTS = 1_000_000  # beyond it, and with very many tags, the diagonal is used
+MOST_WEIGHTS = 1_000_000  # beyond it, and with very many tags, the diagonal is used
 _MOST_STEPS = 2_000_000
 _FOLLOWS = ".,;:!?…)]}»”’%"  # without a space before it
 _CERTAIN = 1000.0  # the factor of words that are known to come from a piece
-Weights = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def placed(
     if sentence.has_marks:
         root = _tree(sentence, source)
         root.first, root.last = 0, len(target)
-        if len(source) * len(target) > _MOST_WEIGHTS:
+        if len(source) * len(target) > MOST_WEIGHTS:
             _spread(root)
         else:
             weights = diagonal(len(target), len(source)) if weights is None else weights

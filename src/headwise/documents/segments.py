@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sentencex import segment as split_sentences  # type: ignore[attr-defined]
-
 from headwise.characters import join_texts
+from headwise.text.reading.compression import extra_module
 
 Mode = Literal["all", "punctuation", "none"]
 
@@ -81,5 +80,6 @@ def _parts(text: str, language: str, mode: Mode) -> list[str]:
 def _sentences(text: str, language: str) -> list[str]:
     if not text.strip():
         return [text]
+    split_sentences = extra_module("sentencex", "documents", "documents").segment
     sentences = split_sentences(language.partition("-")[0].lower(), text)
     return sentences if "".join(sentences) == text else [text]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from headwise.characters import UNSPACED
 
 Range = tuple[int, int]  # of characters: start, end
+Weights = NDArray[np.float32]  # of an alignment, shape (target words, source words)
 _REACH = 8  # characters after the last subword in which the next one is looked for
 
 
@@ -96,6 +97,27 @@ def shares(ranges: Sequence[Range], words: Sequence[Range]) -> NDArray[np.float3
         else:
             result[row, first] = 1.0
     return result
+
+
+@dataclass(frozen=True)
+class SentencePair:
+    """A sentence and one of its translations, whose words are to be aligned.
+
+    Attributes:
+        sentence: its number among those that were encoded.
+        rank: which of its translations.
+        source: the sentence.
+        target: the translation.
+        source_words: ranges of characters of its words.
+        target_words: those of the translation.
+    """
+
+    sentence: int
+    rank: int
+    source: str
+    target: str
+    source_words: Sequence[Range]
+    target_words: Sequence[Range]
 
 
 @dataclass(frozen=True)

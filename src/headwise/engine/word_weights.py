@@ -12,41 +12,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.decoding.alignment import cross_attention
-from headwise.documents.sentence import Range, piece_ranges, shares
+from headwise.documents.sentence import SentencePair, Weights, piece_ranges, shares
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.sentences import EncodedSentences
 from headwise.engine.translator import Translator
 
 _NEAR = 4.0
-Weights = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class SentencePair:
-    """A sentence and one of its translations, whose words are to be aligned.
-
-    Attributes:
-        sentence: its number among those that were encoded.
-        rank: which of its translations.
-        source: the sentence.
-        target: the translation.
-        source_words: ranges of characters of its words.
-        target_words: those of the translation.
-    """
-
-    sentence: int
-    rank: int
-    source: str
-    target: str
-    source_words: Sequence[Range]
-    target_words: Sequence[Range]
 
 
 def word_weights(

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import canonicalize
 
 import pytest
 
-pytest.importorskip("sentencex", reason="needs pip install 'headwise[serve]'")
+pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 
-pytest.importorskip("sentencex", reason="needs pip install 'headwise[serve]'")
+pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
 
 import docx
 import html5lib

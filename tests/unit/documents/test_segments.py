@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("sentencex", reason="needs pip install 'headwise[serve]'")
+pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
 
 from headwise.documents.segments import Mode, segment
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 
 from starlette.concurrency import run_in_threadpool
 
+from headwise.documents.sentence import SentencePair, Weights
 from headwise.engine import repetition_guard as guard
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
 from headwise.engine.outputs import Translation
 from headwise.engine.sentences import EncodedSentences
+from headwise.engine.word_weights import word_weights
 from headwise.serve.translation.models import Model
 from headwise.serve.translation.waiting import away
 from headwise.text.reading.glossary import Glossary
@@ -48,6 +50,13 @@ class Searched:
     encoded: EncodedSentences
     hypotheses: list[list[Hypothesis]]
     translations: list[Translation]
+
+    async def word_weights(self, pairs: Sequence[SentencePair]) -> list[Weights]:
+        """Return the weights of alignments between sentences and their translations."""
+        async with self.model.reading:
+            return await run_in_threadpool(
+                word_weights, self.model.reader, self.encoded, self.hypotheses, pairs
+            )
 
 
 async def translate(model: Model, sentences: Sequence[str], search: Search) -> Searched:

@@ -21,13 +21,13 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from headwise.documents.preparation import ParsedText, PreparedText, put_messages, read
+from headwise.documents.rendering import Rendered, lost, render
 from headwise.documents.rules import TagRules
 from headwise.documents.segments import Mode
 from headwise.documents.sentence import ProtectedPiece, Sentence
 from headwise.engine.outputs import Output, Translation
 from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.translation.models import Model, Models
-from headwise.serve.translation.rendering import Rendered, lost, render
 from headwise.serve.translation.searching import Search, Searched, translate
 from headwise.serve.translation.shared_load import SharedLoad
 from headwise.serve.translation.waiting import Deadline, all_of, away
@@ -310,7 +310,7 @@ class Service:
 
     async def _group(
         self, job: Job, models: list[Model], prepared: list[PreparedText], indices: list[int]
-    ) -> list[list[Rendered]]:
+    ) -> list[list[Rendered[Translation]]]:
         """Translate the sentences of texts that take the same way; return those of each text."""
         sentences = [sentence for one in prepared for sentence in one.all_sentences]
         prefixes = None
@@ -325,14 +325,12 @@ class Service:
 
     async def _render(
         self, models: list[Model], sentences: list[Sentence], job: Job, prefixes: list[str] | None
-    ) -> list[Rendered]:
+    ) -> list[Rendered[Translation]]:
         """Translate sentences with their tags and pieces, and count what became of the pieces."""
 
-        async def search(
-            texts: list[str], numbers: Sequence[int], chain: list[Searched]
-        ) -> list[Translation]:
+        async def search(texts: list[str], numbers: Sequence[int]) -> list[Searched]:
             some = None if prefixes is None else [prefixes[number] for number in numbers]
-            return await self._through(models, texts, job, some, chain)
+            return await self._through(models, texts, job, some)
 
         rendered = await render(sentences, search)
         self.pieces_repaired += sum(len(one.repaired) for one in rendered)
@@ -345,12 +343,12 @@ class Service:
         sentences: Sequence[str],
         job: Job,
         prefixes: list[str] | None,
-        chain: list[Searched],
-    ) -> list[Translation]:
-        """Translate sentences by each of the models in turn; the last one gets the job's options and prefixes.
+    ) -> list[Searched]:
+        """Translate sentences by each of the models in turn, and return what each of them found.
 
-        What each of them found is added to `chain`.
+        The last one gets the job's options and prefixes.
         """
+        chain: list[Searched] = []
         first = sentences
         for model in models[:-1]:
             options = model.translator.options_with(**self.search)
@@ -366,8 +364,7 @@ class Service:
         options = last.translator.options_with(None, **self.search | changes)
         search = Search(options, job.client, prefixes, job.alignments, job.glossary, first)
         found = await translate(last, sentences, search)
-        chain.append(found)
-        return found.translations
+        return [*chain, found]
 
     def tell_wait(self) -> None:
         """Tell the other workers how long a new sentence would wait here."""
@@ -395,7 +392,7 @@ def _seconds_waiting(model: Model) -> float:
     return load.waiting_tokens / load.tokens_per_second if load.tokens_per_second else 0.0
 
 
-def _joined(prepared: PreparedText, sentences: Sequence[Rendered]) -> list[str]:
+def _joined(prepared: PreparedText, sentences: Sequence[Rendered[Translation]]) -> list[str]:
     """Return the text's translations, rank by rank, without doubles; a sentence with fewer outputs repeats its last."""
     ranks = max((len(sentence.texts) for sentence in sentences), default=1)
     texts = [

@@ -9,25 +9,50 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 
-from starlette.concurrency import run_in_threadpool
-
-from headwise.documents.placement import Found, placed, source_words, target_words
+from headwise.documents.placement import MOST_WEIGHTS, Found, placed, source_words, target_words
 from headwise.documents.protected import locate
-from headwise.documents.sentence import ProtectedPiece, Sentence, words
-from headwise.engine.outputs import Translation
-from headwise.engine.word_weights import SentencePair, Weights, word_weights
-from headwise.serve.translation.searching import Searched
-
-_MOST_WEIGHTS = 1_000_000  # words of a sentence times words of its translation
+from headwise.documents.sentence import ProtectedPiece, Sentence, SentencePair, Weights, words
 
 
-# Translates sentences, whose numbers in the request are given; adds what each of the models found to the list.
-Translate = Callable[[list[str], Sequence[int], list[Searched]], Awaitable[list[Translation]]]
+class _Text(Protocol):
+    @property
+    def text(self) -> str: ...
+
+
+class SentenceOutputs(_Text, Protocol):
+    """What a model made of a sentence: its outputs, best first, and the text of the best."""
+
+    @property
+    def outputs(self) -> Sequence[_Text]:
+        """The outputs."""
+        ...
+
+
+T = TypeVar("T", bound=SentenceOutputs)
+T_co = TypeVar("T_co", bound=SentenceOutputs, covariant=True)
+
+
+class ModelOutputs(Protocol[T_co]):
+    """What a model made of some sentences."""
+
+    @property
+    def translations(self) -> Sequence[T_co]:
+        """The sentences' translations."""
+        ...
+
+    async def word_weights(self, pairs: Sequence[SentencePair]) -> list[Weights]:
+        """Return the weights of alignments between sentences and their translations."""
+        ...
+
+
+# Translates sentences, whose numbers among all are given, by each of several models in turn.
+Translate = Callable[[list[str], Sequence[int]], Awaitable[Sequence[ModelOutputs[T]]]]
 
 
 @dataclass(frozen=True)
-class Rendered:
+class Rendered(Generic[T]):
     """The translation of a sentence.
 
     Attributes:
@@ -38,19 +63,19 @@ class Rendered:
     """
 
     texts: list[str]
-    translation: Translation
+    translation: T
     repaired: list[ProtectedPiece] = field(default_factory=list)
     kept: int = 0
 
 
 @dataclass
-class _Work:
+class _Work(Generic[T]):
     """A sentence on its way: as it is searched now, and what was found."""
 
     sentence: Sentence
     repaired: list[ProtectedPiece] = field(default_factory=list)
-    translation: Translation | None = None
-    chain: list[Searched] = field(default_factory=list)  # the models' searches
+    translation: T | None = None
+    chain: Sequence[ModelOutputs[T]] = ()  # of the models in turn
     row: int = 0  # its number in them
 
     def take(self, numbers: Sequence[int]) -> None:
@@ -65,16 +90,15 @@ def lost(piece: ProtectedPiece) -> str:
     return f"the translation lacked {piece.text!r}; it was put where the alignment says"
 
 
-async def render(sentences: Sequence[Sentence], search: Translate) -> list[Rendered]:
+async def render(sentences: Sequence[Sentence], search: Translate[T]) -> list[Rendered[T]]:
     """Translate sentences; raises as `search`."""
-    works = [_Work(sentence) for sentence in sentences]
+    works: list[_Work[T]] = [_Work(sentence) for sentence in sentences]
     for work in works:
         work.take([number for number, piece in enumerate(work.sentence.pieces) if piece.hidden])
     waiting = list(range(len(works)))
     for attempt in range(3):
-        chain: list[Searched] = []
-        found = await search([works[number].sentence.text for number in waiting], waiting, chain)
-        for row, (number, translation) in enumerate(zip(waiting, found, strict=True)):
+        chain = await search([works[number].sentence.text for number in waiting], waiting)
+        for row, (number, translation) in enumerate(zip(waiting, chain[-1].translations, strict=True)):
             works[number].translation, works[number].chain, works[number].row = translation, chain, row
         waiting = [number for number in waiting if _missing(works[number])]
         if not waiting:
@@ -85,14 +109,14 @@ async def render(sentences: Sequence[Sentence], search: Translate) -> list[Rende
     return await _rendered(works)
 
 
-def _missing(work: _Work) -> list[int]:
+def _missing(work: _Work[T]) -> list[int]:
     assert work.translation is not None
     return locate(work.sentence, work.translation.text)[1] if work.sentence.pieces else []
 
 
-async def _rendered(works: Sequence[_Work]) -> list[Rendered]:
+async def _rendered(works: Sequence[_Work[T]]) -> list[Rendered[T]]:
     """Place the marks of all sentences."""
-    asked: list[tuple[_Work, int, list[Found]]] = []
+    asked: list[tuple[_Work[T], int, list[Found]]] = []
     for work in works:
         assert work.translation is not None
         for rank, output in enumerate(work.translation.outputs):
@@ -112,7 +136,7 @@ async def _rendered(works: Sequence[_Work]) -> list[Rendered]:
     ]
 
 
-async def _weights(asked: Sequence[tuple[_Work, int, list[Found]]]) -> list[Weights | None]:
+async def _weights(asked: Sequence[tuple[_Work[T], int, list[Found]]]) -> list[Weights | None]:
     """Return the weights of the alignments of those with marks, over all models that they went through."""
     results: list[Weights | None] = [None] * len(asked)
     chains: dict[int, list[int]] = {}
@@ -127,10 +151,9 @@ async def _weights(asked: Sequence[tuple[_Work, int, list[Found]]]) -> list[Weig
             small = [
                 number
                 for number, pair in pairs.items()
-                if len(pair.source_words) * len(pair.target_words) <= _MOST_WEIGHTS
+                if len(pair.source_words) * len(pair.target_words) <= MOST_WEIGHTS
             ]
-            async with searched.model.reading:
-                found = await run_in_threadpool(_align, searched, [pairs[number] for number in small])
+            found = await searched.word_weights([pairs[number] for number in small])
             for number in set(numbers) - set(small):
                 results[number] = None  # too many words: placed in proportion
             numbers = small
@@ -140,11 +163,7 @@ async def _weights(asked: Sequence[tuple[_Work, int, list[Found]]]) -> list[Weig
     return results
 
 
-def _align(searched: Searched, pairs: list[SentencePair]) -> list[Weights]:
-    return word_weights(searched.model.reader, searched.encoded, searched.hypotheses, pairs)
-
-
-def _pair(work: _Work, rank: int, found: list[Found], stage: int, last: bool) -> SentencePair:
+def _pair(work: _Work[T], rank: int, found: list[Found], stage: int, last: bool) -> SentencePair:
     """Return the texts and words between which a model's attention is asked for; pivots are best translations."""
     translation = work.chain[stage].translations[work.row]
     source, first = work.sentence.text, source_words(work.sentence)

@@ -1,0 +1,91 @@
+"""Translation of documents by one translator: their sentences, with the tags and protected pieces in them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from headwise.decoding.batching import decode_sentences
+from headwise.documents.reading import DocumentFile
+from headwise.documents.rendering import Rendered, render
+from headwise.documents.sentence import Sentence, SentencePair, Weights
+from headwise.engine.hypotheses import Hypothesis
+from headwise.engine.options import SearchOptions
+from headwise.engine.outputs import Translation
+from headwise.engine.sentences import EncodedSentences
+from headwise.engine.translator import Translator
+from headwise.engine.word_weights import word_weights
+from headwise.text.reading.glossary import Glossary
+
+T = TypeVar("T")
+
+
+def translate_document(
+    translator: Translator,
+    file: DocumentFile,
+    options: SearchOptions,
+    language: str,
+    *,
+    glossary: Glossary | None = None,
+    chunk: int = 1024,
+    notice: Callable[[Rendered[Translation]], None] = lambda sentence: None,
+) -> bytes:
+    """Return a file with the translations of its texts, in its format.
+
+    `language` is the code of its language, by whose rules texts are split into sentences, `chunk` the most sentences
+    that are searched at once; `notice` gets each sentence. Raises as `Translator.translate`.
+    """
+    texts = [text.prepare(language) for text in file.texts]
+    sentences = [sentence for text in texts for sentence in text.all_sentences]
+    translated: list[str] = []
+    for start in range(0, len(sentences), chunk):
+        for rendered in _rendered(translator, sentences[start : start + chunk], options, glossary):
+            notice(rendered)
+            translated.append(rendered.texts[0])
+    left = iter(translated)
+    return file.write([text.join([next(left) for _ in text.all_sentences]) for text in texts])
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What the translator found for some sentences."""
+
+    translator: Translator
+    encoded: EncodedSentences
+    hypotheses: Sequence[Sequence[Hypothesis]]
+    translations: Sequence[Translation]
+
+    async def word_weights(self, pairs: Sequence[SentencePair]) -> list[Weights]:
+        return word_weights(self.translator, self.encoded, self.hypotheses, pairs)
+
+
+def _rendered(
+    translator: Translator, sentences: Sequence[Sentence], options: SearchOptions, glossary: Glossary | None
+) -> list[Rendered[Translation]]:
+    async def search(texts: list[str], numbers: Sequence[int]) -> list[_Found]:
+        encoded = translator.encode(texts, options, glossary=glossary, split=True)
+        hypotheses = decode_sentences(
+            translator.search_model,
+            encoded,
+            translator.symbols,
+            batch_tokens=translator.batch_tokens,
+            shortlist=translator.shortlist,
+        )
+        translations = [
+            dataclasses.replace(translation, unknown=translator.unknown["source"].of(text))
+            for text, translation in zip(texts, translator.translations(encoded, hypotheses), strict=True)
+        ]
+        return [_Found(translator, encoded, hypotheses, translations)]
+
+    return _completed(render(sentences, search))
+
+
+def _completed(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that never waits; an event loop would keep signals from it."""
+    try:
+        work.send(None)
+    except StopIteration as result:
+        return result.value
+    raise AssertionError("expected a coroutine that never waits")
