@@ -13,7 +13,10 @@ from typing import Any
 import ctranslate2
 import sentencepiece
 import uvicorn
-from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 folder = Path(sys.argv[1])
 port, workers, threads = map(int, sys.argv[2:])
@@ -38,21 +41,19 @@ async def work() -> None:
 
 
 @asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+async def lifespan(app: Starlette) -> AsyncIterator[None]:
     tasks = [asyncio.create_task(work()) for _ in range(workers)]
     yield
     for task in tasks:
         task.cancel()
 
 
-app = FastAPI(lifespan=lifespan)
-
-
-@app.post("/translate")
-async def translate(body: dict[str, Any]) -> dict[str, str]:
+async def translate(request: Request) -> JSONResponse:
+    body: dict[str, Any] = await request.json()
     future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     waiting.put_nowait((source_pieces.encode(body["q"], out_type=str), future))
-    return {"translatedText": await future}
+    return JSONResponse({"translatedText": await future})
 
 
+app = Starlette(routes=[Route("/translate", translate, methods=["POST"])], lifespan=lifespan)
 uvicorn.run(app, port=port, log_level="warning")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("fastapi", reason="the page needs fastapi: pip install 'headwise[serve]'")
+pytest.importorskip("starlette", reason="the page needs starlette: pip install 'headwise[serve]'")
 pytest.importorskip("playwright", reason="the browser tests need playwright: pip install 'headwise[dev]'")
 
 import uvicorn

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
+pytest.importorskip("starlette", reason="needs pip install 'headwise[serve]'")
 
 import yaml
 

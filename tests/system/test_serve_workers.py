@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
+pytest.importorskip("starlette", reason="needs pip install 'headwise[serve]'")
 if not Path("/proc/self/smaps_rollup").exists():
     pytest.skip("needs Linux", allow_module_level=True)
 

@@ -24,19 +24,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from fastapi import APIRouter, FastAPI
-from fastapi.staticfiles import StaticFiles
-from starlette.responses import Response
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.routing import BaseRoute, Mount
+from starlette.staticfiles import StaticFiles
 
-from headwise.page.chapters import add_chapters
+from headwise.page.chapters import chapters
 from headwise.page.evaluation_pairs import EvaluationPairs
 from headwise.page.evidence import Evidence
 from headwise.page.request_queue import RequestQueue
-from headwise.page.routes import routes
+from headwise.page.routes import interface
 from headwise.page.runs import Run
-from headwise.web.answers import error_answers
 from headwise.web.app import create_app
-from headwise.web.failures import failure
+from headwise.web.endpoints import Endpoints
+from headwise.web.errors import ServiceError
 from headwise.web.hosts import Hosts
 
 FILES = Path(__file__).parent / "static"
@@ -60,22 +61,18 @@ class Page:
         corpus = self._corpus or EvaluationPairs.of(run)
         self._evidence[name] = Evidence(corpus, run.translator, lambda: self._queue.idle)
 
-    def add_to(self, app: FastAPI) -> list[APIRouter]:
-        """Add the page to an application."""
-        app.include_router(
-            routes(self._runs, self._evidence, self._queue),
-            prefix="/api",
-            tags=["page"],
-            responses=error_answers("error", 404, 409, 422),
-        )
+    def routes(self) -> list[BaseRoute]:
+        """Return the interface, the chapters, and the page's files at all other addresses."""
+        others = Endpoints()
 
-        @app.api_route("/api/{path:path}", methods=["GET", "POST"], include_in_schema=False)
-        def unknown(path: str) -> Response:
-            return failure("/api/", 404, f"expected a known address, found /api/{path}")
+        @others("GET", "/api/{path:path}")
+        @others("POST", "/api/{path:path}")
+        def unknown(request: Request, path: str) -> None:
+            raise ServiceError(404, f"expected a known address, found /api/{path}")
 
-        add_chapters(app)
-        app.mount("/", StaticFiles(directory=FILES, html=True), name="page")
-        return []
+        files = Mount("/", StaticFiles(directory=FILES, html=True), name="page")
+        endpoints = interface(self._runs, self._evidence, self._queue)
+        return [*endpoints.routes, *others.routes, *chapters(), files]
 
     async def close(self) -> None:
         """Do nothing: what is computed for the page isn't waited for."""
@@ -83,6 +80,6 @@ class Page:
 
 def page_app(
     runs: Mapping[str, Run], corpus: EvaluationPairs | None = None, hosts: Hosts | None = None
-) -> FastAPI:
+) -> Starlette:
     """Return an application that consists of the page alone."""
     return create_app(runs, [Page(runs, corpus)], hosts)

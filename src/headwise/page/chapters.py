@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI
-from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount
+from starlette.staticfiles import StaticFiles
 
 from headwise.learn.rendering import PICTURES, names, page
+from headwise.web.endpoints import Endpoints
 
 
-def add_chapters(app: FastAPI) -> None:
-    """Add the chapters and their pictures to an application."""
+def chapters() -> list[BaseRoute]:
+    """Return the routes of the chapters and their pictures."""
     known = frozenset(names())
-    app.mount("/learn/pictures", StaticFiles(directory=PICTURES), name="pictures")
+    endpoints = Endpoints()
 
-    @app.get("/learn", include_in_schema=False)
-    def to_list() -> Response:
+    @endpoints("GET", "/learn")
+    def to_list(request: Request) -> Response:
         return RedirectResponse("learn/")
 
-    @app.get("/learn/{name}", include_in_schema=False)
-    @app.get("/learn/", include_in_schema=False)
-    def chapter(name: str = "") -> Response:
+    @endpoints("GET", "/learn/{name}")
+    @endpoints("GET", "/learn/")
+    def chapter(request: Request, name: str = "") -> Response:
         if name not in known:
             raise HTTPException(404)
         return HTMLResponse(page(name))
+
+    return [Mount("/learn/pictures", StaticFiles(directory=PICTURES), name="pictures"), *endpoints.routes]

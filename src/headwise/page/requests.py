@@ -1,4 +1,4 @@
-"""The request bodies of the JSON API; every length and number is bounded."""
+"""The fields of the JSON API; every length and number is bounded."""
 
 from __future__ import annotations
 
@@ -21,6 +21,18 @@ Arrays = Literal["lists", "packed"]
 Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=1_024)]
 After = Annotated[int, Field(ge=0, lt=2**31)]  # number of a record of metrics.jsonl, from 0
 Number = Annotated[int, Field(ge=0, lt=100_000)]  # of a layer, head or query, from 0
+
+
+class RunFields(BaseModel):
+    """The run that is asked for, in the address."""
+
+    run: str
+
+
+class CurvesFields(RunFields):
+    """Whose training curves, and from which record on."""
+
+    after: After = 0
 
 
 class InterventionsRequest(BaseModel):

@@ -1,14 +1,12 @@
-"""The API's routes: each validates a request, runs the model through the request queue and responds in JSON."""
+"""The page's interface: each request's computation runs alone, in the request queue, and is answered in JSON."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
+from functools import partial, wraps
 from typing import Any
 
-from fastapi import APIRouter, Request
-from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.requests import Request
 
 from headwise.analysis.boxes.architecture import architecture, box_of
 from headwise.analysis.head_arithmetic import head_arithmetic
@@ -25,139 +23,133 @@ from headwise.page.json_arrays import arrays_json, products_json, reading_json, 
 from headwise.page.language_model import continued_json, next_json
 from headwise.page.request_queue import RequestQueue
 from headwise.page.requests import (
-    After,
     BoxesRequest,
     BoxRequest,
     ContinueRequest,
+    CurvesFields,
     ForceRequest,
     PatchesRequest,
     ProductsRequest,
     RecurrenceRequest,
-    RunRequest,
+    RunFields,
     StepsRequest,
     TextRequest,
     TimesRequest,
     TraceRequest,
 )
 from headwise.page.runs import Run
-from headwise.web.bodies import CheckedRoute
+from headwise.web.endpoints import JSON, Endpoints
+from headwise.web.errors import ServiceError
+from headwise.web.openapi import error_answers
 
 
-def routes(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: RequestQueue) -> APIRouter:
-    """Return a router with the API's endpoints for these runs."""
-    router = APIRouter(route_class=CheckedRoute)
+def interface(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: RequestQueue) -> Endpoints:
+    """Return the endpoints for these runs."""
+    endpoints = Endpoints("page", error_answers("error", 404, 409), wrong=422)
 
     def find(name: str) -> Run:
         if name not in runs:
-            raise HTTPException(404, f"run: expected one of {', '.join(runs)}, found {name!r}")
+            raise ServiceError(404, f"run: expected one of {', '.join(runs)}, found {name!r}")
         return runs[name]
 
-    async def answer(
-        request: Request,
-        body: RunRequest | TextRequest | PatchesRequest | BoxesRequest | TimesRequest,
-        work: Callable[[], dict[str, Any]],
-    ) -> Response:
-        find(body.run)
-        return _json(await queue.serve(request, work))
+    def add(path: str, function: Callable[[Run, Any], dict[str, Any]]) -> None:
+        @endpoints("POST", path, function.__name__[1:].capitalize(), kinds=JSON)
+        @wraps(function)
+        async def queued(request: Request, fields: Any) -> dict[str, Any]:
+            return await queue.serve(request, partial(function, find(fields.run), fields))
 
-    @router.get("/runs")
-    def all_runs() -> Response:
+    @endpoints("GET", "/api/runs", "All runs")
+    def all_runs(request: Request) -> dict[str, Any]:
         entries = [{"name": run.name, "task": run.config.task, "ready": run.ready} for run in runs.values()]
-        return _json({"runs": entries})
+        return {"runs": entries}
 
-    @router.get("/run")
-    def one_run(run: str) -> Response:
-        return _json(find(run).describe())
+    @endpoints("GET", "/api/run", "One run")
+    def one_run(request: Request, fields: RunFields) -> dict[str, Any]:
+        return find(fields.run).describe()
 
-    @router.post("/trace")
-    async def trace(request: Request, body: TraceRequest) -> Response:
-        def work() -> dict[str, Any]:
-            tracer = runs[body.run].reader
-            overrides = {"beam": body.beam, "alpha": body.alpha}
-            options = {name: value for name, value in overrides.items() if value is not None}
-            return trace_json(tracer.trace(body.text, body.changes(), **options), body.arrays)
+    for path, function in _QUESTIONS.items():
+        add(path, function)
 
-        return await answer(request, body, work)
+    @endpoints("GET", "/api/metrics", "Metrics")
+    def metrics(request: Request, fields: CurvesFields) -> dict[str, Any]:
+        return read_curves(find(fields.run), fields.after)
 
-    @router.post("/force")
-    async def force(request: Request, body: ForceRequest) -> Response:
-        def work() -> dict[str, Any]:
-            tracer = runs[body.run].reader
-            forced = tracer.force(body.text, body.target, body.changes(), alpha=body.alpha)
-            return reading_json(forced, body.arrays)
+    @endpoints("GET", "/api/evidence", "Evidence")
+    def measured(request: Request, fields: RunFields) -> dict[str, Any]:
+        if find(fields.run).ready:
+            evidence[fields.run].start()
+        return evidence[fields.run].to_json()
 
-        return await answer(request, body, work)
+    return endpoints
 
-    @router.post("/products")
-    async def one_cell(request: Request, body: ProductsRequest) -> Response:
-        def work() -> dict[str, Any]:
-            cell = (body.part, body.layer, body.head, body.query)
-            tracer = runs[body.run].reader
-            computed = head_arithmetic(tracer.record(body.text, body.target, body.changes()), *cell)
-            return products_json(computed, body.arrays)
 
-        return await answer(request, body, work)
+def _trace(run: Run, fields: TraceRequest) -> dict[str, Any]:
+    overrides = {"beam": fields.beam, "alpha": fields.alpha}
+    options = {name: value for name, value in overrides.items() if value is not None}
+    return trace_json(run.reader.trace(fields.text, fields.changes(), **options), fields.arrays)
 
-    @router.post("/boxes")
-    async def boxes(request: Request, body: BoxesRequest) -> Response:
-        def work() -> dict[str, Any]:
-            return arrays_json(architecture(_recorded(runs[body.run], body)).to_json(), body.arrays)
 
-        return await answer(request, body, work)
+def _force(run: Run, fields: ForceRequest) -> dict[str, Any]:
+    forced = run.reader.force(fields.text, fields.target, fields.changes(), alpha=fields.alpha)
+    return reading_json(forced, fields.arrays)
 
-    @router.post("/box")
-    async def one_box(request: Request, body: BoxRequest) -> Response:
-        def work() -> dict[str, Any]:
-            recorded = _recorded(runs[body.run], body)
-            found = box_of(recorded, body.box, body.layer, body.position, temperature=body.temperature)
-            return arrays_json(found.to_json(), body.arrays)
 
-        return await answer(request, body, work)
+def _products(run: Run, fields: ProductsRequest) -> dict[str, Any]:
+    cell = (fields.part, fields.layer, fields.head, fields.query)
+    forward = run.reader.record(fields.text, fields.target, fields.changes())
+    return products_json(head_arithmetic(forward, *cell), fields.arrays)
 
-    @router.post("/steps")
-    async def steps(request: Request, body: StepsRequest) -> Response:
-        def work() -> dict[str, Any]:
-            tracer, changes = runs[body.run].tracer, body.changes()
-            found = step_by_step(tracer, body.text, body.target, changes, alternatives=body.alternatives)
-            return steps_json(found, body.arrays)
 
-        return await answer(request, body, work)
+def _boxes(run: Run, fields: BoxesRequest) -> dict[str, Any]:
+    return arrays_json(architecture(_recorded(run, fields)).to_json(), fields.arrays)
 
-    @router.post("/recurrence")
-    async def recurrence(request: Request, body: RecurrenceRequest) -> Response:
-        def work() -> dict[str, Any]:
-            found = compare(runs[body.run].reader, body.text, body.radius, body.changes())
-            return arrays_json(found.to_json(), body.arrays)
 
-        return await answer(request, body, work)
+def _box(run: Run, fields: BoxRequest) -> dict[str, Any]:
+    recorded = _recorded(run, fields)
+    found = box_of(recorded, fields.box, fields.layer, fields.position, temperature=fields.temperature)
+    return arrays_json(found.to_json(), fields.arrays)
 
-    @router.post("/times")
-    async def times(request: Request, body: TimesRequest) -> Response:
-        return await answer(request, body, lambda: measure_times(body.width).to_json())
 
-    @router.post("/next")
-    async def next_tokens(request: Request, body: TextRequest) -> Response:
-        return await answer(request, body, lambda: next_json(runs[body.run].generator, body))
+def _steps(run: Run, fields: StepsRequest) -> dict[str, Any]:
+    question = (fields.text, fields.target, fields.changes())
+    found = step_by_step(run.tracer, *question, alternatives=fields.alternatives)
+    return steps_json(found, fields.arrays)
 
-    @router.post("/continue")
-    async def continuation(request: Request, body: ContinueRequest) -> Response:
-        return await answer(request, body, lambda: continued_json(runs[body.run].generator, body))
 
-    @router.post("/patches")
-    async def patches(request: Request, body: PatchesRequest) -> Response:
-        return await answer(request, body, lambda: patches_json(runs[body.run].viewer, body))
+def _recurrence(run: Run, fields: RecurrenceRequest) -> dict[str, Any]:
+    found = compare(run.reader, fields.text, fields.radius, fields.changes())
+    return arrays_json(found.to_json(), fields.arrays)
 
-    @router.get("/metrics")
-    def metrics(run: str, after: After = 0) -> Response:
-        return _json(read_curves(find(run), after))
 
-    @router.get("/evidence")
-    def measured(run: str) -> Response:
-        if find(run).ready:
-            evidence[run].start()
-        return _json(evidence[run].to_json())
+def _times(run: Run, fields: TimesRequest) -> dict[str, Any]:
+    return measure_times(fields.width).to_json()
 
-    return router
+
+def _next(run: Run, fields: TextRequest) -> dict[str, Any]:
+    return next_json(run.generator, fields)
+
+
+def _continue(run: Run, fields: ContinueRequest) -> dict[str, Any]:
+    return continued_json(run.generator, fields)
+
+
+def _patches(run: Run, fields: PatchesRequest) -> dict[str, Any]:
+    return patches_json(run.viewer, fields)
+
+
+_QUESTIONS: dict[str, Callable[[Run, Any], dict[str, Any]]] = {
+    "/api/trace": _trace,
+    "/api/force": _force,
+    "/api/products": _products,
+    "/api/boxes": _boxes,
+    "/api/box": _box,
+    "/api/steps": _steps,
+    "/api/recurrence": _recurrence,
+    "/api/times": _times,
+    "/api/next": _next,
+    "/api/continue": _continue,
+    "/api/patches": _patches,
+}
 
 
 def _recorded(run: Run, request: BoxesRequest) -> ForwardPass:
@@ -171,8 +163,3 @@ def _recorded(run: Run, request: BoxesRequest) -> ForwardPass:
     if request.target is None:
         raise ConfigError("target: expected a text, or ids as a trace has them, found none")
     return run.reader.record(request.text, request.target, request.changes())
-
-
-def _json(content: dict[str, Any]) -> Response:
-    """Serialize with `json.dumps` directly; FastAPI's own encoder would first walk through every number."""
-    return Response(json.dumps(content, ensure_ascii=False, allow_nan=False), media_type="application/json")

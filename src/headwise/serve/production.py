@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from fastapi import APIRouter, FastAPI
+from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute
 
 from headwise.config import Config
 from headwise.config.languages import parse_languages
@@ -30,6 +33,7 @@ from headwise.serve.workers.shared import Shared
 from headwise.text.reading.detection import preload
 from headwise.web import documentation
 from headwise.web.app import Middleware, Part, create_app
+from headwise.web.endpoints import Endpoints
 from headwise.web.hosts import Hosts
 
 _SEVERAL = "mul"  # ISO 639-2's code for multiple languages
@@ -101,7 +105,7 @@ class Production:
         """The service's limits."""
         return self.service.limits
 
-    def app(self, page: Part, hosts: Hosts | None = None, *, watch: bool = True) -> FastAPI:
+    def app(self, page: Part, hosts: Hosts | None = None, *, watch: bool = True) -> Starlette:
         """Return an application of the service and the page, for the host names; `watch` as for `create_app`."""
         cross_origin: Middleware = (
             CORSMiddleware,
@@ -124,19 +128,17 @@ class Production:
             watch=watch,
         )
 
-    def add_to(self, app: FastAPI) -> list[APIRouter]:
-        """Add all protocols to an application."""
-        routers = [
-            libretranslate.routes(self.context),
-            deepl.routes(self.context),
-            glossaries.routes(self.context),
-            own.routes(self.context),
-            operation_routes(self.service, self.metrics),
-            documentation.routes(app),
-        ]
-        for router in routers:
-            app.include_router(router)
-        return routers
+    def routes(self) -> list[BaseRoute]:
+        """Return the endpoints of all protocols."""
+        described = Endpoints()
+
+        @described("GET", "/docs")
+        def description(request: Request) -> Response:
+            return HTMLResponse(documentation.page(request.app.state.openapi()))
+
+        protocols = (libretranslate, deepl, glossaries, own)
+        routes = [route for protocol in protocols for route in protocol.routes(self.context).routes]
+        return [*routes, *operation_routes(self.service, self.metrics), *described.routes]
 
     def renew(self, name: str) -> None:
         """Use the model of a run that was loaded again."""

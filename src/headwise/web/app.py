@@ -9,23 +9,23 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from functools import cache
 from typing import Any, Protocol
 
-from fastapi import APIRouter, FastAPI, Request
-from fastapi.exceptions import RequestValidationError
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 
-from headwise import __version__
 from headwise.errors import HeadwiseError
-from headwise.web.dispatch import FixedAddresses
+from headwise.web.endpoints import Endpoint, Endpoints
 from headwise.web.errors import ClientGone, NotReady, QueueFull, ServiceError
 from headwise.web.failures import failure
-from headwise.web.fields import describe
+from headwise.web.guard import MOST_BYTES, RequestGuard
 from headwise.web.hangup import on_hangup
 from headwise.web.hosts import Hosts, KnownHosts
-from headwise.web.middleware import MOST_BYTES, RequestGuard
+from headwise.web.openapi import openapi
 from headwise.web.reloading import Reloader, WatchedRun
 
 _log = logging.getLogger(__name__)
@@ -35,8 +35,8 @@ Middleware = tuple[type[Any], dict[str, Any]]
 class Part(Protocol):
     """What an application consists of."""
 
-    def add_to(self, app: FastAPI) -> list[APIRouter]:
-        """Add the routes; return the routers whose fixed addresses need no search for a route."""
+    def routes(self) -> list[BaseRoute]:
+        """Return the routes."""
         ...
 
     def renew(self, name: str) -> None:
@@ -59,7 +59,7 @@ def create_app(
     outside: Sequence[Middleware] = (),
     say: Callable[[str], None] = _log.info,
     watch: bool = True,
-) -> FastAPI:
+) -> Starlette:
     """Build the application from its parts; an address belongs to the first part that has it.
 
     Requests are accepted for the host names in `hosts`, by default for loopback names only, from the pages of `origins`
@@ -74,7 +74,7 @@ def create_app(
     reloader = Reloader(runs, say, renewed)
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
         watching = asyncio.create_task(reloader.watch()) if watch else None
         with on_hangup(reloader.look_now) if watch else nullcontext():
             yield
@@ -83,15 +83,15 @@ def create_app(
         for part in parts:
             await part.close()
 
-    app = FastAPI(title="Headwise", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
-    routers = [router for part in parts for router in part.add_to(app)]
-    for kind, handler in _HANDLERS.items():
-        app.add_exception_handler(kind, handler)
-    app.add_exception_handler(
-        Exception,
-        lambda request, error: failure(request.url.path, 500, "the server failed; its log says why"),
-    )
-    app.add_middleware(FixedAddresses, routers=routers, handlers=_HANDLERS)
+    routes = [route for part in parts for route in part.routes()]
+    described = Endpoints()
+
+    @described("GET", "/openapi.json")
+    def description(request: Request) -> dict[str, Any]:
+        return request.app.state.openapi()
+
+    app = Starlette(routes=[*described.routes, *routes], exception_handlers=_HANDLERS, lifespan=lifespan)
+    app.state.openapi = cache(lambda: openapi([route for route in routes if isinstance(route, Endpoint)]))
     for middleware, options in inside:
         app.add_middleware(middleware, **options)
     app.add_middleware(KnownHosts, hosts=hosts or Hosts(), origins=origins)
@@ -113,23 +113,12 @@ def _service_error(request: Request, error: Exception) -> Response:
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path = request.url.path
-    if error.status_code == 404 and not path.startswith("/api/"):
-        return failure(path, 404, f"there is nothing at {path}")
-    page = path.startswith(("/api/", "/v1/"))
-    status = 400 if error.status_code == 422 and not page else error.status_code
-    return failure(path, status, error.detail)
+    sentence = f"there is nothing at {path}" if error.status_code == 404 else error.detail
+    return failure(path, error.status_code, sentence)
 
 
-def _validation_error(request: Request, error: Exception) -> Response:
-    """Name the first invalid field, and how many more there are."""
-    assert isinstance(error, RequestValidationError)
-    first, *others = error.errors()
-    location = tuple(part for part in first["loc"] if part not in ("body", "query"))
-    return failure(request.url.path, 422, describe(location, first["msg"], len(others)))
-
-
-_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Response]] = {
-    RequestValidationError: _validation_error,
+_HANDLERS: dict[Any, Callable[[Request, Exception], Response]] = {
+    Exception: lambda request, error: failure(request.url.path, 500, "the server failed; its log says why"),
     HeadwiseError: _headwise_error,
     HTTPException: _http_error,
     ServiceError: _service_error,

@@ -1,4 +1,4 @@
-"""The description of the interface at /docs: the OpenAPI document as a page, without scripts and other hosts."""
+"""An OpenAPI document as a page, without scripts and other hosts."""
 
 from __future__ import annotations
 
@@ -6,21 +6,7 @@ import json
 from html import escape
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
-from starlette.responses import HTMLResponse, Response
-
 _METHODS = ("get", "post", "put", "patch", "delete")
-
-
-def routes(app: FastAPI) -> APIRouter:
-    """Return a router with the page about an application's interface."""
-    router = APIRouter()
-
-    @router.get("/docs", include_in_schema=False)
-    def documentation() -> Response:
-        return HTMLResponse(page(app.openapi()))
-
-    return router
 
 
 def page(description: dict[str, Any]) -> str:

@@ -7,42 +7,59 @@ import re
 from collections.abc import Coroutine
 from typing import Any, TypeVar, get_origin
 
-from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import FormData, QueryParams, UploadFile
+from starlette.requests import Request
 
+from headwise.parsing import Malformed, json_value
 from headwise.web.errors import ClientGone, ServiceError
 
 _MOST_FIELDS = 1_000
 _ITEM = re.compile(r"(\w{1,60})\[(\d{1,4})\]\.(\w{1,60})", re.ASCII)
+_JSON = re.compile(r"application/(.*\+)?json")
 _SHOWN = 60  # characters of a field's name, which the client chooses
 Fields = TypeVar("Fields", bound=BaseModel)
 T = TypeVar("T")
 
 
-async def read_fields(request: Request, model: type[Fields], *, most: int) -> Fields:
-    """Return the fields of a request, from its address and its body: a JSON object or a form.
+async def read_fields(
+    request: Request, model: type[Fields], *, most: int, wrong: int, only_json: bool
+) -> Fields:
+    """Return the fields of a request: from a JSON object alone, or from its address and a JSON object or a form.
 
-    `most` are the most bytes of a field. Raises `ServiceError` (400) naming the first field that is missing or wrong.
+    `most` are the most bytes of a field. Raises `ServiceError`, with the status `wrong`, naming the first field that is
+    missing or wrong.
     """
-    values = _from_pairs(request.query_params, model) if request.scope["query_string"] else {}
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind in ("application/x-www-form-urlencoded", "multipart/form-data"):
+    from_address = not only_json and request.scope["query_string"]
+    values = _from_pairs(request.query_params, model) if from_address else {}
+    kind = _media_type(request)
+    if not only_json and kind in ("application/x-www-form-urlencoded", "multipart/form-data"):
         form = await request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=most)
         values |= _from_pairs(form, model)
-    elif await request.body():
-        content = await request.json()
+    elif body := await request.body():
+        if only_json and not _JSON.fullmatch(kind):  # which a form of a foreign page can't have
+            raise ServiceError(
+                wrong, f"request: expected application/json, found {kind[:_SHOWN] or 'no type'}"
+            )
+        try:
+            content = json_value(body)
+        except Malformed as problem:
+            raise ServiceError(wrong, problem.sentence("request", "JSON")) from None
         if not isinstance(content, dict):
-            raise ServiceError(400, f"request: expected a JSON object, found a {type(content).__name__}")
+            raise ServiceError(wrong, f"request: expected a JSON object, found a {type(content).__name__}")
         values |= content
     try:
         return model.model_validate(values)
     except ValidationError as error:
         first, *others = error.errors(include_input=False, include_url=False)
-        raise ServiceError(400, describe(first["loc"], first["msg"], len(others))) from None
+        raise ServiceError(wrong, _sentence(first["loc"], first["msg"], len(others))) from None
 
 
-def describe(location: tuple[int | str, ...], message: str, others: int) -> str:
+def _media_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _sentence(location: tuple[int | str, ...], message: str, others: int) -> str:
     """Return one sentence about a wrong field, without its value, which may be a text."""
     name = ".".join(str(part)[:_SHOWN] for part in location) or "request"
     more = f" (and {others} more)" if others else ""
@@ -78,8 +95,7 @@ def _items(pairs: FormData | QueryParams, key: str) -> list[dict[str, str]]:
 
 async def uploaded(request: Request, name: str = "file") -> tuple[str, bytes]:
     """Return the name and content of the file of a form; raises `ServiceError` (400)."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    file = (await request.form()).get(name) if kind == "multipart/form-data" else None
+    file = (await request.form()).get(name) if _media_type(request) == "multipart/form-data" else None
     if not isinstance(file, UploadFile) or not file.filename:
         raise ServiceError(400, f"{name}: expected a file in multipart/form-data, found none")
     return file.filename, await file.read()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("fastapi", reason="the server needs fastapi: pip install 'headwise[serve]'")
+pytest.importorskip("starlette", reason="the server needs starlette: pip install 'headwise[serve]'")
 from starlette.testclient import TestClient
 
 from headwise.learn.rendering import PICTURES, names, page
 from headwise.page.application import page_app
-from headwise.web.middleware import SECURITY_HEADERS
+from headwise.web.guard import SECURITY_HEADERS
 
 
 @pytest.fixture(scope="module")

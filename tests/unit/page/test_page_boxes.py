@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
+pytest.importorskip("starlette", reason="needs pip install 'headwise[serve]'")
 
-from fastapi.testclient import TestClient
+from starlette.testclient import TestClient
 
 from headwise.analysis.boxes.architecture import architecture, box_of
 from headwise.analysis.translation_tracer import TranslationTracer

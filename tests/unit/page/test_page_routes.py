@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
+pytest.importorskip("starlette", reason="needs pip install 'headwise[serve]'")
 
 import httpx
 
@@ -28,7 +28,7 @@ from headwise.page.application import page_app
 from headwise.page.request_queue import RequestQueue
 from headwise.page.runs import open_runs
 from headwise.web.errors import QueueFull
-from headwise.web.middleware import MOST_BYTES
+from headwise.web.guard import MOST_BYTES
 from headwise.web.server import listen
 from image_run import make_image_run
 from translator_run import ENGLISH, make_run

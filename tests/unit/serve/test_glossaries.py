@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
+pytest.importorskip("starlette", reason="needs pip install 'headwise[serve]'")
 pytest.importorskip("deepl")
 
 import deepl

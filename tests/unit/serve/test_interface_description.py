@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
+pytest.importorskip("starlette", reason="needs pip install 'headwise[serve]'")
 
 from hypothesis import HealthCheck, given, settings
 

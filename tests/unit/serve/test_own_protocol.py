@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
+pytest.importorskip("starlette", reason="needs pip install 'headwise[serve]'")
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-pytest.importorskip("fastapi", reason="needs pip install 'headwise[serve]'")
+pytest.importorskip("starlette", reason="needs pip install 'headwise[serve]'")
 
 import torch
 from prometheus_client import values

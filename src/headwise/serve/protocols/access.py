@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fastapi import Request
+from starlette.requests import Request
 
 from headwise.serve.protocols.keys import Key, KeyStore
 from headwise.web.errors import ServiceError

@@ -6,8 +6,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from fastapi import Request
-from pydantic import BaseModel
+from starlette.requests import Request
 
 from headwise.serve.protocols.access import Access, Client
 from headwise.serve.translation.document_store import DocumentStore
@@ -16,11 +15,11 @@ from headwise.serve.translation.glossaries import GlossaryStore
 from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.translation.service import Job, Service, Translated
 from headwise.text.reading.glossary import Glossary
+from headwise.web.endpoints import Endpoints
 from headwise.web.errors import ServiceError
-from headwise.web.fields import read_fields, while_connected
+from headwise.web.fields import while_connected
 
 _DEEPL_SCHEME = "deepl-auth-key"
-Fields = TypeVar("Fields", bound=BaseModel)
 T = TypeVar("T")
 
 
@@ -66,9 +65,9 @@ class Context:
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         return self.access.client(request, key.strip() if scheme.lower() == _DEEPL_SCHEME else field)
 
-    async def fields(self, request: Request, model: type[Fields]) -> Fields:
-        """Return the fields of a request; raises `ServiceError` (400)."""
-        return await read_fields(request, model, most=self.limits.body_bytes)
+    def endpoints(self, tag: str, errors: dict[int, Any], wrong: int = 400) -> Endpoints:
+        """Return a protocol's endpoints, of which there are none yet; see `Endpoints`."""
+        return Endpoints(tag, errors, wrong, self.limits.body_bytes)
 
     async def translate(
         self, request: Request, client: Client, job: Job, *, exceeded: int = 429

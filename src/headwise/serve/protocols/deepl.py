@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
 from starlette.responses import Response
 
 from headwise.config.languages import language_name
@@ -27,16 +27,15 @@ from headwise.serve.protocols.context import Context
 from headwise.serve.protocols.libretranslate import file_response
 from headwise.serve.protocols.tags import TagFields, within
 from headwise.serve.translation.service import Job
-from headwise.web.answers import JSONAnswer, body, error_answers
-from headwise.web.bodies import CheckedRoute
+from headwise.web.endpoints import FILE, FORMS, Endpoints
 from headwise.web.errors import ServiceError
 from headwise.web.fields import uploaded
+from headwise.web.openapi import error_answers
 
 QUOTA_EXCEEDED = 456  # DeepL's status
 MOST_TEXTS = 50
 UNLIMITED = 10**12  # characters a month, as DeepL reports them for contracts without a limit
 _MODES: dict[str, Mode] = {"0": "none", "1": "all", "nonewlines": "punctuation"}
-_FORMS = ("application/json", "application/x-www-form-urlencoded")
 # Fields that change a translation in ways that no run has learned.
 _REFUSED = {
     "glossary_ids": "this server uses one glossary at a time, that of glossary_id",
@@ -55,13 +54,15 @@ _VARIANTS = {
 Language = Annotated[str, Field(min_length=1, max_length=40, examples=["DE"])]
 
 
-class _Fields(BaseModel):
+class DeepLFields(BaseModel):
+    """The fields of every request."""
+
     model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
 
     auth_key: Annotated[str, Field(max_length=200)] | None = None
 
 
-class _Refusing(_Fields):
+class _Refusing(DeepLFields):
     """Fields that are refused where they are set, and those about the formality."""
 
     source_lang: Language | None = None
@@ -108,13 +109,13 @@ class DocumentFields(_Refusing):
     output_format: Annotated[str, Field(max_length=10)] | None = None
 
 
-class KeyFields(_Fields):
+class KeyFields(DeepLFields):
     """The key of a document."""
 
     document_key: Annotated[str, Field(max_length=200)]
 
 
-class LanguagesFields(_Fields):
+class LanguagesFields(DeepLFields):
     """Which languages to list."""
 
     type: Literal["source", "target"] = "source"
@@ -166,20 +167,13 @@ class StatusAnswer(BaseModel):
     error_message: str | None = None
 
 
-def routes(context: Context) -> APIRouter:
-    """Return a router with DeepL's endpoints."""
-    answers = error_answers("message", 404, QUOTA_EXCEEDED)
-    router = APIRouter(prefix="/v2", route_class=CheckedRoute, tags=["DeepL"], responses=answers)
+def routes(context: Context) -> Endpoints:
+    """Return DeepL's endpoints."""
+    endpoints = context.endpoints("DeepL", error_answers("message", 404, QUOTA_EXCEEDED))
     models = context.service.models
 
-    @router.post(
-        "/translate",
-        response_model=TranslateAnswer,
-        openapi_extra=body(TranslateFields, *_FORMS),
-        summary="Translate texts",
-    )
-    async def translate(request: Request) -> Response:
-        fields = await context.fields(request, TranslateFields)
+    @endpoints("POST", "/v2/translate", "Translate texts", TranslateAnswer, kinds=FORMS)
+    async def translate(request: Request, fields: TranslateFields) -> dict[str, Any]:
         client = _client(context, request, fields)
         fields.check()
         mode, tags = _MODES[fields.split_sentences], fields.tags()
@@ -196,39 +190,29 @@ def routes(context: Context) -> APIRouter:
             if fields.show_billed_characters:
                 entry["billed_characters"] = len(text)
             translations.append(entry)
-        return JSONAnswer({"translations": translations})
+        return {"translations": translations}
 
-    @router.get("/languages", response_model=list[LanguageAnswer], summary="List the languages")
-    @router.post("/languages", response_model=list[LanguageAnswer], summary="List the languages")
-    async def languages(request: Request) -> Response:
-        fields = await context.fields(request, LanguagesFields)
+    @endpoints("GET", "/v2/languages", "List the languages", list[LanguageAnswer])
+    @endpoints("POST", "/v2/languages", "List the languages", list[LanguageAnswer])
+    async def languages(request: Request, fields: LanguagesFields) -> list[dict[str, Any]]:
         _client(context, request, fields)
         if fields.type == "source":
-            return JSONAnswer([{"language": _code(c), "name": language_name(c)} for c in models.sources])
+            return [{"language": _code(c), "name": language_name(c)} for c in models.sources]
         named = [_VARIANTS.get(code) or {_code(code): language_name(code)} for code in models.targets]
-        return JSONAnswer(
-            [
-                {"language": code, "name": name, "supports_formality": False}
-                for names in named
-                for code, name in names.items()
-            ]
-        )
+        return [
+            {"language": code, "name": name, "supports_formality": False}
+            for names in named
+            for code, name in names.items()
+        ]
 
-    @router.get("/usage", response_model=UsageAnswer, summary="Show the quota")
-    @router.post("/usage", response_model=UsageAnswer, summary="Show the quota")
-    async def usage(request: Request) -> Response:
-        fields = await context.fields(request, _Fields)
+    @endpoints("GET", "/v2/usage", "Show the quota", UsageAnswer)
+    @endpoints("POST", "/v2/usage", "Show the quota", UsageAnswer)
+    async def usage(request: Request, fields: DeepLFields) -> dict[str, Any]:
         used, limit = context.access.usage(_client(context, request, fields))
-        return JSONAnswer({"character_count": used, "character_limit": UNLIMITED if limit is None else limit})
+        return {"character_count": used, "character_limit": UNLIMITED if limit is None else limit}
 
-    @router.post(
-        "/document",
-        response_model=DocumentAnswer,
-        openapi_extra=body(DocumentFields, "multipart/form-data", file=True),
-        summary="Upload a document",
-    )
-    async def upload(request: Request) -> Response:
-        fields = await context.fields(request, DocumentFields)
+    @endpoints("POST", "/v2/document", "Upload a document", DocumentAnswer, kinds=FILE)
+    async def upload(request: Request, fields: DocumentFields) -> dict[str, Any]:
         client = _client(context, request, fields)
         fields.check()
         name, content = await uploaded(request)
@@ -242,16 +226,10 @@ def routes(context: Context) -> APIRouter:
         context.check_languages(job)
         context.charge(request, client, file.characters, exceeded=QUOTA_EXCEEDED)
         document = context.documents.start(name, file, job)
-        return JSONAnswer({"document_id": document.identifier, "document_key": document.key})
+        return {"document_id": document.identifier, "document_key": document.key}
 
-    @router.post(
-        "/document/{identifier}",
-        response_model=StatusAnswer,
-        openapi_extra=body(KeyFields, *_FORMS),
-        summary="Ask for a document's status",
-    )
-    async def status(request: Request, identifier: str) -> Response:
-        fields = await context.fields(request, KeyFields)
+    @endpoints("POST", "/v2/document/{identifier}", "Ask for a document's status", StatusAnswer, kinds=FORMS)
+    async def status(request: Request, identifier: str, fields: KeyFields) -> dict[str, Any]:
         _client(context, request, fields)
         document = context.documents.find(identifier, fields.document_key)
         answer: dict[str, Any] = {"document_id": identifier, "status": document.status}
@@ -259,17 +237,16 @@ def routes(context: Context) -> APIRouter:
             answer["billed_characters"] = document.characters
         if document.error is not None:
             answer["error_message"] = document.error
-        return JSONAnswer(answer)
+        return answer
 
-    @router.post(
-        "/document/{identifier}/result",
-        response_class=Response,
-        responses={200: {"content": {one.media_type: {} for one in FORMATS.values()}}},
-        openapi_extra=body(KeyFields, *_FORMS),
-        summary="Download a translated document, once",
+    @endpoints(
+        "POST",
+        "/v2/document/{identifier}/result",
+        "Download a translated document, once",
+        kinds=FORMS,
+        content=[one.media_type for one in FORMATS.values()],
     )
-    async def result(request: Request, identifier: str) -> Response:
-        fields = await context.fields(request, KeyFields)
+    async def result(request: Request, identifier: str, fields: KeyFields) -> Response:
         _client(context, request, fields)
         document = context.documents.find(identifier, fields.document_key)
         if document.content is None:
@@ -277,10 +254,10 @@ def routes(context: Context) -> APIRouter:
         context.documents.remove(identifier)
         return file_response(document.name, document.content)
 
-    return router
+    return endpoints
 
 
-def _client(context: Context, request: Request, fields: _Fields) -> Client:
+def _client(context: Context, request: Request, fields: DeepLFields) -> Client:
     """Return the client of a request; raises `ServiceError` (403, 429)."""
     return context.deepl_client(request, fields.auth_key)
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 from starlette.responses import Response
 
 from headwise.serve.protocols.access import Client
@@ -30,13 +30,12 @@ from headwise.serve.translation.glossaries import (
     base_language,
     make_dictionary,
 )
-from headwise.web.answers import JSONAnswer, body, error_answers
-from headwise.web.bodies import CheckedRoute
+from headwise.web.endpoints import FORMS, Endpoints
 from headwise.web.errors import ServiceError
+from headwise.web.openapi import error_answers
 
 Language = Annotated[str, Field(min_length=1, max_length=40, examples=["de"])]
 Name = Annotated[str, Field(min_length=1, max_length=MOST_NAME)]
-_FORMS = ("application/json", "application/x-www-form-urlencoded")
 _TSV = "text/tab-separated-values"
 
 
@@ -163,59 +162,44 @@ class PairsAnswer(BaseModel):
     supported_languages: list[PairAnswer]
 
 
-def routes(context: Context) -> APIRouter:
-    """Return a router with both versions."""
-    router = APIRouter(route_class=CheckedRoute, tags=["DeepL"], responses=error_answers("message", 404, 456))
-    _add_version_2(router, context)
-    _add_version_3(router, context)
-    return router
+def routes(context: Context) -> Endpoints:
+    """Return the endpoints of both versions."""
+    endpoints = context.endpoints("DeepL", error_answers("message", 404, 456))
+    _add_version_2(endpoints, context)
+    _add_version_3(endpoints, context)
+    return endpoints
 
 
-def _add_version_2(router: APIRouter, context: Context) -> None:
-    path = "/v2/glossaries"
-
-    @router.post(
-        path,
-        response_model=GlossaryAnswer,
-        status_code=201,
-        openapi_extra=body(CreateFields, *_FORMS),
-        summary="Create a glossary",
-    )
-    async def create(request: Request) -> Response:
-        fields = await context.fields(request, CreateFields)
+def _add_version_2(endpoints: Endpoints, context: Context) -> None:
+    @endpoints("POST", "/v2/glossaries", "Create a glossary", GlossaryAnswer, status=201, kinds=FORMS)
+    async def create(request: Request, fields: CreateFields) -> dict[str, Any]:
         owner = _owner(context, request, fields)
         dictionary = await run_in_threadpool(fields.read)
-        return JSONAnswer(_single(context.glossaries.create(owner, fields.name, [dictionary])), 201)
+        return _single(context.glossaries.create(owner, fields.name, [dictionary]))
 
-    @router.get(path, response_model=GlossariesAnswer, summary="List the glossaries")
-    async def every(request: Request) -> Response:
+    @endpoints("GET", "/v2/glossaries", "List the glossaries", GlossariesAnswer)
+    async def every(request: Request) -> dict[str, Any]:
         kept = context.glossaries.all(_owner(context, request))
-        return JSONAnswer({"glossaries": [_single(one) for one in kept if one.dictionaries]})
+        return {"glossaries": [_single(one) for one in kept if one.dictionaries]}
 
-    @router.get(path + "/{identifier}", response_model=GlossaryAnswer, summary="Describe a glossary")
-    async def describe(request: Request, identifier: str) -> Response:
+    @endpoints("GET", "/v2/glossaries/{identifier}", "Describe a glossary", GlossaryAnswer)
+    async def describe(request: Request, identifier: str) -> dict[str, Any]:
         kept = context.glossaries.find(_owner(context, request), identifier)
         if not kept.dictionaries:
             raise ServiceError(404, "glossary: expected one with entries, found one without any")
-        return JSONAnswer(_single(kept))
+        return _single(kept)
 
-    @router.get(
-        path + "/{identifier}/entries",
-        response_class=Response,
-        responses={200: {"content": {_TSV: {}}}},
-        summary="Read the entries",
-    )
+    @endpoints("GET", "/v2/glossaries/{identifier}/entries", "Read the entries", content=[_TSV])
     async def entries(request: Request, identifier: str) -> Response:
         found = context.glossaries.entries(_owner(context, request), identifier)
         return Response(found[0].entries, media_type=_TSV)
 
-    @router.delete(path + "/{identifier}", status_code=204, summary="Remove a glossary")
-    async def remove(request: Request, identifier: str) -> Response:
+    @endpoints("DELETE", "/v2/glossaries/{identifier}", "Remove a glossary", status=204)
+    async def remove(request: Request, identifier: str) -> None:
         context.glossaries.remove(_owner(context, request), identifier)
-        return Response(status_code=204)
 
-    @router.get("/v2/glossary-language-pairs", response_model=PairsAnswer, summary="List pairs of languages")
-    async def pairs(request: Request) -> Response:
+    @endpoints("GET", "/v2/glossary-language-pairs", "List pairs of languages", PairsAnswer)
+    async def pairs(request: Request) -> dict[str, Any]:
         _owner(context, request)
         models = context.service.models
         found = sorted(
@@ -225,111 +209,86 @@ def _add_version_2(router: APIRouter, context: Context) -> None:
                 for target in models.targets_of(source)
             }
         )
-        return JSONAnswer(
-            {"supported_languages": [{"source_lang": one, "target_lang": two} for one, two in found]}
-        )
+        return {"supported_languages": [{"source_lang": one, "target_lang": two} for one, two in found]}
 
 
-def _add_version_3(router: APIRouter, context: Context) -> None:
-    path = "/v3/glossaries"
-
-    @router.post(
-        path,
-        response_model=MultilingualAnswer,
-        status_code=201,
-        openapi_extra=body(CreateAllFields, *_FORMS),
-        summary="Create a glossary",
-    )
-    async def create(request: Request) -> Response:
-        fields = await context.fields(request, CreateAllFields)
+def _add_version_3(endpoints: Endpoints, context: Context) -> None:
+    @endpoints("POST", "/v3/glossaries", "Create a glossary", MultilingualAnswer, status=201, kinds=FORMS)
+    async def create(request: Request, fields: CreateAllFields) -> dict[str, Any]:
         owner = _owner(context, request, fields)
         read = await run_in_threadpool(lambda: [one.read() for one in fields.dictionaries])
-        return JSONAnswer(_several(context.glossaries.create(owner, fields.name, read)), 201)
+        return _several(context.glossaries.create(owner, fields.name, read))
 
-    @router.get(path, response_model=MultilingualsAnswer, summary="List the glossaries")
-    async def every(request: Request) -> Response:
+    @endpoints("GET", "/v3/glossaries", "List the glossaries", MultilingualsAnswer)
+    async def every(request: Request) -> dict[str, Any]:
         kept = context.glossaries.all(_owner(context, request))
-        return JSONAnswer({"glossaries": list(map(_several, kept))})
+        return {"glossaries": list(map(_several, kept))}
 
-    @router.get(path + "/{identifier}", response_model=MultilingualAnswer, summary="Describe a glossary")
-    async def describe(request: Request, identifier: str) -> Response:
-        return JSONAnswer(_several(context.glossaries.find(_owner(context, request), identifier)))
+    @endpoints("GET", "/v3/glossaries/{identifier}", "Describe a glossary", MultilingualAnswer)
+    async def describe(request: Request, identifier: str) -> dict[str, Any]:
+        return _several(context.glossaries.find(_owner(context, request), identifier))
 
-    @router.patch(
-        path + "/{identifier}",
-        response_model=MultilingualAnswer,
-        openapi_extra=body(ChangeFields, *_FORMS),
-        summary="Change a glossary's name, and merge entries into it",
+    @endpoints(
+        "PATCH",
+        "/v3/glossaries/{identifier}",
+        "Change a glossary's name, and merge entries into it",
+        MultilingualAnswer,
+        kinds=FORMS,
     )
-    async def change(request: Request, identifier: str) -> Response:
-        fields = await context.fields(request, ChangeFields)
+    async def change(request: Request, identifier: str, fields: ChangeFields) -> dict[str, Any]:
         owner = _owner(context, request, fields)
         read = await run_in_threadpool(lambda: [one.read() for one in fields.dictionaries])
         kept = context.glossaries.update(owner, identifier, fields.name, read, merge=True)
-        return JSONAnswer(_several(kept))
+        return _several(kept)
 
-    @router.delete(path + "/{identifier}", status_code=204, summary="Remove a glossary")
-    async def remove(request: Request, identifier: str) -> Response:
+    @endpoints("DELETE", "/v3/glossaries/{identifier}", "Remove a glossary", status=204)
+    async def remove(request: Request, identifier: str) -> None:
         context.glossaries.remove(_owner(context, request), identifier)
-        return Response(status_code=204)
 
-    _add_dictionaries(router, context, path)
+    _add_dictionaries(endpoints, context)
 
 
-def _add_dictionaries(router: APIRouter, context: Context, path: str) -> None:
-    pair = [
-        {"name": name, "in": "query", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in ("source_lang", "target_lang")
-    ]
-
-    @router.get(
-        path + "/{identifier}/entries",
-        response_model=DictionariesAnswer,
-        openapi_extra={"parameters": pair},
-        summary="Read the entries of two languages",
+def _add_dictionaries(endpoints: Endpoints, context: Context) -> None:
+    @endpoints(
+        "GET", "/v3/glossaries/{identifier}/entries", "Read the entries of two languages", DictionariesAnswer
     )
-    async def entries(request: Request, identifier: str) -> Response:
-        fields = await context.fields(request, PairFields)
+    async def entries(request: Request, identifier: str, fields: PairFields) -> dict[str, Any]:
         languages = map(base_language, (fields.source_lang, fields.target_lang))
         found = context.glossaries.entries(_owner(context, request, fields), identifier, *languages)
-        return JSONAnswer(
-            {
-                "dictionaries": [
-                    {
-                        "source_lang": one.source,
-                        "target_lang": one.target,
-                        "entries": one.entries,
-                        "entries_format": "tsv",
-                    }
-                    for one in found
-                ]
-            }
-        )
+        return {
+            "dictionaries": [
+                {
+                    "source_lang": one.source,
+                    "target_lang": one.target,
+                    "entries": one.entries,
+                    "entries_format": "tsv",
+                }
+                for one in found
+            ]
+        }
 
-    @router.put(
-        path + "/{identifier}/dictionaries",
-        response_model=DictionaryAnswer,
-        openapi_extra=body(ReplaceFields, *_FORMS),
-        summary="Replace the entries of two languages",
+    @endpoints(
+        "PUT",
+        "/v3/glossaries/{identifier}/dictionaries",
+        "Replace the entries of two languages",
+        DictionaryAnswer,
+        kinds=FORMS,
     )
-    async def replace(request: Request, identifier: str) -> Response:
-        fields = await context.fields(request, ReplaceFields)
+    async def replace(request: Request, identifier: str, fields: ReplaceFields) -> dict[str, Any]:
         owner = _owner(context, request, fields)
         read = await run_in_threadpool(fields.read)
         context.glossaries.update(owner, identifier, None, [read], merge=False)
-        return JSONAnswer(_dictionary(read))
+        return _dictionary(read)
 
-    @router.delete(
-        path + "/{identifier}/dictionaries",
-        status_code=204,
-        openapi_extra={"parameters": pair},
-        summary="Remove the entries of two languages",
+    @endpoints(
+        "DELETE",
+        "/v3/glossaries/{identifier}/dictionaries",
+        "Remove the entries of two languages",
+        status=204,
     )
-    async def remove_dictionary(request: Request, identifier: str) -> Response:
-        fields = await context.fields(request, PairFields)
+    async def remove_dictionary(request: Request, identifier: str, fields: PairFields) -> None:
         languages = map(base_language, (fields.source_lang, fields.target_lang))
         context.glossaries.remove_dictionary(_owner(context, request, fields), identifier, *languages)
-        return Response(status_code=204)
 
 
 def _owner(context: Context, request: Request, fields: Access | None = None) -> str:

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
 from starlette.responses import Response
 
 from headwise.config.languages import language_name
@@ -25,12 +25,11 @@ from headwise.documents.rules import TagRules
 from headwise.serve.protocols.context import Context
 from headwise.serve.translation.service import Job, Translated
 from headwise.text.reading.detection import Detected, detect
-from headwise.web.answers import JSONAnswer, body, error_answers
-from headwise.web.bodies import CheckedRoute
+from headwise.web.endpoints import FILE, FORMS, Endpoints
 from headwise.web.errors import ServiceError
 from headwise.web.fields import uploaded
+from headwise.web.openapi import error_answers
 
-_FORMS = ("application/json", "application/x-www-form-urlencoded")
 Language = Annotated[str, Field(min_length=1, max_length=40, examples=["en"])]
 ApiKey = Annotated[str, Field(max_length=200)]
 
@@ -114,19 +113,13 @@ class HealthAnswer(BaseModel):
     status: str
 
 
-def routes(context: Context) -> APIRouter:
-    """Return a router with LibreTranslate's endpoints."""
-    router = APIRouter(route_class=CheckedRoute, tags=["LibreTranslate"], responses=error_answers("error"))
+def routes(context: Context) -> Endpoints:
+    """Return LibreTranslate's endpoints."""
+    endpoints = context.endpoints("LibreTranslate", error_answers("error", 404))
     models = context.service.models
 
-    @router.post(
-        "/translate",
-        response_model=TranslateAnswer,
-        openapi_extra=body(TranslateFields, *_FORMS),
-        summary="Translate texts",
-    )
-    async def translate(request: Request) -> Response:
-        fields = await context.fields(request, TranslateFields)
+    @endpoints("POST", "/translate", "Translate texts", TranslateAnswer, kinds=FORMS)
+    async def translate(request: Request, fields: TranslateFields) -> dict[str, Any]:
         client = context.access.client(request, fields.api_key)
         texts = [fields.q] if isinstance(fields.q, str) else fields.q
         if not fields.q:
@@ -147,72 +140,56 @@ def routes(context: Context) -> APIRouter:
         )
         found = await context.translate(request, client, job)
         answer = _answer(found, fields)
-        return JSONAnswer(
-            {key: value if isinstance(fields.q, list) else value[0] for key, value in answer.items()}
-        )
+        return {key: value if isinstance(fields.q, list) else value[0] for key, value in answer.items()}
 
-    @router.post(
+    @endpoints(
+        "POST",
         "/detect",
-        response_model=list[Detection],
-        openapi_extra=body(DetectFields, *_FORMS),
-        summary="Detect a text's language among those that are served",
+        "Detect a text's language among those that are served",
+        list[Detection],
+        kinds=FORMS,
     )
-    async def detection(request: Request) -> Response:
-        fields = await context.fields(request, DetectFields)
+    async def detection(request: Request, fields: DetectFields) -> list[dict[str, Any]]:
         client = context.access.client(request, fields.api_key)
         context.charge(request, client, context.limits.check([fields.q]))
-        return JSONAnswer([_detection(one) for one in detect(fields.q, {*models.sources, *models.targets})])
+        return [_detection(one) for one in detect(fields.q, {*models.sources, *models.targets})]
 
-    @router.get("/languages", response_model=list[LanguageAnswer], summary="List the languages")
-    async def languages() -> Response:
+    @endpoints("GET", "/languages", "List the languages", list[LanguageAnswer])
+    async def languages(request: Request) -> list[dict[str, Any]]:
         codes = sorted({*models.sources, *models.targets})
-        return JSONAnswer(
-            [
-                {"code": code, "name": language_name(code), "targets": models.targets_of(code)}
-                for code in codes
-            ]
-        )
+        return [
+            {"code": code, "name": language_name(code), "targets": models.targets_of(code)} for code in codes
+        ]
 
-    @router.get("/frontend/settings", response_model=dict[str, Any], summary="List the limits")
-    async def settings() -> Response:
+    @endpoints("GET", "/frontend/settings", "List the limits", dict[str, Any])
+    async def settings(request: Request) -> dict[str, Any]:
         source = models.sources[0] if models.sources else "en"
         target = next(iter(models.targets_of(source)), source)
-        return JSONAnswer(
-            {
-                "charLimit": context.limits.characters,
-                "frontendTimeout": 500,
-                "apiKeys": context.access.needs_key,
-                "keyRequired": context.access.needs_key,
-                "suggestions": False,
-                "filesTranslation": True,
-                "supportedFilesFormat": list(FORMATS),
-                "language": {
-                    "source": {"code": source, "name": language_name(source)},
-                    "target": {"code": target, "name": language_name(target)},
-                },
-            }
-        )
+        return {
+            "charLimit": context.limits.characters,
+            "frontendTimeout": 500,
+            "apiKeys": context.access.needs_key,
+            "keyRequired": context.access.needs_key,
+            "suggestions": False,
+            "filesTranslation": True,
+            "supportedFilesFormat": list(FORMATS),
+            "language": {
+                "source": {"code": source, "name": language_name(source)},
+                "target": {"code": target, "name": language_name(target)},
+            },
+        }
 
-    @router.get("/health", response_model=HealthAnswer, summary="Say that the server is alive")
-    async def health() -> Response:
-        return JSONAnswer({"status": "ok"})
+    @endpoints("GET", "/health", "Say that the server is alive", HealthAnswer)
+    async def health(request: Request) -> dict[str, Any]:
+        return {"status": "ok"}
 
-    @router.post(
-        "/suggest", openapi_extra=body(SuggestFields, *_FORMS), summary="Suggest a translation (refused)"
-    )
-    async def suggest(request: Request) -> Response:
-        fields = await context.fields(request, SuggestFields)
+    @endpoints("POST", "/suggest", "Suggest a translation (refused)", kinds=FORMS)
+    async def suggest(request: Request, fields: SuggestFields) -> None:
         context.access.client(request, fields.api_key)
         raise ServiceError(403, "suggestions are disabled on this server")
 
-    @router.post(
-        "/translate_file",
-        response_model=FileAnswer,
-        openapi_extra=body(FileFields, "multipart/form-data", file=True),
-        summary="Translate a file",
-    )
-    async def translate_file(request: Request) -> Response:
-        fields = await context.fields(request, FileFields)
+    @endpoints("POST", "/translate_file", "Translate a file", FileAnswer, kinds=FILE)
+    async def translate_file(request: Request, fields: FileFields) -> dict[str, Any]:
         client = context.access.client(request, fields.api_key)
         name, content = await uploaded(request)
         file = await context.documents.read(name, content)
@@ -230,25 +207,22 @@ def routes(context: Context) -> APIRouter:
             context.documents.remove(document.identifier)
             raise ServiceError(document.error_status, document.error)
         path = f"{document.identifier}.{document.key}.{document.name}"
-        return JSONAnswer({"translatedFileUrl": str(request.url_for("download_file", name=path))})
+        return {"translatedFileUrl": str(request.url_for("download_file", name=path))}
 
-    @router.get(
+    @endpoints(
+        "GET",
         "/download_file/{name}",
-        response_class=Response,
-        responses={
-            200: {"content": {one.media_type: {} for one in FORMATS.values()}},
-            **error_answers("error", 404),
-        },
-        summary="Download a translated file",
+        "Download a translated file",
+        content=[one.media_type for one in FORMATS.values()],
     )
-    async def download_file(name: str) -> Response:
+    async def download_file(request: Request, name: str) -> Response:
         identifier, _, rest = name.partition(".")
         document = context.documents.find(identifier, rest.partition(".")[0])
         if document.content is None:
             raise ServiceError(404, "file: expected a translated file, found none")
         return file_response(document.name, document.content)
 
-    return router
+    return endpoints
 
 
 def file_response(name: str, content: bytes) -> Response:

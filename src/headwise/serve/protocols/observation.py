@@ -16,16 +16,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector
-from starlette.responses import JSONResponse, Response
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwise.serve.translation.service import Service
+from headwise.web.endpoints import Endpoint, Endpoints, JSONAnswer
 from headwise.web.failures import failure
-from headwise.web.middleware import SECURITY_HEADERS
+from headwise.web.guard import SECURITY_HEADERS
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)  # buckets of the latency
 _HEADER = b"x-request-id"
@@ -211,28 +212,25 @@ def log_line(entry: dict[str, Any]) -> None:
     print(json.dumps(entry), file=sys.stderr, flush=True)
 
 
-def routes(service: Service, metrics: Metrics) -> APIRouter:
-    """Return a router with the metrics, and whether the server is alive and ready."""
-    router = APIRouter(tags=["operation"])
+def routes(service: Service, metrics: Metrics) -> list[Endpoint]:
+    """Return the endpoints of the metrics, and of whether the server is alive and ready."""
+    endpoints = Endpoints("operation")
+    readiness = Endpoints("operation", {503: {"description": "It doesn't."}})
 
-    @router.get("/metrics", response_class=Response, summary="Metrics, in Prometheus's text format")
-    def read_metrics() -> Response:
+    @endpoints("GET", "/metrics", "Metrics, in Prometheus's text format", content=[CONTENT_TYPE_LATEST])
+    def read_metrics(request: Request) -> Response:
         return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
-    @router.get("/livez", summary="Whether the server is alive")
-    async def alive() -> dict[str, str]:
+    @endpoints("GET", "/livez", "Whether the server is alive", dict[str, str])
+    async def alive(request: Request) -> dict[str, str]:
         return {"status": "ok"}
 
-    @router.get(
-        "/readyz",
-        summary="Whether the server takes requests",
-        responses={503: {"description": "It doesn't."}},
-    )
-    async def ready() -> JSONResponse:
+    @readiness("GET", "/readyz", "Whether the server takes requests", dict[str, str])
+    async def ready(request: Request) -> JSONAnswer:
         takes = bool(service.models.all) and not service.closing
-        return JSONResponse({"status": "ready" if takes else "not ready"}, status_code=200 if takes else 503)
+        return JSONAnswer({"status": "ready" if takes else "not ready"}, 200 if takes else 503)
 
-    return router
+    return [*endpoints.routes, *readiness.routes]
 
 
 def _places(error: BaseException) -> list[str]:

@@ -16,8 +16,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from headwise import bounds
@@ -31,9 +31,9 @@ from headwise.serve.protocols.tags import TagFields, within
 from headwise.serve.translation.glossaries import MOST_NAME
 from headwise.serve.translation.service import Event, Job, Translated
 from headwise.text.reading.glossary import Entry, Glossary
-from headwise.web.answers import JSONAnswer, error_answers
-from headwise.web.bodies import CheckedRoute
+from headwise.web.endpoints import JSON, Endpoints
 from headwise.web.errors import ServiceError
+from headwise.web.openapi import error_answers
 
 MOST_INLINE = 1_000  # entries of a request's own glossary
 Language = Annotated[str, Field(min_length=1, max_length=40, examples=["en"])]
@@ -210,94 +210,94 @@ class ModelsAnswer(BaseModel):
     models: list[ModelAnswer]
 
 
-def routes(context: Context) -> APIRouter:
-    """Return a router with Headwise's own endpoints."""
-    answers = error_answers("error", 404, 422)
-    router = APIRouter(prefix="/v1", route_class=CheckedRoute, tags=["Headwise"], responses=answers)
+def routes(context: Context) -> Endpoints:
+    """Return Headwise's own endpoints."""
+    endpoints = context.endpoints("Headwise", error_answers("error", 404), wrong=422)
     service = context.service
 
-    @router.post("/translate", response_model=TranslateAnswer, summary="Translate texts")
-    async def translate(request: Request, body: TranslateRequest) -> Response:
+    @endpoints("POST", "/v1/translate", "Translate texts", TranslateAnswer, kinds=JSON)
+    async def translate(request: Request, fields: TranslateRequest) -> dict[str, Any]:
         client = _client(context, request)
-        options = body.options() | ({"n_best": body.n_best} if body.n_best > 1 else {})
+        options = fields.options() | ({"n_best": fields.n_best} if fields.n_best > 1 else {})
         job = Job(
-            body.texts,
-            body.target_or_none(),
-            body.source,
-            body.model,
-            body.mode,
+            fields.texts,
+            fields.target_or_none(),
+            fields.source,
+            fields.model,
+            fields.mode,
             options,
-            body.prefixes,
-            body.alignments,
+            fields.prefixes,
+            fields.alignments,
             client.name,
-            tags=body.tags(),
-            protect=body.protect,
+            tags=fields.tags(),
+            protect=fields.protect,
         )
-        job = _with_glossary(context, client, job, body)
-        if body.prefixes is not None:
-            if len(body.prefixes) != len(body.texts):
+        job = _with_glossary(context, client, job, fields)
+        if fields.prefixes is not None:
+            if len(fields.prefixes) != len(fields.texts):
                 raise ServiceError(
                     400,
-                    f"prefixes: expected one for each of the {len(body.texts)} texts, found {len(body.prefixes)}",
+                    f"prefixes: expected one for each of the {len(fields.texts)} texts, found {len(fields.prefixes)}",
                 )
-            context.limits.check(body.prefixes)
+            context.limits.check(fields.prefixes)
         found = await context.translate(request, client, job)
-        details = body.scores or body.alignments
-        return JSONAnswer({"translations": [_translation(one, details) for one in found]})
+        details = fields.scores or fields.alignments
+        return {"translations": [_translation(one, details) for one in found]}
 
-    @router.post(
-        "/translate/stream",
-        response_class=StreamingResponse,
-        responses={200: {"content": {"text/event-stream": {}}}},
-        summary="Translate a text, sentence by sentence",
+    @endpoints(
+        "POST",
+        "/v1/translate/stream",
+        "Translate a text, sentence by sentence",
+        content=["text/event-stream"],
+        kinds=JSON,
     )
-    async def stream(request: Request, body: StreamRequest) -> Response:
+    async def stream(request: Request, fields: StreamRequest) -> Response:
         client = _client(context, request)
         job = Job(
-            [body.text],
-            body.target_or_none(),
-            body.source,
-            body.model,
-            body.mode,
-            body.options(),
+            [fields.text],
+            fields.target_or_none(),
+            fields.source,
+            fields.model,
+            fields.mode,
+            fields.options(),
             client=client.name,
-            tags=body.tags(),
-            protect=body.protect,
+            tags=fields.tags(),
+            protect=fields.protect,
         )
         context.check_languages(job)
-        job = _with_glossary(context, client, job, body)
-        context.charge(request, client, context.limits.check([body.text]))
+        job = _with_glossary(context, client, job, fields)
+        context.charge(request, client, context.limits.check([fields.text]))
         events = service.stream(job)
         first = await context.while_connected(request, _first(events))  # so that a refusal has its status
         return StreamingResponse(_events(first, events), media_type="text/event-stream")
 
-    @router.post("/score", response_model=ScoreAnswer, summary="Score given translations")
-    async def score(request: Request, body: ScoreRequest) -> Response:
+    @endpoints("POST", "/v1/score", "Score given translations", ScoreAnswer, kinds=JSON)
+    async def score(request: Request, fields: ScoreRequest) -> dict[str, Any]:
         client = _client(context, request)
-        if len(body.sources) != len(body.targets):
+        if len(fields.sources) != len(fields.targets):
             raise ServiceError(
                 400,
-                f"targets: expected one for each of the {len(body.sources)} sources, found {len(body.targets)}",
+                f"targets: expected one for each of the {len(fields.sources)} sources, found {len(fields.targets)}",
             )
-        if body.model is None and body.source is None:
+        if fields.model is None and fields.source is None:
             raise ServiceError(
                 400, "source: expected a language code, or a model's name in model, found neither"
             )
-        job = Job(body.sources, body.target_or_none(), body.source, body.model)
+        job = Job(fields.sources, fields.target_or_none(), fields.source, fields.model)
         route = service.route_of(job, service.source_of(job, "")[0])
         if len(route) > 1:
             raise ServiceError(
                 400, "target: expected a language of one model, found one that two translate to"
             )
-        context.limits.check(body.targets)
-        context.charge(request, client, context.limits.check(body.sources))
+        context.limits.check(fields.targets)
+        context.charge(request, client, context.limits.check(fields.sources))
         outputs = await context.while_connected(
-            request, service.score(route[0], body.sources, body.targets, body.alpha)
+            request, service.score(route[0], fields.sources, fields.targets, fields.alpha)
         )
-        return JSONAnswer({"scores": [_output(output) for output in outputs]})
+        return {"scores": [_output(output) for output in outputs]}
 
-    @router.get("/models", response_model=ModelsAnswer, summary="List the models")
-    async def models(request: Request) -> Response:
+    @endpoints("GET", "/v1/models", "List the models", ModelsAnswer)
+    async def models(request: Request) -> dict[str, Any]:
         _client(context, request)
         entries = [
             {
@@ -310,9 +310,9 @@ def routes(context: Context) -> APIRouter:
             }
             for model in service.models.all
         ]
-        return JSONAnswer({"models": entries})
+        return {"models": entries}
 
-    return router
+    return endpoints
 
 
 def _client(context: Context, request: Request) -> Client:
@@ -322,13 +322,13 @@ def _client(context: Context, request: Request) -> Client:
     return context.access.client(request, bearer or request.headers.get("x-api-key"))
 
 
-def _with_glossary(context: Context, client: Client, job: Job, body: _Search) -> Job:
+def _with_glossary(context: Context, client: Client, job: Job, fields: _Search) -> Job:
     """Return the job with the request's glossary; raises `ServiceError` (400, 404)."""
-    if body.glossary is None:
+    if fields.glossary is None:
         return job
-    if isinstance(body.glossary, str):
-        return replace(job, glossary=context.kept_glossary(client, body.glossary, job))
-    return replace(job, glossary=body.glossary.read())
+    if isinstance(fields.glossary, str):
+        return replace(job, glossary=context.kept_glossary(client, fields.glossary, job))
+    return replace(job, glossary=fields.glossary.read())
 
 
 async def _first(events: AsyncIterator[Event]) -> Event:
