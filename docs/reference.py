@@ -73,21 +73,24 @@ def _sections(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, list[t
 
 
 def _comments(model: type[BaseModel]) -> dict[str, str]:
-    """Return the comment in each field's definition, for the fields of a class and its bases."""
+    """Return the comment in each field's definition or above it, for the fields of a class and its bases."""
     found: dict[str, str] = {}
     for parent in reversed(model.__mro__):
         if not issubclass(parent, BaseModel) or parent is BaseModel:
             continue
         source = inspect.getsource(parent)
-        tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-        comments = {
-            token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT
-        }
+        tokens = [*tokenize.generate_tokens(io.StringIO(source).readline)]
+        remarks = [token for token in tokens if token.type == tokenize.COMMENT]
+        comments = {token.start[0]: token.string.lstrip("# ") for token in remarks}
+        alone = {token.start[0] for token in remarks if token.line.lstrip().startswith("#")}
         (definition,) = ast.parse(source).body
         assert isinstance(definition, ast.ClassDef)
         for node in definition.body:
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+                first = node.lineno
+                while first - 1 in alone:
+                    first -= 1
+                lines = range(first, (node.end_lineno or node.lineno) + 1)
                 found[node.target.id] = " ".join(comments[line] for line in lines if line in comments)
     return found
 

@@ -19,6 +19,7 @@ def _language_code(code: str) -> str:
 
 
 Language = Annotated[str, AfterValidator(_language_code)]
+Weight = Annotated[float, Field(ge=0.0, le=bounds.WEIGHT)]
 _PAIRS, _TEXTS = Tasks(*PAIRS), Tasks(*TEXTS)
 
 
@@ -26,50 +27,41 @@ class CleaningConfig(Section):
     """Filters of sentence pairs; each filter reports how many pairs it removed."""
 
     max_words: Annotated[Positive, _PAIRS] = 250
-    max_ratio: Annotated[float, Field(ge=1.0, le=bounds.RATIO), _PAIRS] = (
-        9.0  # longer side / shorter side, in characters
-    )
+    # longer side / shorter side, in characters
+    max_ratio: Annotated[float, Field(ge=1.0, le=bounds.RATIO), _PAIRS] = 9.0
     drop_duplicates: Annotated[bool, Tasks.all_but("denoising", *LABELED)] = False
 
 
 class DataConfig(Section):
     """Training, development and test text."""
 
-    source: Annotated[list[str], _PAIRS, MAY_CHANGE] = Field(
-        default_factory=list
-    )  # paths: text or .gz, or .tsv / .jsonl files with both sides
-    target: Annotated[list[str], _PAIRS, MAY_CHANGE] = Field(
-        default_factory=list
-    )  # empty where `source` lists .tsv or .jsonl files
-    weights: Annotated[list[Annotated[float, Field(ge=0.0, le=bounds.WEIGHT)]], _PAIRS] = Field(
-        default_factory=list
-    )  # mixing weight of each file (pair) or corpus; empty: no reweighting
-    prepared: Annotated[list[str], _PAIRS, MAY_CHANGE] = Field(
-        default_factory=list
-    )  # folders of `headwise data prepare`, instead of files
-    source_language: Annotated[Language | None, MAY_CHANGE] = (
-        None  # by default what the files' names tell: `languages`
-    )
+    # paths: text or .gz, or .tsv / .jsonl files with both sides
+    source: Annotated[list[str], _PAIRS, MAY_CHANGE] = Field(default_factory=list)
+    # empty where `source` lists .tsv or .jsonl files
+    target: Annotated[list[str], _PAIRS, MAY_CHANGE] = Field(default_factory=list)
+    # mixing weight of each file (pair) or corpus; empty: no reweighting
+    weights: Annotated[list[Weight], _PAIRS] = Field(default_factory=list)
+    # folders of `headwise data prepare`, instead of files
+    prepared: Annotated[list[str], _PAIRS, MAY_CHANGE] = Field(default_factory=list)
+    # by default what the files' names tell: `languages`
+    source_language: Annotated[Language | None, MAY_CHANGE] = None
     target_language: Annotated[Language | None, MAY_CHANGE] = None
     dev_source: Annotated[str | None, _PAIRS, MAY_CHANGE] = None
     dev_target: Annotated[str | None, _PAIRS, MAY_CHANGE] = None
-    dev_pairs: Annotated[Natural, _PAIRS] = (
-        1000  # size of the development set split off the training data without dev files
-    )
-    dev_files: Annotated[Natural, _PAIRS] = (
-        0  # new files at the start of `source`, that it is split off; 0: all
-    )
-    text: Annotated[list[str], _TEXTS, MAY_CHANGE] = Field(default_factory=list)  # paths of plain text or .gz
+    # size of the development set split off the training data without dev files
+    dev_pairs: Annotated[Natural, _PAIRS] = 1000
+    # new files at the start of `source`, that it is split off; 0: all
+    dev_files: Annotated[Natural, _PAIRS] = 0
+    # for tasks on single texts: paths of plain text or .gz
+    text: Annotated[list[str], _TEXTS, MAY_CHANGE] = Field(default_factory=list)
     dev_text: Annotated[str | None, _TEXTS, MAY_CHANGE] = None
-    dev_share: Annotated[float, Field(ge=0.0, lt=1.0), _TEXTS] = (
-        0.1  # without dev_text: share at the end of `text`
-    )
+    # without dev_text: share at the end of `text`
+    dev_share: Annotated[float, Field(ge=0.0, lt=1.0), _TEXTS] = 0.1
     source_field: Annotated[str, _PAIRS] = "source"  # field of a .jsonl line with the source
     target_field: Annotated[str, _PAIRS] = "target"
     cleaning: CleaningConfig = CleaningConfig()
-    workers: Annotated[Processes, Tasks.all_but(*LABELED), MAY_CHANGE] = (
-        0  # processes that encode text; 0: one per core
-    )
+    # processes that encode text; 0: one per core
+    workers: Annotated[Processes, Tasks.all_but(*LABELED), MAY_CHANGE] = 0
 
     @property
     def languages(self) -> tuple[str | None, str | None]:
@@ -92,15 +84,13 @@ class SubwordConfig(Section):
     kind: Literal["bpe", "characters", "imported"] = "bpe"
     size: Annotated[int, Field(ge=8, le=bounds.VOCABULARY)] = 37000
     joint: Annotated[bool, _PAIRS] = True
-    dropout: Annotated[Probability, _PAIRS] = (
-        0.0  # BPE-dropout (Provilkov et al. 2020), on training text only
-    )
+    # BPE-dropout (Provilkov et al. 2020), on training text only
+    dropout: Annotated[Probability, _PAIRS] = 0.0
     character_coverage: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     lowercase: bool = False
     symbols: list[str] = Field(default_factory=list)  # words that are a subword each, such as a tag
-    copy_from: Annotated[str | None, _PAIRS, MAY_CHANGE] = (
-        None  # a run whose subword model is used instead of a learned one
-    )
+    # for translation: a run whose subword model is used instead of a learned one
+    copy_from: Annotated[str | None, _PAIRS, MAY_CHANGE] = None
 
     @model_validator(mode="after")
     def _symbols_are_words(self) -> SubwordConfig:

@@ -17,7 +17,8 @@ MAY_CHANGE: Final = "may change when a run resumes"
 # Tasks by what they read, and the kinds of models that have Transformer layers; a new one adds its name.
 PAIRS = ("translation",)
 LABELED = ("classification", "tagging", "question_answering")
-TEXTS = ("language_model", "masked_language_model", "denoising", *LABELED)
+ENCODERS = ("masked_language_model", *LABELED)
+TEXTS = ("language_model", "denoising", *ENCODERS)
 IMAGES = ("image_classification", "image_text")
 TRANSFORMERS = ("transformer", "decoder-only", "encoder-only", "images")
 

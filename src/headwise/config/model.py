@@ -8,9 +8,11 @@ from pydantic import Field, model_validator
 
 from headwise import bounds
 from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Rate, Section, Width
-from headwise.config.keys import LABELED, PAIRS, TRANSFORMERS, Models, Tasks
+from headwise.config.keys import ENCODERS, PAIRS, TRANSFORMERS, Models, Tasks
 
 _WIDEST = 2**20  # heads times d_k or d_v
+Shared = Literal["all", "target", "none"]
+Segments = Annotated[int, Field(ge=0, le=bounds.LENGTH)]
 _TRANSFORMERS = Models(*TRANSFORMERS)
 _ENCODER_DECODER = Models("transformer")
 LARGEST_TABLE = 2**28  # elements of a position table: a gigabyte in float32
@@ -45,9 +47,8 @@ class LinearConfig(Section):
 class StateSpaceConfig(Section):
     """Gu et al. 2022 (S4D): state size of each channel and initialization (sections 4 and 5)."""
 
-    size: Annotated[int, Field(ge=2, le=bounds.WIDTH, multiple_of=2)] = (
-        64  # N: N / 2 complex numbers and their conjugates
-    )
+    # N: N / 2 complex numbers and their conjugates
+    size: Annotated[int, Field(ge=2, le=bounds.WIDTH, multiple_of=2)] = 64
     start: Literal["linear", "inverse"] = "linear"  # S4D-Lin or S4D-Inv
     shortest: Rate = 0.001  # initial step sizes are log-uniform between the two
     longest: Rate = 0.1
@@ -95,9 +96,8 @@ class RotaryConfig(Section):
     """Su et al. 2021, equation 15: pair i is rotated by the angle base^(-2i / d_k) per position."""
 
     base: Annotated[float, Field(gt=1.0, le=bounds.ROTARY_BASE)] = 10000.0
-    pairs: Literal["adjacent", "halves"] = (
-        "adjacent"  # (x0, x1) as in the paper, or (x0, x_{d/2}) as in Llama
-    )
+    # (x0, x1) as in the paper, or (x0, x_{d/2}) as in Llama
+    pairs: Literal["adjacent", "halves"] = "adjacent"
 
 
 class PositionOptions(Section):
@@ -122,9 +122,8 @@ class RecurrentConfig(Section):
     reading: Literal["both", "both-first", "forward", "backward"] = "both"
     residual: bool = False  # around every layer from the third on (GNMT, section 3.1)
     attention: Literal["additive", "multiplicative", "none"] = "additive"  # none: only the final state
-    query: Literal["previous", "current"] = (
-        "previous"  # previous state of the bottom layer, or new state of the top layer
-    )
+    # previous state of the bottom layer, or new state of the top layer
+    query: Literal["previous", "current"] = "previous"
     readout: Literal["maxout", "tanh", "state"] = "maxout"  # from the top layer's state to d_model
     input_feeding: bool = False  # the readout is part of the next step's input (Luong, section 3.3)
 
@@ -152,9 +151,8 @@ class ConvolutionalConfig(Section):
     """Options of `architecture: convolutional` (Gehring et al. 2017, section 3)."""
 
     channels: Width | None = None  # width of the convolution blocks; d_model unless given
-    kernel: Annotated[int, Field(gt=1, le=bounds.KERNEL)] = (
-        3  # inputs of one output; odd, so that the encoder's kernels are centered
-    )
+    # inputs of one output; odd, so that the encoder's kernels are centered
+    kernel: Annotated[int, Field(gt=1, le=bounds.KERNEL)] = 3
 
     @model_validator(mode="after")
     def _kernel_is_odd(self) -> ConvolutionalConfig:
@@ -175,58 +173,42 @@ class ModelConfig(Section):
     d_k: Annotated[Width | None, _TRANSFORMERS] = None  # d_model / h unless given (Table 3, rows B)
     d_v: Annotated[Width | None, _TRANSFORMERS] = None  # d_model / h unless given
     norm: Annotated[Literal["post", "pre"], _TRANSFORMERS] = "post"
-    final_norm: Annotated[bool | None, _TRANSFORMERS] = (
-        None  # normalization after the last layer; unless given, only with norm=pre
-    )
+    # normalization after the last layer; unless given, only with norm=pre
+    final_norm: Annotated[bool | None, _TRANSFORMERS] = None
     residual: Annotated[bool, _TRANSFORMERS] = True  # x + Sublayer(x); False: Sublayer(x), for an ablation
-    normalization: Annotated[Literal["layer", "rms"], _TRANSFORMERS] = (
-        "layer"  # Ba et al. 2016, or Zhang & Sennrich 2019
-    )
+    # Ba et al. 2016, or Zhang & Sennrich 2019
+    normalization: Annotated[Literal["layer", "rms"], _TRANSFORMERS] = "layer"
     norm_epsilon: Annotated[Epsilon, _TRANSFORMERS] = 1e-5  # ε in √(σ² + ε)
-    activation: Annotated[Literal["relu", "gelu", "gelu_tanh", "silu"], _TRANSFORMERS] = (
-        "relu"  # gelu_tanh: gelu approximated (GPT-2)
-    )
-    gated: Annotated[bool, _TRANSFORMERS] = (
-        False  # feed-forward (f(xW₁) · xV) W₂ (Shazeer 2020); with silu it is SwiGLU
-    )
+    # gelu_tanh: gelu approximated (GPT-2)
+    activation: Annotated[Literal["relu", "gelu", "gelu_tanh", "silu"], _TRANSFORMERS] = "relu"
+    # feed-forward (f(xW₁) · xV) W₂ (Shazeer 2020); with silu it is SwiGLU
+    gated: Annotated[bool, _TRANSFORMERS] = False
     feed_forward_bias: Annotated[bool, _TRANSFORMERS] = True
     positions: Annotated[str, _TRANSFORMERS] = "sinusoidal"  # an encoding registered in headwise.nn.positions
     position_options: Annotated[PositionOptions, _TRANSFORMERS] = PositionOptions()
-    attention: Annotated[str, _TRANSFORMERS] = (
-        "fused"  # an attention kind registered in headwise.nn.attention
-    )
-    cross_attention: Annotated[str | None, _ENCODER_DECODER] = (
-        None  # attention kind of the cross-attention; `attention` unless given
-    )
+    # an attention kind registered in headwise.nn.attention
+    attention: Annotated[str, _TRANSFORMERS] = "fused"
+    # attention kind of the cross-attention; `attention` unless given
+    cross_attention: Annotated[str | None, _ENCODER_DECODER] = None
     attention_options: Annotated[AttentionOptions, _TRANSFORMERS] = AttentionOptions()
-    key_value_heads: Annotated[Heads | None, _TRANSFORMERS] = (
-        None  # fewer than heads: grouped-query attention (Ainslie et al. 2023); 1: multi-query attention
-    )
-    attention_bias: Annotated[bool, _TRANSFORMERS] = (
-        False  # none in the paper's projections; Marian and torch.nn have them
-    )
+    # fewer than heads: grouped-query attention (Ainslie et al. 2023); 1: multi-query attention
+    key_value_heads: Annotated[Heads | None, _TRANSFORMERS] = None
+    # none in the paper's projections; Marian and torch.nn have them
+    attention_bias: Annotated[bool, _TRANSFORMERS] = False
     max_length: Length = 512  # maximum sequence length in subwords, special symbols included
-    share_embeddings: Annotated[
-        Literal["all", "target", "none"],
-        Models.all_but("images"),
-        Tasks.all_but("masked_language_model", *LABELED),
-    ] = "all"  # section 3.4 shares all three matrices
-    logit_bias: Annotated[bool, Models.all_but("encoder-only", "images")] = (
-        False  # a bias added to the logits (Marian); not for encoder-only models
-    )
-    source_end: Annotated[bool, _ENCODER_DECODER] = (
-        True  # the encoder reads the end symbol of the source (OpenNMT-py's doesn't)
-    )
+    # section 3.4 shares all three matrices
+    share_embeddings: Annotated[Shared, Models.all_but("images"), Tasks.all_but(*ENCODERS)] = "all"
+    # a bias added to the logits (Marian); not for encoder-only models
+    logit_bias: Annotated[bool, Models.all_but("encoder-only", "images")] = False
+    # the encoder reads the end symbol of the source (OpenNMT-py's doesn't)
+    source_end: Annotated[bool, _ENCODER_DECODER] = True
     scale_embeddings: Annotated[bool, _TRANSFORMERS] = True  # multiply embeddings by √d_model (section 3.4)
-    embedding_norm: Annotated[bool, Models("decoder-only", "encoder-only", "images")] = (
-        False  # normalize embeddings + positions (BERT)
-    )
-    segments: Annotated[
-        int, Field(ge=0, le=bounds.LENGTH), Models("encoder-only"), Tasks.all_but(*PAIRS, "denoising")
-    ] = 0  # number of segment embeddings (BERT: 2); encoder-only
-    prefix: Annotated[bool, Models("decoder-only"), Tasks.all_but(*PAIRS, "denoising")] = (
-        False  # decoder-only: bidirectional attention within a prefix (Raffel et al. 2020, section 3.2.1)
-    )
+    # normalize embeddings + positions (BERT)
+    embedding_norm: Annotated[bool, Models("decoder-only", "encoder-only", "images")] = False
+    # number of segment embeddings (BERT: 2); encoder-only
+    segments: Annotated[Segments, Models("encoder-only"), Tasks.all_but(*PAIRS, "denoising")] = 0
+    # decoder-only: bidirectional attention within a prefix (Raffel et al. 2020, section 3.2.1)
+    prefix: Annotated[bool, Models("decoder-only"), Tasks.all_but(*PAIRS, "denoising")] = False
     dropout: Probability = 0.1  # P_drop: on sub-layer outputs and embeddings + positions (section 5.4)
     attention_dropout: Probability = 0.0
     activation_dropout: Annotated[Probability, _TRANSFORMERS] = 0.0

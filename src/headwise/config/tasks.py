@@ -20,9 +20,8 @@ class LanguageModelConfig(TaskSection):
 
     lines_are_documents: bool = False  # each line is a document and ends with EOS
     window: Length | None = None  # tokens predicted per training window; model.max_length unless given
-    stride: Annotated[Length | None, MAY_CHANGE] = (
-        None  # tokens between the starts of windows in scoring; `window` unless given
-    )
+    # tokens between the starts of windows in scoring; `window` unless given
+    stride: Annotated[Length | None, MAY_CHANGE] = None
 
 
 class MaskedLanguageModelConfig(TaskSection):
@@ -51,9 +50,8 @@ class ClassificationConfig(TaskSection):
     text_field: str = "text"
     label_field: str = "label"
     pooling: Literal["first", "mean", "max"] = "first"  # of hidden states: first token, mean, maximum
-    folds: Annotated[int, Field(ge=2, le=bounds.COUNT)] | None = (
-        None  # folds of the training data, one of which is held out
-    )
+    # folds of the training data, one of which is held out
+    folds: Annotated[int, Field(ge=2, le=bounds.COUNT)] | None = None
     fold: Positive = 1  # the fold that is held out, from 1
     split_seed: Seed = 1  # of the held-out split, independent of `training.seed`
     token_dropout: Probability = 0.0  # share of training tokens replaced by <mask>, or <unk> without one
@@ -96,9 +94,8 @@ class ImageClassificationConfig(ImageConfig):
     """Pooling of hidden states, and image augmentation in training."""
 
     pooling: Literal["class", "mean"] = "class"  # the class token's state, or the mean over the patches
-    shift: Annotated[int, Field(ge=0, le=bounds.PIXELS)] = (
-        0  # maximum shift of training images in pixels, in each direction
-    )
+    # maximum shift of training images in pixels, in each direction
+    shift: Annotated[int, Field(ge=0, le=bounds.PIXELS)] = 0
     flip: bool = False  # flip half of the training images horizontally
 
 
@@ -113,9 +110,8 @@ class ImageTextConfig(ImageConfig):
 class DenoisingConfig(TaskSection):
     """Corruption of text: as in T5 (Raffel et al. 2020, section 3.1.4) or BART (Lewis et al. 2020, share 0.3)."""
 
-    corruption: Literal["spans", "infilling"] = (
-        "spans"  # T5's sentinels; or BART's single masks, with the whole text as target
-    )
+    # T5's sentinels; or BART's single masks, with the whole text as target
+    corruption: Literal["spans", "infilling"] = "spans"
     share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15  # share of the tokens that are corrupted
     mean_span: Annotated[float, Field(ge=1.0, le=bounds.LENGTH)] = 3.0  # mean span length in tokens
     window: Length | None = None  # tokens per window; as many as fit in model.max_length unless given

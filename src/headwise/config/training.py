@@ -19,7 +19,7 @@ from headwise.config.base import (
     Seed,
     WorkerProcesses,
 )
-from headwise.config.keys import LABELED, MAY_CHANGE, PAIRS, Tasks
+from headwise.config.keys import ENCODERS, LABELED, MAY_CHANGE, PAIRS, Tasks
 
 _PAIRS = Tasks(*PAIRS)
 
@@ -75,9 +75,8 @@ class ScheduleConfig(Section):
     warmup: Natural = 4000
     scale: Rate = 1.0  # for noam
     peak: Rate | None = None  # maximum learning rate of the other schedules
-    cooldown: Probability = (
-        0.0  # share of the steps, at the end, in which a linear factor brings the rate to zero
-    )
+    # share of the steps, at the end, in which a linear factor brings the rate to zero
+    cooldown: Probability = 0.0
 
     @model_validator(mode="after")
     def _peak_given(self) -> ScheduleConfig:
@@ -104,55 +103,42 @@ class FsdpConfig(Section):
 class TrainingConfig(Section):
     """Training length, validation, checkpoints and regularization."""
 
-    initialize_from: Annotated[str | None, Tasks(*PAIRS, "masked_language_model", *LABELED), MAY_CHANGE] = (
-        None  # a run whose weights and subwords are used: an encoder; translation or denoising for translation
-    )
-    add_subwords: Annotated[int, Field(ge=0, le=bounds.VOCABULARY), _PAIRS] = (
-        0  # at most so many are learned from the new text and added to those of that run
-    )
+    # a run whose weights and subwords are used: an encoder; translation or denoising for translation
+    initialize_from: Annotated[str | None, Tasks(*PAIRS, *ENCODERS), MAY_CHANGE] = None
+    # at most so many are learned from the new text and added to those of that run
+    add_subwords: Annotated[int, Field(ge=0, le=bounds.VOCABULARY), _PAIRS] = 0
     max_steps: Annotated[Positive, MAY_CHANGE] = 100_000
     max_minutes: Annotated[Annotated[float, Field(gt=0.0, le=bounds.MINUTES)] | None, MAY_CHANGE] = None
     validate_every: Annotated[Positive, MAY_CHANGE] = 1000
-    validate_share: Annotated[float, Field(gt=0.0, le=1.0), MAY_CHANGE] = (
-        0.05  # of the time; 1: validations aren't made rarer
-    )
+    # of the time; 1: validations aren't made rarer
+    validate_share: Annotated[float, Field(gt=0.0, le=1.0), MAY_CHANGE] = 0.05
     validate_bleu: Annotated[bool, _PAIRS, MAY_CHANGE] = True
-    patience: Annotated[Natural, MAY_CHANGE] = (
-        0  # early stopping after this many validations without a better score; 0: never
-    )
+    # early stopping after this many validations without a better score; 0: never
+    patience: Annotated[Natural, MAY_CHANGE] = 0
     best_by: str = "loss"  # or a score of the task, as bleu for translation
     checkpoint_every: Annotated[Positive, MAY_CHANGE] = 1000
-    average_last: Annotated[int, Field(gt=0, le=bounds.CHECKPOINTS), MAY_CHANGE] = (
-        5  # number of checkpoints averaged at the end (section 6.1: 5 base, 20 big)
-    )
-    keep_checkpoints: Annotated[Literal["last", "doubling", "all"], MAY_CHANGE] = (
-        "last"  # those to average, the best and the latest; doubling: also checkpoint_every · 1, 2, 4, 8, …
-    )
+    # number of checkpoints averaged at the end (section 6.1: 5 base, 20 big)
+    average_last: Annotated[int, Field(gt=0, le=bounds.CHECKPOINTS), MAY_CHANGE] = 5
+    # those to average, the best and the latest; doubling: also checkpoint_every · 1, 2, 4, 8, …
+    keep_checkpoints: Annotated[Literal["last", "doubling", "all"], MAY_CHANGE] = "last"
     label_smoothing: Annotated[Probability, Tasks.all_but("image_text")] = 0.1  # section 5.4
-    r_drop: Annotated[Penalty, Tasks(*PAIRS, *LABELED)] = (
-        0.0  # weight of the R-Drop KL divergence (Liang et al. 2021)
-    )
+    # weight of the R-Drop KL divergence (Liang et al. 2021)
+    r_drop: Annotated[Penalty, Tasks(*PAIRS, *LABELED)] = 0.0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     device: Annotated[str, MAY_CHANGE] = "auto"
-    processes: Annotated[WorkerProcesses, MAY_CHANGE] = (
-        "auto"  # that share every batch; auto: as many as a trial finds fastest
-    )
-    parallel: Annotated[Literal["ddp", "fsdp"], MAY_CHANGE] = (
-        "ddp"  # with several processes: a model in each, or sharded over all
-    )
+    # that share every batch; auto: as many as a trial finds fastest
+    processes: Annotated[WorkerProcesses, MAY_CHANGE] = "auto"
+    # with several processes: a model in each, or sharded over all
+    parallel: Annotated[Literal["ddp", "fsdp"], MAY_CHANGE] = "ddp"
     fsdp: Annotated[FsdpConfig, MAY_CHANGE] = FsdpConfig()
-    checkpoint_activations: Annotated[bool, MAY_CHANGE] = (
-        False  # recompute Transformer layers in the backward pass, for less memory
-    )
-    rank_timeout: Annotated[float, Field(ge=0.0, le=bounds.MINUTES), MAY_CHANGE] = (
-        600.0  # seconds after which a rank that makes no progress in a step ends the training; 0: never
-    )
-    products: Annotated[Literal["auto", "torch", "native"], MAY_CHANGE] = (
-        "auto"  # what multiplies float32 matrices on a CPU: torch, the native library, or the faster one in a trial
-    )
-    threads: Annotated[Processes, MAY_CHANGE] = (
-        0  # CPU threads, divided among the processes; 0: PyTorch's default
-    )
+    # recompute Transformer layers in the backward pass, for less memory
+    checkpoint_activations: Annotated[bool, MAY_CHANGE] = False
+    # seconds after which a rank that makes no progress in a step ends the training; 0: never
+    rank_timeout: Annotated[float, Field(ge=0.0, le=bounds.MINUTES), MAY_CHANGE] = 600.0
+    # what multiplies float32 matrices on a CPU: torch, the native library, or the faster one in a trial
+    products: Annotated[Literal["auto", "torch", "native"], MAY_CHANGE] = "auto"
+    # CPU threads, divided among the processes; 0: PyTorch's default
+    threads: Annotated[Processes, MAY_CHANGE] = 0
     seed: Seed = 1
     log_every: Annotated[Positive, MAY_CHANGE] = 50
     tensorboard: Annotated[bool, MAY_CHANGE] = False
