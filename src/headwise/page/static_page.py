@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from headwise.config import Config
+from headwise.config.support import Support
 from headwise.errors import ConfigError
 from headwise.files import write_text
 from headwise.interop import base
 from headwise.interop.base import Trained
-from headwise.models.limits import inexpressible
 from headwise.page.curves import read_curves
 from headwise.page.evaluation_pairs import EvaluationPairs
 from headwise.page.evidence import Evidence
@@ -39,15 +39,14 @@ from headwise.text.tokens.sentencepiece_file import (
 PAGE = Path(__file__).parent / "static"
 RUN = "run"  # the folder with the run's files
 _WEIGHTS = "model.safetensors"
-_EXPRESSIBLE = (
+SUPPORTED = Support(
     *("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v", "key_value_heads"),
     *("norm", "final_norm", "normalization", "norm_epsilon", "activation", "gated", "feed_forward_bias"),
     *("attention_bias", "logit_bias", "max_length", "source_end", "share_embeddings", "scale_embeddings"),
-    "positions",
-)
-_POSITIONS = (
-    *("sinusoidal", "tensor2tensor", "fairseq", "learned", "none"),
-    *("rotary", "alibi", "t5", "relative"),
+    positions=(
+        *("sinusoidal", "tensor2tensor", "fairseq", "learned", "none"),
+        *("rotary", "alibi", "t5", "relative"),
+    ),
 )
 _MODEL_KEYS = (
     *("encoder_layers", "decoder_layers", "d_model", "heads", "key_size", "value_size", "key_value_heads"),
@@ -75,9 +74,7 @@ class Exporter(base.Exporter):
     precisions = ("stored",)
 
     def refuses(self, config: Config) -> str | None:  # noqa: D102
-        problems = inexpressible(config.model, _EXPRESSIBLE)
-        if config.model.positions not in _POSITIONS:
-            problems.append(f"model.positions={config.model.positions}")
+        problems = SUPPORTED.problems(config.model)
         return f"the browser's model has no {', '.join(problems)}" if problems else None
 
     def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:  # noqa: D102

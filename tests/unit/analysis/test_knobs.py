@@ -18,12 +18,12 @@ from headwise.analysis.interventions.sublayers import position_order
 from headwise.analysis.interventions.weights import order
 from headwise.analysis.trace import Forced
 from headwise.analysis.translation_tracer import TranslationTracer
+from headwise.config.support import Support
 from headwise.engine.native.transformer import unsupported
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.learn import from_scratch
 from headwise.learn.from_scratch import Array
-from headwise.models.limits import inexpressible
 from headwise.models.transformer import Transformer
 from headwise.text.tokens.subwords import EOS
 from translator_run import ENGLISH, make_run
@@ -250,7 +250,7 @@ def test_a_model_built_without_a_part_is_the_one_with_it_switched_off(
     )
     config = transformer(without).config
     shown = f"model.{key}={str(value).lower()}"
-    assert set(inexpressible(config, ())) == {shown, *inexpressible(whole, ())}
+    assert set(Support().problems(config)) == {shown, *Support().problems(whole)}
     assert (unsupported(config) is None) == (key == "positions")
 
 

@@ -7,7 +7,7 @@ self-attention, key and value of cross-attention. A position table is stored for
 from __future__ import annotations
 
 from headwise.config import ModelConfig
-from headwise.models.limits import inexpressible
+from headwise.config.support import Support
 
 # Headwise's activations, and the names in CTranslate2's `Activation`.
 ACTIVATIONS = {"relu": "RELU", "gelu_tanh": "GELUTanh", "silu": "SWISH", "gelu": "GELU"}
@@ -19,7 +19,7 @@ SOURCE_EMBEDDING = "encoder/embeddings_0/weight"
 TARGET_EMBEDDING = "decoder/embeddings/weight"
 PROJECTION = "decoder/projection"
 
-_EXPRESSIBLE = (
+SUPPORTED = Support(
     *(
         "encoder_layers",
         "decoder_layers",
@@ -30,16 +30,15 @@ _EXPRESSIBLE = (
         "normalization",
         "norm_epsilon",
     ),
-    *("activation", "gated", "feed_forward_bias", "attention_bias", "logit_bias", "max_length", "positions"),
+    *("activation", "gated", "feed_forward_bias", "attention_bias", "logit_bias", "max_length"),
     *("share_embeddings", "scale_embeddings", "source_end"),
+    positions=TABLES,
 )
 
 
 def unsupported(config: ModelConfig) -> str | None:
     """Return why CTranslate2 can't compute a model, naming the keys; None where it can."""
-    problems = inexpressible(config, _EXPRESSIBLE)
-    if config.positions not in TABLES:
-        problems.append(f"model.positions={config.positions}")
+    problems = SUPPORTED.problems(config)
     return f"it has no {', '.join(problems)}" if problems else None
 
 

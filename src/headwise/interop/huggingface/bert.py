@@ -22,6 +22,7 @@ from headwise.interop import base
 from headwise.interop.base import Imported, TrainedSingle
 from headwise.interop.huggingface.card import model_card
 from headwise.interop.huggingface.keys import (
+    TABLES,
     Keys,
     VocabularySize,
     as_json,
@@ -29,10 +30,9 @@ from headwise.interop.huggingface.keys import (
     label_keys,
     make_config,
     model_config,
-    problems,
     read_keys,
     read_labels,
-    table_problem,
+    supported,
     their_keys,
     unexpected,
 )
@@ -222,6 +222,9 @@ def _current_name(name: str) -> str:
     return name
 
 
+SUPPORTED = supported(_KEYS, "attention_bias", "segments", always=_ALWAYS, positions=TABLES)
+
+
 class Exporter(base.Exporter):
     """Writer of BERT directories."""
 
@@ -229,8 +232,7 @@ class Exporter(base.Exporter):
     tasks = ENCODER_TASKS
 
     def refuses(self, config: Config) -> str | None:  # noqa: D102
-        found = problems(config.model, _KEYS, _ALWAYS, "positions", "attention_bias", "segments")
-        found += table_problem(config.model)
+        found = SUPPORTED.problems(config.model)
         if config.task == "classification" and config.classification.pooling != "first":
             found.append(f"classification.pooling={config.classification.pooling}")
         return f"BERT has no {', '.join(found)}" if found else None

@@ -18,12 +18,12 @@ from headwise.interop import base
 from headwise.interop.base import Imported, TrainedSingle
 from headwise.interop.huggingface.card import model_card
 from headwise.interop.huggingface.keys import (
+    TABLES,
     as_json,
     check_architecture,
     model_config,
-    problems,
     read_keys,
-    table_problem,
+    supported,
     their_keys,
     unexpected,
 )
@@ -115,6 +115,9 @@ def read(source: Path) -> Imported:
     return language_model(source, fields, model, left, lambda words: _table(model, words))
 
 
+SUPPORTED = supported(_KEYS, "attention_bias", "logit_bias", always=_ALWAYS, positions=TABLES)
+
+
 class Exporter(base.Exporter):
     """Writer of GPT-2 directories."""
 
@@ -122,8 +125,7 @@ class Exporter(base.Exporter):
     tasks = ("language_model",)
 
     def refuses(self, config: Config) -> str | None:  # noqa: D102
-        found = problems(config.model, _KEYS, _ALWAYS, "positions", "attention_bias", "logit_bias")
-        found += table_problem(config.model)
+        found = SUPPORTED.problems(config.model)
         return f"GPT-2 has no {', '.join(found)}" if found else None
 
     def write(self, trained: TrainedSingle, folder: Path, precision: str) -> list[str]:  # noqa: D102

@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from headwise import bounds
 from headwise.config import DecodingConfig, ModelConfig
 from headwise.config.base import Length, Natural, Section
+from headwise.config.support import Support
 from headwise.errors import CheckpointError
 from headwise.interop.reading import checked
-from headwise.models.limits import inexpressible
 from headwise.parsing import parse_object, read_bounded
 
 # Their names of activations, and ours.
@@ -31,6 +31,7 @@ ACTIVATIONS = {
     "silu": "silu",
 }
 THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+TABLES = ("learned", "sinusoidal")  # positions that are a table
 MOST_BYTES = 64 << 20  # of a JSON file
 
 _MOST_LABELS = 100_000
@@ -135,22 +136,16 @@ def their_keys(model: ModelConfig, keys: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def problems(model: ModelConfig, keys: Mapping[str, str], always: Mapping[str, Any], *more: str) -> list[str]:
-    """Return `model.KEY=VALUE` for each key that a kind of model can't express.
+def supported(
+    keys: Mapping[str, str], *more: str, always: Mapping[str, Any] | None = None, **values: Collection[Any]
+) -> Support:
+    """Return what a kind of model can express.
 
-    `keys` are theirs and ours, `always` those of ours with the one value that they have there, and `more` further keys
-    of ours that can be expressed.
+    `keys` are theirs and ours, `always` those of ours with the one value that they have there, `values` with several,
+    and `more` further keys of ours that can have any.
     """
-    found = inexpressible(model, {*keys.values(), *always, *more})
-    for key, value in always.items():
-        if getattr(model, key) != value:
-            found.append(f"model.{key}={str(getattr(model, key)).lower()}")
-    return found
-
-
-def table_problem(model: ModelConfig) -> list[str]:
-    """Return the problem of positions that aren't a table."""
-    return [] if model.positions in ("learned", "sinusoidal") else [f"model.positions={model.positions}"]
+    alone = {key: (value,) for key, value in (always or {}).items()}
+    return Support(*keys.values(), *more, **alone, **values)
 
 
 def as_json(content: Any) -> str:

@@ -26,9 +26,9 @@ from headwise.interop.huggingface.keys import (
     VocabularySize,
     as_json,
     model_config,
-    problems,
     read_keys,
     search_options,
+    supported,
     their_keys,
 )
 from headwise.interop.huggingface.marian_text import languages, read_text, write_tokenizer
@@ -205,13 +205,16 @@ def _drop_positions(left: Left, fields: Fields, source: Path) -> None:
             )
 
 
+SUPPORTED = supported(_KEYS, "norm", "attention_bias", "logit_bias", "share_embeddings")
+
+
 class Exporter(base.Exporter):
     """Writer of Marian and Pegasus directories."""
 
     library = "transformers"
 
     def refuses(self, config: Config) -> str | None:  # noqa: D102
-        found = problems(config.model, _KEYS, {}, "norm", "attention_bias", "logit_bias", "share_embeddings")
+        found = SUPPORTED.problems(config.model)
         return f"it has no {', '.join(found)}" if found else None
 
     def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:  # noqa: D102

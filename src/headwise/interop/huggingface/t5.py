@@ -33,9 +33,9 @@ from headwise.interop.huggingface.keys import (
     find_activation,
     make_config,
     model_config,
-    problems,
     read_keys,
     search_options,
+    supported,
     their_keys,
 )
 from headwise.interop.huggingface.marian_text import numbered
@@ -222,6 +222,13 @@ def _read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
     return text, rows
 
 
+SUPPORTED = supported(
+    _KEYS,
+    *("decoder_layers", "d_k", "d_v", "activation", "gated", "logit_bias", "share_embeddings"),
+    always=_ALWAYS,
+)
+
+
 class Exporter(base.Exporter):
     """Writer of T5 directories."""
 
@@ -229,8 +236,7 @@ class Exporter(base.Exporter):
 
     def refuses(self, config: Config) -> str | None:  # noqa: D102
         model = config.model
-        more = ("decoder_layers", "d_k", "d_v", "activation", "gated", "logit_bias", "share_embeddings")
-        found = problems(model, _KEYS, _ALWAYS, *more)
+        found = SUPPORTED.problems(model)
         if model.key_size != model.value_size:
             found.append(f"model.d_v={model.value_size} beside model.d_k={model.key_size}")
         if model.gated and model.activation == "gelu":

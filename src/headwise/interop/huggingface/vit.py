@@ -20,16 +20,16 @@ from headwise.interop import base
 from headwise.interop.base import Imported, TrainedSingle
 from headwise.interop.huggingface.card import model_card
 from headwise.interop.huggingface.keys import (
+    TABLES,
     Keys,
     as_json,
     check_architecture,
     label_keys,
     make_config,
     model_config,
-    problems,
     read_keys,
     read_labels,
-    table_problem,
+    supported,
     their_keys,
     unexpected,
 )
@@ -207,6 +207,9 @@ def _format(source: Path, fields: Fields, shape: tuple[int, int, int]) -> ImageF
     return ImageFormat(shape, full, tuple(mean), tuple(deviation), tuple(classes))
 
 
+SUPPORTED = supported(_KEYS, "max_length", "attention_bias", always=_ALWAYS, positions=TABLES)
+
+
 class Exporter(base.Exporter):
     """Writer of ViT directories."""
 
@@ -214,8 +217,7 @@ class Exporter(base.Exporter):
     tasks = ("image_classification",)
 
     def refuses(self, config: Config) -> str | None:  # noqa: D102
-        found = problems(config.model, _KEYS, _ALWAYS, "positions", "max_length", "attention_bias")
-        found += table_problem(config.model)
+        found = SUPPORTED.problems(config.model)
         if config.image_classification.pooling != "class":
             found.append(f"image_classification.pooling={config.image_classification.pooling}")
         return f"ViT has no {', '.join(found)}" if found else None

@@ -18,6 +18,7 @@ import yaml
 from torch import Tensor
 
 from headwise.config import Config, ModelConfig
+from headwise.config.support import Support
 from headwise.files import write_bytes, write_text
 from headwise.interop import base
 from headwise.interop.base import Trained
@@ -28,13 +29,14 @@ from headwise.interop.marian.vocabulary import vocabulary_text
 from headwise.interop.pieces import source_code_notes
 from headwise.interop.residual import sines_first
 from headwise.interop.table import their_tensors
-from headwise.models.limits import inexpressible
 from headwise.nn.positions import sinusoids, tensor2tensor_sinusoids
 from headwise.text.tokens.subwords import BOS, Subwords
 
-_EXPRESSIBLE = (
+SUPPORTED = Support(
     *("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "max_length", "share_embeddings"),
-    *("attention_bias", "logit_bias"),
+    *("attention_bias", "logit_bias", "norm_epsilon"),
+    activation=ACTIVATIONS.values(),
+    positions=("sinusoidal", "tensor2tensor"),
 )
 _VERSION = "v1.12.0"  # of Marian, whose options are written
 
@@ -45,11 +47,7 @@ class Exporter(base.Exporter):
     library = "Marian"
 
     def refuses(self, config: Config) -> str | None:  # noqa: D102
-        model = config.model
-        expressible = [*_EXPRESSIBLE, "norm_epsilon"]
-        expressible += ["positions"] if model.positions == "tensor2tensor" else []
-        expressible += ["activation"] if model.activation in ACTIVATIONS.values() else []
-        problems = inexpressible(model, expressible)
+        problems = SUPPORTED.problems(config.model)
         if problems == ["model.norm=pre"]:
             return "its decoder doesn't normalize earlier positions with model.norm=pre"
         return f"it has no {', '.join(problems)}" if problems else None

@@ -11,22 +11,23 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
 from headwise.config import Config
+from headwise.config.support import Support
 from headwise.files import write_text
 from headwise.interop import base
 from headwise.interop.base import Trained
 from headwise.interop.onnx.positions import EXPRESSIBLE as POSITIONS
 from headwise.interop.onnx.transformer import EMBEDDING, decoder_graph, encoder_graph
 from headwise.models.build import load_model
-from headwise.models.limits import inexpressible
 from headwise.models.transformer import Transformer
 from headwise.text.tokens.pair_vocabulary import FILE as VOCABULARY
 from headwise.text.tokens.pair_vocabulary import PairVocabulary
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK, Subwords
 
-_EXPRESSIBLE = (
+SUPPORTED = Support(
     *("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v", "key_value_heads"),
     *("norm", "final_norm", "normalization", "norm_epsilon", "activation", "gated", "feed_forward_bias"),
-    *("attention_bias", "logit_bias", "max_length", "share_embeddings", "scale_embeddings", "positions"),
+    *("attention_bias", "logit_bias", "max_length", "share_embeddings", "scale_embeddings"),
+    positions=POSITIONS,
 )
 _MOST_BYTES = (
     2**31 - 2**20
@@ -41,9 +42,7 @@ class Exporter(base.Exporter):
     precisions = ("float32", "int8")
 
     def refuses(self, config: Config) -> str | None:  # noqa: D102
-        problems = inexpressible(config.model, _EXPRESSIBLE)
-        if config.model.positions not in POSITIONS:
-            problems.append(f"model.positions={config.model.positions}")
+        problems = SUPPORTED.problems(config.model)
         return f"the export has no {', '.join(problems)}" if problems else None
 
     def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:  # noqa: D102
