@@ -48,7 +48,7 @@ class HeldOutImage:
 
 
 @dataclass(frozen=True)
-class ImageView:
+class SeenImage:
     """A model's output for an image.
 
     seen: the attention over patches. probabilities: a classifier's class probabilities, (classes,). words: the words
@@ -96,7 +96,7 @@ class Viewer(ABC, Generic[Model]):
         """Return a held-out image, counted from 0; raises `CheckpointError` if the prepared images no longer exist."""
 
     @abstractmethod
-    def view(self, pixels: Maps, caption: str, interventions: Sequence[Intervention] = ()) -> ImageView:
+    def view(self, pixels: Maps, caption: str, interventions: Sequence[Intervention] = ()) -> SeenImage:
         """Run the model on an image (channels, height, width), from 0 to 1; `caption` is for an image-text model.
 
         Interventions are on the encoder of the image. Raises `ConfigError` for one that it doesn't allow, for a caption
@@ -132,12 +132,12 @@ class ClassifierViewer(Viewer[ImageClassifier]):
 
     def view(  # noqa: D102
         self, pixels: Maps, caption: str = "", interventions: Sequence[Intervention] = ()
-    ) -> ImageView:
+    ) -> SeenImage:
         if caption:
             raise ConfigError(f"caption: expected none, as a classifier reads none, found {caption!r}")
         with self.changed(interventions) as model:
             classified = classify(model, self.normalized(pixels))
-        return ImageView(classified, classified.probabilities)
+        return SeenImage(classified, classified.probabilities)
 
     def normalized(self, pixels: Maps) -> Tensor:
         """Return an image (channels, height, width), from 0 to 1, as the model reads it."""
@@ -201,7 +201,7 @@ class CaptionViewer(Viewer[ImageText]):
 
     def view(  # noqa: D102
         self, pixels: Maps, caption: str, interventions: Sequence[Intervention] = ()
-    ) -> ImageView:
+    ) -> SeenImage:
         if unknown := self._words.unknown(caption):
             raise ConfigError(f"caption: expected words that captions have, found {unknown[0]!r}")
         image = torch.from_numpy(pixels) * 2 - 1
@@ -209,7 +209,7 @@ class CaptionViewer(Viewer[ImageText]):
         words = tuple(map(self._words.name, ids))
         with self.changed(interventions) as model:
             attention = record_attention(model.vision, image.to(next(model.parameters()).device))
-            return ImageView(attention, words=words, shares=word_maps(model, image, ids))
+            return SeenImage(attention, words=words, shares=word_maps(model, image, ids))
 
 
 def open_viewer(run: Path, config: Config, device: str = "auto") -> Viewer:

@@ -10,6 +10,7 @@ from headwise.analysis.heads.measuring import Annotated
 from headwise.engine.translator import Translator
 from headwise.errors import DataError
 from headwise.evaluation.alignment import read_alignments
+from headwise.page.development_set import development_pairs
 from headwise.page.runs import Run
 from headwise.text.reading.conllu import read_trees
 
@@ -61,7 +62,8 @@ class EvaluationPairs:
         Trees are read from CoNLL-U files beside it (`dev.en.conllu` beside `dev.en`) and alignments from a Pharaoh
         file (`dev.align`), as `headwise demo` writes them. Raises `DataError` if one of these is damaged.
         """
-        pairs = run.pairs(MOST_SENTENCES)
+        translates = run.config.task == "translation"
+        pairs = development_pairs(run.config.data, MOST_SENTENCES) if translates else []
         if not pairs:
             return None
         source, target = run.config.data.dev_source, run.config.data.dev_target

@@ -15,20 +15,20 @@ from posixpath import dirname, join, normpath
 from typing import Any
 from urllib.parse import urlencode
 
-from headwise.analysis.language_models import LanguageModelTracer, MaskedModelTracer
+from headwise.analysis.language_models import LanguageModelTracer
 from headwise.analysis.stepwise import step_by_step
 from headwise.analysis.trace import Trace
 from headwise.analysis.tracer import Tracer
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.config import Config
-from headwise.decoding.generation import Generator
 from headwise.files import write_text
 from headwise.page.evidence import Evidence
 from headwise.page.json_arrays import reading_json, steps_json, trace_json
-from headwise.page.language_model import next_json
 from headwise.page.requests import TextRequest
 from headwise.page.runs import Run
 from headwise.page.static_page import CHAPTERS, PAGE
+from headwise.page.views import VIEWS
+from headwise.page.views.language_model import next_json
 
 _ANSWERED = ("translate", "read", "steps", "language_model")  # what the page can do with a recording
 _POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; base-uri 'none'"
@@ -44,13 +44,11 @@ def write_recording(tracer: Tracer, path: Path, text: str, trace: Trace, plain: 
     `path` is the run's directory. `plain` is the trace without interventions. Raises `TrainingError` if the file can't
     be written.
     """
-    model = tracer.generator if isinstance(tracer, LanguageModelTracer) else tracer
-    assert isinstance(model, TranslationTracer | Generator | MaskedModelTracer)
     config = Config.load(path / "config.yaml")
-    run = Run(path.resolve().name, path, config, _model=model, _samples=[text])
+    run = Run(path.resolve().name, path, config, _view=VIEWS[config.task](tracer, config))
     recording = {
         "state": urlencode([("changes", str(change)) for change in trace.interventions]),
-        "answers": [*_about_run(run, trace), *_about_text(run, tracer, text, trace, plain)],
+        "answers": [*_about_run(run, text, trace), *_about_text(run, tracer, text, trace, plain)],
     }
     write_text(file, page(recording))
 
@@ -98,11 +96,11 @@ def _modules() -> dict[str, str]:
     return found
 
 
-def _about_run(run: Run, trace: Trace) -> Iterator[dict[str, Any]]:
+def _about_run(run: Run, text: str, trace: Trace) -> Iterator[dict[str, Any]]:
     """Yield what the page asks for about the run: its name and description, and that nothing else is known."""
     description = run.describe()
     description["can"] = {name: value and name in _ANSWERED for name, value in description["can"].items()}
-    description |= {"recorded": True, "samples": run.samples, "checkpoints": []}
+    description |= {"recorded": True, "samples": [text], "checkpoints": []}
     if "beam" in description:
         description |= {"beam": trace.beam, "alpha": trace.alpha}
     yield _answer("runs", {}, {"runs": [{"name": run.name, "task": run.config.task, "ready": True}]})

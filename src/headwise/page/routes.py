@@ -10,17 +10,12 @@ from starlette.requests import Request
 
 from headwise.analysis.boxes.architecture import architecture, box_of
 from headwise.analysis.head_arithmetic import head_arithmetic
-from headwise.analysis.recording import ForwardPass
 from headwise.analysis.recurrence.comparing import compare
 from headwise.analysis.recurrence.timing import measure_times
 from headwise.analysis.stepwise import step_by_step
-from headwise.analysis.viewer import TASKS, ClassifierViewer
-from headwise.errors import ConfigError
 from headwise.page.curves import read_curves
 from headwise.page.evidence import Evidence
-from headwise.page.image_view import patches_json, pixels_of
 from headwise.page.json_arrays import arrays_json, products_json, reading_json, steps_json, trace_json
-from headwise.page.language_model import continued_json, next_json
 from headwise.page.request_queue import RequestQueue
 from headwise.page.requests import (
     BoxesRequest,
@@ -38,6 +33,10 @@ from headwise.page.requests import (
     TraceRequest,
 )
 from headwise.page.runs import Run
+from headwise.page.views.images import ImagesView, patches_json
+from headwise.page.views.language_model import LanguageModelView, continued_json, next_json
+from headwise.page.views.translation import TranslationView
+from headwise.page.views.view import TextView
 from headwise.web.endpoints import JSON, Endpoints
 from headwise.web.errors import ServiceError
 from headwise.web.openapi import error_answers
@@ -86,38 +85,42 @@ def interface(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: 
 def _trace(run: Run, fields: TraceRequest) -> dict[str, Any]:
     overrides = {"beam": fields.beam, "alpha": fields.alpha}
     options = {name: value for name, value in overrides.items() if value is not None}
-    return trace_json(run.reader.trace(fields.text, fields.changes(), **options), fields.arrays)
+    return trace_json(
+        run.view_as(TextView).model.trace(fields.text, fields.changes(), **options), fields.arrays
+    )
 
 
 def _force(run: Run, fields: ForceRequest) -> dict[str, Any]:
-    forced = run.reader.force(fields.text, fields.target, fields.changes(), alpha=fields.alpha)
+    forced = run.view_as(TextView).model.force(
+        fields.text, fields.target, fields.changes(), alpha=fields.alpha
+    )
     return reading_json(forced, fields.arrays)
 
 
 def _products(run: Run, fields: ProductsRequest) -> dict[str, Any]:
     cell = (fields.part, fields.layer, fields.head, fields.query)
-    forward = run.reader.record(fields.text, fields.target, fields.changes())
+    forward = run.view_as(TextView).model.record(fields.text, fields.target, fields.changes())
     return products_json(head_arithmetic(forward, *cell), fields.arrays)
 
 
 def _boxes(run: Run, fields: BoxesRequest) -> dict[str, Any]:
-    return arrays_json(architecture(_recorded(run, fields)).to_json(), fields.arrays)
+    return arrays_json(architecture(run.view().record(fields)).to_json(), fields.arrays)
 
 
 def _box(run: Run, fields: BoxRequest) -> dict[str, Any]:
-    recorded = _recorded(run, fields)
+    recorded = run.view().record(fields)
     found = box_of(recorded, fields.box, fields.layer, fields.position, temperature=fields.temperature)
     return arrays_json(found.to_json(), fields.arrays)
 
 
 def _steps(run: Run, fields: StepsRequest) -> dict[str, Any]:
     question = (fields.text, fields.target, fields.changes())
-    found = step_by_step(run.tracer, *question, alternatives=fields.alternatives)
+    found = step_by_step(run.view_as(TranslationView).model, *question, alternatives=fields.alternatives)
     return steps_json(found, fields.arrays)
 
 
 def _recurrence(run: Run, fields: RecurrenceRequest) -> dict[str, Any]:
-    found = compare(run.reader, fields.text, fields.radius, fields.changes())
+    found = compare(run.view_as(TextView).model, fields.text, fields.radius, fields.changes())
     return arrays_json(found.to_json(), fields.arrays)
 
 
@@ -126,15 +129,15 @@ def _times(run: Run, fields: TimesRequest) -> dict[str, Any]:
 
 
 def _next(run: Run, fields: TextRequest) -> dict[str, Any]:
-    return next_json(run.generator, fields)
+    return next_json(run.view_as(LanguageModelView).generator, fields)
 
 
 def _continue(run: Run, fields: ContinueRequest) -> dict[str, Any]:
-    return continued_json(run.generator, fields)
+    return continued_json(run.view_as(LanguageModelView).generator, fields)
 
 
 def _patches(run: Run, fields: PatchesRequest) -> dict[str, Any]:
-    return patches_json(run.viewer, fields)
+    return patches_json(run.view_as(ImagesView).model, fields)
 
 
 _QUESTIONS: dict[str, Callable[[Run, Any], dict[str, Any]]] = {
@@ -150,16 +153,3 @@ _QUESTIONS: dict[str, Callable[[Run, Any], dict[str, Any]]] = {
     "/api/continue": _continue,
     "/api/patches": _patches,
 }
-
-
-def _recorded(run: Run, request: BoxesRequest) -> ForwardPass:
-    """Record the forward pass whose boxes are shown: of an image for a classifier, else of a text."""
-    if run.config.task in TASKS:
-        viewer = run.viewer
-        if not isinstance(viewer, ClassifierViewer):
-            raise ConfigError(f"{run.name}: expected a run with boxes, found one of task {run.config.task}")
-        pixels, _ = pixels_of(viewer, request.image, request.pixels)
-        return viewer.record(pixels, request.changes())
-    if request.target is None:
-        raise ConfigError("target: expected a text, or ids as a trace has them, found none")
-    return run.reader.record(request.text, request.target, request.changes())

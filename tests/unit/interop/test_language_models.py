@@ -16,8 +16,8 @@ from headwise.cli.main import run as headwise
 from headwise.config import Config
 from headwise.decoding.generation import Generator, generate_ids, read_prompt
 from headwise.engine.options import GenerationOptions
-from headwise.page.language_model import next_json
 from headwise.page.requests import TextRequest
+from headwise.page.views.language_model import next_json
 from headwise.tasks.base import EvaluationRequest
 from headwise.tasks.registry import find_task
 from headwise.text.tokens.loading import load_vocabulary

@@ -21,8 +21,9 @@ from headwise.corpora.built_in import read_built_in, write_built_in
 from headwise.engine.translator import Translator
 from headwise.errors import DataError
 from headwise.page import evidence
+from headwise.page.development_set import suggestions
 from headwise.page.evaluation_pairs import EvaluationPairs
-from headwise.page.runs import Run, open_runs
+from headwise.page.runs import open_runs
 from planted_heads import Planted, antecedent, subject
 from translator_run import ENGLISH, make_run
 
@@ -134,10 +135,8 @@ def test_the_page_suggests_the_examples_beside_the_development_set_first(tmp_pat
         for side, name in (("source", "en"), ("target", "de"))
     }
     data = config.data.model_copy(update=files)
-    suggested = Run("run", path, config.model_copy(update={"data": data})).samples
+    suggested = suggestions(data)
     assert suggested[: len(EXAMPLES)] == EXAMPLES
     assert len(suggested) > len(EXAMPLES)
     (tmp_path / "corpus" / "examples.en").write_bytes(b"\xff\x00\xff")
-    assert len(Run("run", path, config.model_copy(update={"data": data})).samples) == len(suggested) - len(
-        EXAMPLES
-    )
+    assert len(suggestions(data)) == len(suggested) - len(EXAMPLES)

@@ -1,18 +1,60 @@
-"""JSON answer for an image: a vision model's attention over patches, with class probabilities or caption words."""
+"""The view of a model of images: its attention over patches, with class probabilities or caption words."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from headwise.analysis.patches import Maps
-from headwise.analysis.viewer import Viewer
+from headwise.analysis.recording import ForwardPass
+from headwise.analysis.viewer import TASKS, ClassifierViewer, Viewer, open_viewer
+from headwise.config import Config
 from headwise.errors import ConfigError
+from headwise.models.counting import parameter_count
+from headwise.nn.multihead import MultiHeadAttention
 from headwise.page.json_arrays import packed
-from headwise.page.requests import Arrays, PatchesRequest
+from headwise.page.requests import Arrays, BoxesRequest, PatchesRequest
+from headwise.page.views.view import View
+
+
+class ImagesView(View[Viewer]):
+    """View of a classifier of images, or of a model of images and their captions."""
+
+    tasks = TASKS
+    expected = " or ".join(TASKS)
+
+    @classmethod
+    def load(cls, run: Path, config: Config, device: str, threads: int) -> ImagesView:  # noqa: D102
+        return cls(open_viewer(run, config, device), config)
+
+    def can(self) -> dict[str, bool]:  # noqa: D102
+        return {"vision": True, "boxes": isinstance(self.model, ClassifierViewer)}
+
+    def describe(self) -> dict[str, Any]:
+        """Return the parts of the model, its image shape and its number of held-out images."""
+        viewer = self.model
+        attentions = [module for module in viewer.vision.modules() if isinstance(module, MultiHeadAttention)]
+        parts = {"encoder": {"layers": len(attentions), "heads": attentions[0].heads}} if attentions else {}
+        return {
+            "parts": parts,
+            "parameters": parameter_count(viewer.model),
+            "images": len(viewer),
+            "shape": viewer.shape,
+            "classes": viewer.classes,
+        }
+
+    def record(self, request: BoxesRequest) -> ForwardPass:  # noqa: D102
+        viewer = self.model
+        if not isinstance(viewer, ClassifierViewer):
+            raise ConfigError(
+                f"{viewer.run.resolve().name}: expected a run with boxes, found one of task {self.config.task}"
+            )
+        pixels, _ = pixels_of(viewer, request.image, request.pixels)
+        return viewer.record(pixels, request.changes())
 
 
 def patches_json(viewer: Viewer, request: PatchesRequest) -> dict[str, Any]:

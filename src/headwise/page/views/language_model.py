@@ -1,18 +1,44 @@
-"""JSON answers of a language model: its next-token distribution before and after sampling options, and its text."""
+"""The view of a language model, its next-token distribution before and after sampling options, and its text."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from headwise.analysis.language_models import LanguageModelTracer
+from headwise.config import Config
 from headwise.decoding.generation import Generator, read_prompt
 from headwise.decoding.sampling import shaped
 from headwise.engine.options import GenerationOptions
 from headwise.page.requests import ContinueRequest, TextRequest
+from headwise.page.views.view import TextView
 
 SHOWN = 20  # most tokens of a distribution in an answer
+
+
+class LanguageModelView(TextView[LanguageModelTracer]):
+    """View of a language model, which continues texts."""
+
+    tasks = ("language_model",)
+    expected = "language_model"
+
+    @classmethod
+    def load(cls, run: Path, config: Config, device: str, threads: int) -> LanguageModelView:  # noqa: D102
+        return cls(LanguageModelTracer.load(run, device), config)
+
+    @property
+    def generator(self) -> Generator:
+        """What continues texts."""
+        return self.model.generator
+
+    def can(self) -> dict[str, bool]:  # noqa: D102
+        return {**super().can(), **dict.fromkeys(("language_model", "boxes", "switches"), True)}
+
+    def describe(self) -> dict[str, Any]:  # noqa: D102
+        return {**super().describe(), "subwords": self.model.vocabulary.size}
 
 
 @torch.inference_mode()

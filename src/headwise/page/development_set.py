@@ -1,0 +1,57 @@
+"""The development set of a translation run, as far as its files still exist."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+from headwise.config import DataConfig
+from headwise.errors import DataError
+from headwise.text.reading.lines import open_text, text_lines
+from headwise.text.reading.pairs import CleaningReport, Pair, clean_pairs, development_files, read_pairs
+
+SAMPLES = 6  # sentences of the development set that the page suggests
+_SAMPLE_WORDS = range(4, 17)  # words of such a sentence
+_SAMPLES_FROM = 200  # sentence pairs they are chosen from
+_MOST_EXAMPLES, _LONGEST_EXAMPLE = 20, 300  # lines of the file of examples, and their bytes
+
+
+def development_pairs(data: DataConfig, most: int) -> list[Pair]:
+    """Return the first `most` sentence pairs; none if the files no longer exist."""
+    files = development_files(data)
+    if files is None:
+        return []
+    try:
+        pairs = read_pairs(files, data.source_field, data.target_field)
+        return list(islice(clean_pairs(pairs, data.cleaning, CleaningReport()), most))
+    except DataError:
+        return []
+
+
+def suggestions(data: DataConfig) -> list[str]:
+    """Return sentences that the page suggests.
+
+    First those of the file `examples` beside the development set, such as `examples.en` beside `dev.en`, if there is
+    one; then some of the development set.
+    """
+    candidates = [
+        pair.source
+        for pair in development_pairs(data, _SAMPLES_FROM)
+        if len(pair.source.split()) in _SAMPLE_WORDS
+    ]
+    samples = candidates[:: max(1, len(candidates) // SAMPLES)][:SAMPLES]
+    return [*_examples(data), *samples]
+
+
+def _examples(data: DataConfig) -> list[str]:
+    """Return the lines of the file of examples, if there is one that can be read."""
+    source = Path(data.dev_source or "dev")
+    file = source.with_name(f"examples{source.suffix}")
+    if not file.is_file():
+        return []
+    try:
+        with open_text(file) as opened:
+            lines = islice(text_lines(file, opened), _MOST_EXAMPLES)
+            return [line.decode() for line in lines if 0 < len(line) <= _LONGEST_EXAMPLE]
+    except (DataError, UnicodeDecodeError):
+        return []
