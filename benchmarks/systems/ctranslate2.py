@@ -32,7 +32,7 @@ class System(Peer):
 
     def prepare(self, workload: Workload, folder: Path) -> None:
         from headwise.interop.ctranslate2.exporter import convert
-        from headwise.models.weights import Weights
+        from headwise.weights import Weights
 
         vocabularies = _id_tokens(workload.source_size), _id_tokens(workload.target_size)
         for name, precision in (("float", "float32"), ("int8", "int8")):

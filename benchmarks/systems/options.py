@@ -120,7 +120,8 @@ def parse_models(text: str) -> list[str]:
 
 def make_room(device: str, threads: int) -> Room:
     """Return the resources of the systems: device, threads (0: all processors), and precisions it supports natively."""
-    from headwise.nn.device import find_device, has_fast_bfloat16, processors
+    from headwise.nn.device import find_device, has_fast_bfloat16
+    from headwise.processes import processors
 
     resolved = find_device(device)
     precisions = ("bfloat16", "float32") if has_fast_bfloat16(resolved) else ("float32",)

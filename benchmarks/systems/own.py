@@ -20,6 +20,7 @@ NATIVE = (
 SHORTLIST = "shortlist"  # word in `Setting.detail`: search with the workload's shortlist
 
 if TYPE_CHECKING:
+    from headwise.engine.base import Engine
     from headwise.engine.options import SearchOptions
     from headwise.engine.shortlist import Shortlist
     from headwise.models.base import Seq2Seq
@@ -67,65 +68,73 @@ class System(Peer):
 
     def open_decoding(self, workload: Workload, setting: Setting, device: str) -> Decoder:
         details = setting.detail.split()
-        model: Seq2Seq = (
-            _native(workload, setting) if NATIVE in details else load_model(workload, setting, device)
-        )
+        from headwise.decoding.engine import PyTorchEngine
+
+        if NATIVE in details:
+            engine: Engine = _native(workload, setting)
+        else:
+            engine = PyTorchEngine(load_model(workload, setting, device).eval())
         shortlist = workload.shortlist if SHORTLIST in details else None
 
         def run(sources: Sequence[list[int]], job: Decoding) -> list[list[int]]:
-            return _search(model.eval(), sources, job, shortlist)
+            return _search(engine, sources, job, shortlist)
 
         return run
 
 
 def _search(
-    model: Seq2Seq, sources: Sequence[list[int]], job: Decoding, shortlist: Shortlist | None
+    engine: Engine, sources: Sequence[list[int]], job: Decoding, shortlist: Shortlist | None
 ) -> list[list[int]]:
     """Decode in batches of the job's size, longest sentences first.
 
     The native engine gets all sentences at once if the job has batches, and decodes that many at a time per worker.
     """
-    from headwise.decoding.batching import decode
+    from headwise.engine.base import SearchSentence
+    from headwise.engine.native.engine import NativeEngine
     from headwise.engine.symbols import SYMBOLS
 
     options = search_options(job)
-    own = model.own_search(options)
+    native = engine if isinstance(engine, NativeEngine) else None
     outputs: list[list[int]] = [[] for _ in sources]
     order = sorted(range(len(sources)), key=lambda sentence: -len(sources[sentence]))
-    size = len(order) if own is not None and job.batch > 1 else job.batch
+    size = len(order) if native is not None and job.batch > 1 else job.batch
     for start in range(0, len(order), size):
         sentences = order[start : start + size]
-        batch = [sources[i] for i in sentences]
-        if own is not None:
-            lists = None if shortlist is None else [shortlist(source) for source in batch]
-            results = own(batch, options, SYMBOLS, sentences=job.batch, lists=lists)
+        batch = [
+            SearchSentence(sources[i], options, None, None if shortlist is None else shortlist(sources[i]))
+            for i in sentences
+        ]
+        if native is not None:
+            results = native.search_at_once(batch, SYMBOLS, job.batch)
         else:
-            batch_tokens = len(batch) * len(batch[0]) * options.rows  # so that they are one batch
-            results = decode(model, batch, options, SYMBOLS, batch_tokens=batch_tokens, shortlist=shortlist)
+            batch_tokens = len(batch) * len(batch[0].source) * options.rows  # so that they are one batch
+            results = engine.search(batch, SYMBOLS, batch_tokens=batch_tokens)
         for i, hypotheses in zip(sentences, results, strict=True):
             outputs[i] = list(hypotheses[0].tokens)
     return outputs
 
 
-def _native(workload: Workload, setting: Setting) -> Seq2Seq:
+def _native(workload: Workload, setting: Setting) -> Engine:
     """Load the workload's weights into the native engine."""
-    from headwise.engine.native.transformer import NativeTransformer
-    from headwise.models.build import build_model, fitting
+    from headwise.decoding.engine import PyTorchEngine
+    from headwise.engine.native.engine import NativeEngine
     from headwise.native.library import Library
+    from headwise.weights import Weights
 
     library = find_library()
     assert isinstance(library, Library)
-    config, sizes = workload.config.model, (workload.source_size, workload.target_size)
-    model = NativeTransformer(
-        config,
-        *sizes,
-        fitting(lambda: build_model(config, *sizes), workload.weights).get,
+    return NativeEngine(
+        workload.config.model,
+        workload.source_size,
+        workload.target_size,
+        Weights(workload.weights).get,
         library=library,
+        open_pytorch=lambda _: PyTorchEngine(
+            load_model(workload, replace(setting, precision="float32"), "cpu")
+        ),
         precision=setting.precision,
-        readable=lambda: load_model(workload, replace(setting, precision="float32"), "cpu"),
+        workers=setting.workers,
     )
-    model.workers = setting.workers
-    return model
 
 
 def _native_products() -> Products:

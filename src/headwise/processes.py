@@ -53,6 +53,13 @@ def child_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}
 
 
+def processors() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 class ChildEnded(TrainingError):
     """A child process ended without a reply; `how` is `by SIGKILL` or `with exit code 1`, for instance."""
 

@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, expect
 from browser.conftest import SERVER_ONLY, TEXT, Served, Visit, number, serving, visiting
 from browser.test_journeys import axe
 from browser.test_numbers import best, forward
+from headwise.decoding.engine import pytorch_model
 from headwise.engine.translator import Translator
 from headwise.models.counting import parameter_count
 from translator_run import make_run
@@ -49,7 +50,7 @@ def facts(visit: Visit) -> dict[str, float]:
 @SERVER_ONLY
 def test_the_numbers_of_the_boxes_recombine(visit: Visit, translator: Translator) -> None:
     """From the token to the second layer's input, and from one box to the next."""
-    w = {name: p.detach().numpy() for name, p in translator.model.named_parameters()}
+    w = {name: p.detach().numpy() for name, p in pytorch_model(translator).named_parameters()}
     embedded = vectors(visit, "encoder.embedding", 1)
     np.testing.assert_allclose(embedded["e"] * 4, embedded["√d_model e"], **CLOSE)
     summed = vectors(visit, "encoder.positions", 1)
@@ -103,7 +104,7 @@ def normalized(visit: Visit, box: str, x: np.ndarray, y: np.ndarray) -> np.ndarr
 def test_the_softmax_ends_in_the_probabilities_of_a_forward_pass(
     visit: Visit, translator: Translator
 ) -> None:
-    _, gains = forward(translator.model, *best(translator))
+    _, gains = forward(pytorch_model(translator), *best(translator))
     z = vectors(visit, "projection", 0)["z"]
     divided = vectors(visit, "softmax", 0, "&temperature=2")
     np.testing.assert_allclose(divided["z"], z, **CLOSE)
@@ -160,7 +161,7 @@ def test_the_shares_add_up_to_the_model(visit: Visit, translator: Translator) ->
     boxes = [row for row in rows if not row[0].startswith("All ")]
     assert len(boxes) == 26
     parameters = [int(row[2].replace(",", "")) for row in boxes if row[2] != "shared"]
-    assert sum(parameters) == parameter_count(translator.model)
+    assert sum(parameters) == parameter_count(pytorch_model(translator))
 
 
 def test_a_deep_pre_norm_model_is_folded_and_says_what_it_has_not_got(browser: Browser, deep: Served) -> None:

@@ -17,6 +17,7 @@ from browser.conftest import TEXT, Visit, number
 from headwise.analysis.interventions.weights import order
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.cli.main import run as command_line
+from headwise.decoding.engine import pytorch_model, with_model
 from headwise.engine.translator import Translator
 from headwise.nn.multihead import MultiHeadAttention
 from headwise.nn.recording import recording
@@ -63,7 +64,7 @@ def best(translator: Translator, **options: Any) -> tuple[list[int], list[int]]:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_weights_equal_a_forward_pass(visit: Visit, translator: Translator, part: str) -> None:
-    expected, _ = forward(translator.model, *best(translator))
+    expected, _ = forward(pytorch_model(translator), *best(translator))
     for layer in range(2):
         for head in range(2):
             visit.open(f"text={TEXT}&part={part}&layer={layer}&head={head}")
@@ -76,7 +77,7 @@ def test_weights_equal_a_forward_pass(visit: Visit, translator: Translator, part
 
 
 def test_a_cell_has_all_its_digits_and_a_masked_one_says_so(visit: Visit, translator: Translator) -> None:
-    expected, _ = forward(translator.model, *best(translator))
+    expected, _ = forward(pytorch_model(translator), *best(translator))
     page = visit.open(f"text={TEXT}&part=decoder&layer=1&head=1&query=2&key=1")
     value = page.locator("#weight").get_attribute("value")
     assert value is not None
@@ -112,7 +113,7 @@ def test_the_steps_recombine(visit: Visit, translator: Translator) -> None:
     scores, weights = column("÷ √dₖ"), column("α")
     assert dots / math.sqrt(8) == pytest.approx(scores, abs=1e-3)
     assert np.exp(scores) / np.exp(scores).sum() == pytest.approx(weights, abs=1e-3)
-    expected, _ = forward(translator.model, *best(translator))
+    expected, _ = forward(pytorch_model(translator), *best(translator))
     assert weights == pytest.approx(expected["cross"][1, 0, 1], abs=SHOWN)
 
     page.locator("#stage-6").click()
@@ -128,7 +129,7 @@ def test_the_steps_recombine(visit: Visit, translator: Translator) -> None:
 
     page.locator("#stage-7").click()
     part, output = strips()
-    matrix = cross_attentions(translator.model)[1].output.weight.detach().numpy()
+    matrix = cross_attentions(pytorch_model(translator))[1].output.weight.detach().numpy()
     assert matrix[:, :8] @ result == pytest.approx(part, abs=2e-3)
     assert len(output) == 16
 
@@ -191,7 +192,7 @@ def test_each_hypothesis_shows_its_own_attention(visit: Visit, translator: Trans
     for rank, output in enumerate(outputs):
         page.locator(".hypothesis").nth(rank).click()
         visit.settled()
-        weights, gains = forward(translator.model, source, [*output.tokens, EOS])
+        weights, gains = forward(pytorch_model(translator), source, [*output.tokens, EOS])
         shown = np.array([[number(cell) for cell in row[1:]] for row in visit.table("microscope")[1:]])
         assert np.abs(shown - weights["cross"][0, 1]).max() < SHOWN
         tokens = [number(row[2]) for row in visit.table("translate")[1:]]
@@ -238,7 +239,7 @@ def test_silencing_equals_taking_the_heads_output_away(visit: Visit, translator:
     page.keyboard.press("x")
     visit.settled()
 
-    masked = copy.deepcopy(translator.model)
+    masked = copy.deepcopy(pytorch_model(translator))
     output = cross_attentions(masked)[1].output
     with torch.no_grad():
         output.weight[:, 8:] = 0.0  # the second of two heads of eight
@@ -247,8 +248,7 @@ def test_silencing_equals_taking_the_heads_output_away(visit: Visit, translator:
     assert row[0] == "of the translation before"
     assert number(row[2]) == pytest.approx(float(gains.sum()), abs=2e-4)
     assert number(row[3]) == pytest.approx(number(row[2]) - number(row[1]), abs=2e-4)
-    expected = Translator(masked, translator.subwords)
-    expected.options = translator.options
+    expected = with_model(translator, masked)
     assert page.locator(".hypothesis > span").first.inner_text() == expected.translate([TEXT])[0].text
     expect(page.locator("[data-key=head-1-1]")).to_have_accessible_name("Layer 2, head 2, silenced")
 

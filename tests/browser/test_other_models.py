@@ -14,6 +14,7 @@ from browser.conftest import TEXT, Served, Visit, number, serving, six_sentences
 from browser.test_journeys import axe
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.translation_tracer import TranslationTracer
+from headwise.decoding.engine import pytorch_model
 from headwise.engine.translator import Translator
 from headwise.nn.recording import recording
 from headwise.text.tokens.subwords import BOS, EOS
@@ -46,7 +47,7 @@ def served(runs: dict[str, Path]) -> Iterator[Served]:
 @torch.inference_mode()
 def cross(translator: Translator, target: list[int]) -> np.ndarray:
     """Cross-attention (layers, target, source) of one forward pass with teacher forcing."""
-    model = translator.model
+    model = pytorch_model(translator)
     ids = torch.tensor([[*translator.subwords.encode_source(TEXT), EOS]])
     with recording(model) as records:
         model(ids, torch.ones_like(ids, dtype=torch.bool), torch.tensor([[BOS, *target[:-1]]]))  # pyright: ignore[reportCallIssue]

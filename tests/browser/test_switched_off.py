@@ -25,7 +25,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for step, seed in ((100, 5), (200, 6)):
         torch.manual_seed(seed)
         tracer = TranslationTracer.load(make_run(run / "other", seed=seed), "cpu")
-        model = tracer.translator.model
+        model = tracer.trained
         checkpoints.save(checkpointed(model, {}, [{}]), Progress(step=step), {})
     return run
 

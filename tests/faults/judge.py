@@ -25,10 +25,12 @@ from torch import Tensor, nn
 from edits import edits
 from headwise.decoding import search as search_module
 from headwise.decoding.batching import padded
+from headwise.decoding.engine import pytorch_engine, pytorch_model
 from headwise.decoding.search import search
 from headwise.decoding.selection import best_continuations
+from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis
-from headwise.engine.native.transformer import NativeTransformer
+from headwise.engine.native.engine import NativeEngine
 from headwise.engine.sentences import LongLineWarning
 from headwise.engine.shortlist import FILE as SHORTLIST
 from headwise.engine.symbols import SYMBOLS
@@ -119,13 +121,13 @@ def compare(
     native: Translator, found: list[list[Hypothesis]], readable: Translator, expected: list[list[Hypothesis]]
 ) -> str:
     """Compare the native engine's translations with the PyTorch engine's."""
-    engine = native._loaded_model
-    if not isinstance(engine, NativeTransformer):
+    engine = native.engine
+    if not isinstance(engine, NativeEngine):
         if found != expected:
             raise Broken("the readable engine gives two results")
         return "same"
     sources = [translate_ids(readable, text) for text in SENTENCES]
-    with rounding(readable.model, engine.precision):
+    with rounding(pytorch_model(readable), engine.precision):
         try:
             return differences(native, found, readable, expected, sources)
         except (Broken, HeadwiseError):
@@ -142,8 +144,8 @@ def differences(
     sources: Sequence[Sequence[int]],
 ) -> str:
     """Compare the translations while the PyTorch model rounds as the native engine does."""
-    engine = native._loaded_model
-    assert isinstance(engine, NativeTransformer)
+    engine = native.engine
+    assert isinstance(engine, NativeEngine)
     if engine.precision != "float32":
         expected = attempt_again(readable)
     for source, hypotheses in zip(sources, found, strict=True):
@@ -178,13 +180,13 @@ def translate_ids(translator: Translator, text: str) -> list[int]:
     """Return the source ids of a sentence; an empty list for an empty sentence."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        sequences = translator.encode([text], translator.options).sources
-    return sequences[0] if sequences else []
+        parts = translator.encode([text], translator.options).searched
+    return list(parts[0].source) if parts else []
 
 
 def attempt_again(readable: Translator) -> list[list[Hypothesis]]:
     """Search with the PyTorch model in its current state."""
-    return searched(readable, readable.model)
+    return searched(readable, pytorch_model(readable))
 
 
 def attempt_stepwise(native: Translator) -> tuple[list[list[Hypothesis]], bool]:
@@ -201,22 +203,19 @@ def attempt_stepwise(native: Translator) -> tuple[list[list[Hypothesis]], bool]:
         return best_continuations(log_probs, totals, count)
 
     with patch.object(search_module, "best_continuations", continuations):
-        return searched(native, native._loaded_model), any(ties)
+        return searched(native, pytorch_engine(native.engine).steps), any(ties)
 
 
 def searched(translator: Translator, model: Seq2Seq) -> list[list[Hypothesis]]:
     options = translator._within_model(translator.options_with(n_best=min(2, translator.options.beam)))
     sources = [translate_ids(translator, text) for text in SENTENCES]
     nonempty = [source for source in sources if source]
-    allowed = None
-    if translator.shortlist is not None:
-        allowed = torch.zeros(len(nonempty), model.target_size, dtype=torch.bool)
-        for row, source in enumerate(nonempty):
-            allowed[row, torch.from_numpy(translator.shortlist(source)).long()] = True
-    hypotheses = []
-    if nonempty:
-        batch = padded(nonempty, SYMBOLS.pad, torch.device("cpu"))
-        hypotheses = search(model, *batch, options, SYMBOLS, listed=allowed)
+    shortlist = translator.shortlist
+    batch = [
+        SearchSentence(source, options, allowed=None if shortlist is None else shortlist(source))
+        for source in nonempty
+    ]
+    hypotheses = search(model, batch, SYMBOLS) if batch else []
     results = iter(hypotheses)
     return [next(results) if source else [] for source in sources]
 
@@ -245,7 +244,7 @@ def indeterminate(
     exponents, are so large that their rounding alone changes the result, or where a normalization subtracts a mean that
     is so large that little more than rounding is left.
     """
-    model = readable.model
+    model = pytorch_model(readable)
     sums, exponents, cancelled = [0.0], [0.0], [0.0]
     product, norm, project = nn.functional.linear, nn.functional.layer_norm, model.project
 
@@ -285,7 +284,7 @@ def indeterminate(
 
 def encode_together(translator: Translator, sources: Sequence[Sequence[int]], kind: torch.dtype) -> None:
     """Encode sentences as a padded batch, as the PyTorch engine does: an overflow in padding reaches its results."""
-    model = translator.model
+    model = pytorch_model(translator)
     previous_dtype, model.compute_dtype = model.compute_dtype, kind
     try:
         with torch.inference_mode():
@@ -298,7 +297,7 @@ def forced(
     translator: Translator, source: Sequence[int], outputs: Sequence[Sequence[int]], kind: torch.dtype
 ) -> list[np.ndarray]:
     """Return the PyTorch model's log-probabilities of given translations, over the shortlist if there is one."""
-    model = translator.model
+    model = pytorch_model(translator)
     ends = [[*tokens, SYMBOLS.eos] for tokens in outputs]
     previous_dtype, model.compute_dtype = model.compute_dtype, kind
     try:

@@ -14,13 +14,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from decoding_models import EOS, SYMBOLS, sentences
+from decoding_models import EOS, SYMBOLS, decode, sentences
 from headwise.config import ModelConfig
-from headwise.decoding.batching import decode, padded
-from headwise.engine.native.transformer import NativeTransformer
+from headwise.decoding.batching import padded
+from headwise.decoding.native_steps import NativeSteps
+from headwise.engine.native.engine import NativeEngine
 from headwise.engine.options import SearchOptions
 from headwise.models.transformer import Transformer
 from headwise.native import library
+from native_engines import native_engine, search_at_once
 
 SIZE = 60
 
@@ -40,32 +42,24 @@ def main(folder: str, leaked: str) -> None:
     config = ModelConfig.model_validate(shape | {"share_embeddings": "none", "norm": "pre"})
     model = Transformer(config, SIZE, SIZE).eval()
     for precision in library.PRECISIONS:
-        engine = NativeTransformer(
-            config,
-            SIZE,
-            SIZE,
-            dict(model.named_parameters()).get,
-            library=library_or_reason,
-            precision=precision,
-            readable=lambda: model,
-        )
-        engine.workers = 2
+        engine = native_engine(model, library_or_reason, precision=precision, workers=2)
         use(engine)
         if leaked == "engine":
             engine.handle = ctypes.c_void_p()
 
 
 @torch.inference_mode()
-def use(engine: NativeTransformer) -> None:
+def use(engine: NativeEngine) -> None:
     """Search natively, with a shortlist, and step by step."""
     sources = sentences(9, SIZE)
     lists = [np.union1d(np.arange(5, 30), EOS).astype(np.int32) for _ in sources]
-    engine.search(sources, SearchOptions(n_best=3), SYMBOLS, sentences=2)
-    engine.search(sources, SearchOptions(beam=1), SYMBOLS, sentences=2, lists=lists)
+    search_at_once(engine, sources, SearchOptions(n_best=3), 2)
+    search_at_once(engine, sources, SearchOptions(beam=1), 2, lists)
     decode(engine, sources, SearchOptions(no_repeat_ngram=2), SYMBOLS)
     source, mask = padded(sources, SYMBOLS.pad, torch.device("cpu"))
-    state = engine.start(engine.encode(source, mask), 2)
-    engine.step(torch.full((18,), SYMBOLS.bos), state)
+    steps = NativeSteps(engine)
+    state = steps.start(steps.encode(source, mask), 2)
+    steps.step(torch.full((18,), SYMBOLS.bos), state)
     state.keep(torch.tensor([0, 3])).reorder(torch.tensor([1, 1, 2, 3]))
 
 

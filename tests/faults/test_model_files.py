@@ -76,7 +76,7 @@ def test_another_translation_is_a_finding(tmp_path: Path, name: str) -> None:
     assert isinstance(ours, tuple)
     assert isinstance(theirs, tuple)
     translator, found = ours
-    if "native engine" not in translator.engine:
+    if "native engine" not in translator.description:
         pytest.skip("the native engine was not compiled")
     best = found[0][0]
     other = dataclasses.replace(best, tokens=(7, *best.tokens[1:]))

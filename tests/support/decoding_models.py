@@ -5,19 +5,47 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig
+from headwise.decoding.engine import PyTorchEngine
+from headwise.engine.base import BATCH_TOKENS, Engine, SearchSentence
+from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
+from headwise.engine.searching import search_checked
 from headwise.engine.symbols import Symbols
+from headwise.engine.terms import Terms
 from headwise.models.base import Memory, Seq2Seq, State
 from headwise.models.transformer import Transformer
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SYMBOLS = Symbols(pad=PAD, unknown=UNK, bos=BOS, eos=EOS)
+
+
+def decode(
+    searched: Engine | Seq2Seq,
+    sources: Sequence[Sequence[int]],
+    options: SearchOptions,
+    symbols: Symbols = SYMBOLS,
+    *,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    shortlist: Callable[[Sequence[int]], NDArray[np.int32]] | None = None,
+    terms: Sequence[Terms | None] | None = None,
+    batch_tokens: int = BATCH_TOKENS,
+) -> list[list[Hypothesis]]:
+    """Search with an engine, or a model in PyTorch, as `Translator` does."""
+    engine = PyTorchEngine(searched) if isinstance(searched, Seq2Seq) else searched
+    found = zip(sources, prefixes or [None] * len(sources), terms or [None] * len(sources), strict=True)
+    all_sentences = [
+        SearchSentence(source, options, prefix, None if shortlist is None else shortlist(source), each)
+        for source, prefix, each in found
+    ]
+    return search_checked(engine, all_sentences, symbols, batch_tokens=batch_tokens)
 
 
 class PrefixState(State):

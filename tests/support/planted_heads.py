@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from headwise.analysis.heads.measuring import Annotated, PartReport, measure_heads
+from headwise.decoding.engine import pytorch_model, with_model
 from headwise.engine.translator import Translator
 from headwise.models.transformer import Transformer
 
@@ -25,8 +26,8 @@ class Planted:
         sentences: list[Annotated],
         heads: list[Callable[[list[int], list[list[int]], Annotated], list[int]]],
     ) -> None:
-        self.translator = copy.copy(translator)
-        self.translator.model = model = copy.deepcopy(translator.model)
+        model = copy.deepcopy(pytorch_model(translator))
+        self.translator = with_model(translator, model)
         assert isinstance(model, Transformer)
         subwords = translator.subwords
         known = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,16 @@ import pytest
 from numpy.typing import NDArray
 
 from decoding_models import EOS, sentences, tiny_transformer
+from headwise.decoding.engine import PyTorchEngine
+from headwise.engine.base import Engine, SearchSentence
 from headwise.engine.hypotheses import Hypothesis
-from headwise.engine.native.transformer import NativeTransformer
+from headwise.engine.native.engine import NativeEngine
 from headwise.engine.options import SearchOptions
-from headwise.models.base import Memory, Seq2Seq
+from headwise.engine.scheduling.scheduler import Scheduler
+from headwise.models.base import Memory
 from headwise.models.transformer import Transformer
 from headwise.native.library import Library, find_library
+from native_engines import native_engine
 
 SIZE = 50
 SOURCES = [*sentences(20, SIZE, seed=7), [EOS]]
@@ -54,29 +59,32 @@ def readable(positions: str = "learned") -> Transformer:
 
 
 @cache
-def native(precision: str = "float32", workers: int = 2, positions: str = "learned") -> NativeTransformer:
-    library, model = find_library(), readable(positions)
-    assert isinstance(library, Library)
-    parameters = dict(model.named_parameters()).get
-    engine = NativeTransformer(
-        model.config, SIZE, SIZE, parameters, library=library, precision=precision, readable=lambda: model
-    )
-    engine.workers = workers
-    return engine
+def native(precision: str = "float32", workers: int = 2, positions: str = "learned") -> NativeEngine:
+    return native_engine(readable(positions), precision=precision, workers=workers)
 
 
-def engines() -> dict[str, Callable[[], Seq2Seq]]:
-    """Return a model for each kind of batching, with positions that have no end."""
-    return {"dynamic": lambda: readable("none"), "continuous": lambda: native(workers=1, positions="none")}
+def engines() -> dict[str, Callable[[], Engine]]:
+    """Return an engine for each kind of batching, with positions that have no end."""
+    return {
+        "dynamic": lambda: PyTorchEngine(readable("none")),
+        "continuous": lambda: native(workers=1, positions="none"),
+    }
 
 
 both = pytest.mark.parametrize(
-    "model",
+    "make",
     [
         pytest.param(make, id=name, marks=[native_only] if name == "continuous" else [])
         for name, make in engines().items()
     ],
 )
+
+
+def submit(
+    scheduler: Scheduler, source: Sequence[int], options: SearchOptions, *, client: str = "", **more: Any
+) -> Future[list[Hypothesis]]:
+    """Submit a sentence with its prefix, allowed ids and terms, if any."""
+    return scheduler.submit(SearchSentence(source, options, **more), client=client)
 
 
 def shortlist(source: Sequence[int]) -> NDArray[np.int32]:

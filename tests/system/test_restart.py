@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from headwise.config import Config
-from headwise.models.weights import read_recipe
 from headwise.tasks.run import train
 from headwise.training.checkpoint import Checkpoints, read_state
+from headwise.weights import read_recipe
 from program import call, result, saved_step
 from toy import Toy
 

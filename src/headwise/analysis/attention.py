@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.decoding.alignment import cross_attention as forced_attention
+from headwise.decoding.engine import pytorch_model
 from headwise.engine.translator import Translator
 from headwise.text.tokens.subwords import EOS
 
@@ -58,7 +59,7 @@ def cross_attention(
     source_ids = [subwords.encode_source(source.text) for source in sources]
     target_ids = [subwords.encode_target(target.text) for target in targets]
     recorded = forced_attention(
-        translator.model, [[*ids, EOS] for ids in source_ids], target_ids, translator.symbols
+        pytorch_model(translator), [[*ids, EOS] for ids in source_ids], target_ids, translator.symbols
     )
     return [
         _by_words(

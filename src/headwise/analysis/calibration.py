@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from headwise.analysis.heads.importance import Pairs
+from headwise.decoding.engine import pytorch_model
 from headwise.engine.translator import Translator
 from headwise.evaluation.calibration import Calibration, calibration, kept_tokens
 from headwise.files import atomic_file
@@ -20,7 +21,7 @@ def teacher_forced(
     translator: Translator, sources: Sequence[str], references: Sequence[str], bins: int = 10
 ) -> Calibration:
     """Return the calibration of the likeliest next token after each prefix of the references (teacher forcing)."""
-    model = translator.model
+    model = pytorch_model(translator)
     confidences: list[float] = []
     correct: list[bool] = []
     pairs = Pairs.encode(translator, sources, references)

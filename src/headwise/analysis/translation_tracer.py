@@ -17,8 +17,10 @@ from headwise.analysis.trace import Forced, Node, Ranked, Side, Trace
 from headwise.analysis.tracer import LONGEST, Tracer
 from headwise.decoding.batching import padded
 from headwise.decoding.beam_tree import BeamNode, BeamTrace
+from headwise.decoding.engine import pytorch_model
 from headwise.decoding.ensemble import Ensemble
 from headwise.decoding.search import search
+from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis, length_penalty
 from headwise.engine.options import SearchOptions
 from headwise.engine.translator import Translator
@@ -44,9 +46,10 @@ class TranslationTracer(Tracer[Seq2Seq]):
 
         `longest` is the maximum text length in subwords; raises `ConfigError` for an ensemble of several models.
         """
-        if isinstance(translator.model, Ensemble):
+        model = pytorch_model(translator)
+        if isinstance(model, Ensemble):
             raise ConfigError("expected one model to look into, found an ensemble of several")
-        super().__init__(translator.model, min(longest, translator.model.max_length - 1))
+        super().__init__(model, min(longest, model.max_length - 1))
         self.translator, self.history = translator, history
         self.free = translator.symbols.given
         self._earlier: tuple[int, Copies[Seq2Seq]] | None = None
@@ -231,12 +234,9 @@ class TranslationTracer(Tracer[Seq2Seq]):
             raise ConfigError(
                 f"prefix: expected an output that begins with at most {self.longest} subwords, found {len(prefix)}"
             )
-        ids, mask = padded([source.ids], PAD, model.device)
         beam_trace = BeamTrace()
-        prefixes = [prefix] if prefix else None
-        (hypotheses,) = search(
-            model, ids, mask, options, self.translator.symbols, prefixes=prefixes, trace=beam_trace
-        )
+        sentence = SearchSentence(source.ids, options, prefix or None)
+        (hypotheses,) = search(model, [sentence], self.translator.symbols, trace=beam_trace)
         return hypotheses, beam_trace.tree(0, options.alpha)
 
     def _trace(

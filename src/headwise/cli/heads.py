@@ -177,9 +177,11 @@ def _pruned(
     from dataclasses import asdict
 
     from headwise.analysis.heads.importance import pruning_curve, random_order, removal_order
+    from headwise.decoding.engine import pytorch_model
 
-    chosen = random_order(translator.model, seed) if order == "random" else removal_order(importances[order])
-    orders = {order: chosen} | ({} if order == "random" else {"random": random_order(translator.model, seed)})
+    model = pytorch_model(translator)
+    chosen = random_order(model, seed) if order == "random" else removal_order(importances[order])
+    orders = {order: chosen} | ({} if order == "random" else {"random": random_order(model, seed)})
     curves = {
         name: pruning_curve(translator, places, sources, references, points=points)
         for name, places in orders.items()

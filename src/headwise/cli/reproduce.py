@@ -166,7 +166,7 @@ def _all(place: Place, dry_run: bool) -> None:
     """Run, or estimate, whatever isn't finished of the experiments to convergence and of the measurements."""
     from headwise.experiments.harness.runner import STAGES, finish, unfinished
     from headwise.experiments.trials import BUDGETS
-    from headwise.nn.device import processors
+    from headwise.processes import processors
 
     if place.scale.name not in BUDGETS:
         raise ConfigError(

@@ -96,7 +96,7 @@ def score_runs(
     results = []
     for run in runs:
         translator = _load([run, *settings.also], settings, shortlist=settings.shortlist)
-        typer.echo(f"headwise: {translator.engine}", err=True)
+        typer.echo(f"headwise: {translator.description}", err=True)
         results += [_score(run, translator, test_set, settings, search, other) for test_set in test_sets]
     return results
 

@@ -55,7 +55,7 @@ def translate_stream(request: Request, file: Path | None, out: Path | None, sour
     from headwise.cli.unknown import Notes, UnknownWords
 
     translator = request.runs.load()
-    typer.echo(f"headwise: {translator.engine}", err=True)
+    typer.echo(f"headwise: {translator.description}", err=True)
     interactive = file is None and sys.stdin.isatty()
     source = read_lines(file) if file is None else _texts(file, source_field)
     if file is not None and (out is not None or not sys.stdout.isatty()):

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from headwise import bounds
 from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Rate, Section, Width
 from headwise.config.keys import ENCODERS, PAIRS, TRANSFORMERS, Models, Tasks
+from headwise.errors import ConfigError
 
 _WIDEST = 2**20  # heads times d_k or d_v
 Shared = Literal["all", "target", "none"]
@@ -245,6 +246,14 @@ class ModelConfig(Section):
                 f"found max_length={self.max_length} and d_model={self.d_model}"
             )
         return self
+
+    def check_vocabularies(self, source_size: int, target_size: int) -> None:
+        """Raise `ConfigError` if vocabularies of these sizes can't share their embeddings as configured."""
+        if self.share_embeddings == "all" and source_size != target_size:
+            raise ConfigError(
+                "model.share_embeddings: sharing all embeddings needs one joint vocabulary, "
+                f"found {source_size} source and {target_size} target subwords"
+            )
 
     @property
     def key_size(self) -> int:

@@ -54,9 +54,17 @@ class BeamTrace:
             matching_rows = (sentences == sentence).nonzero()[:, 0].tolist()
             if not matching_rows:
                 break
-            parents, tokens, gains, totals, ends, live_columns, live_totals = (
+            parents, tokens, token_log_probs, totals, ends, live_columns, live_totals = (
                 getattr(chosen, name)[matching_rows[0]].tolist()
-                for name in ("parents", "tokens", "gains", "totals", "ends", "places", "places_totals")
+                for name in (
+                    "parents",
+                    "tokens",
+                    "token_log_probs",
+                    "totals",
+                    "ends",
+                    "places",
+                    "places_totals",
+                )
             )
             penalty = length_penalty(length, alpha)
             live_places = {
@@ -74,7 +82,7 @@ class BeamTrace:
                     BeamNode(
                         parent=node_of_place.get(parent),
                         token=tokens[column],
-                        token_log_probability=gains[column],
+                        token_log_probability=token_log_probs[column],
                         log_probability=totals[column],
                         length=length,
                         length_penalty=penalty,

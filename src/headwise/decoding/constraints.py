@@ -1,7 +1,8 @@
-"""Constraints on hypotheses: banned symbols, length limits, no repeated n-grams, forced prefixes.
+"""Constraints on hypotheses: the shortlist, banned symbols, length limits, no repeated n-grams, forced prefixes.
 
-A constraint sets log-probabilities to -inf before the search chooses; it never rescales the others, so a
-hypothesis keeps the log-probability that the model gives it.
+A constraint sets log-probabilities to -inf before the search chooses. Only a shortlist rescales the others, so
+otherwise a hypothesis keeps the log-probability that the model gives it. The terms of a glossary are another constraint
+(`headwise.decoding.term_placing`).
 
 Shapes: n sentences, k hypotheses each, v vocabulary, t tokens so far.
 """
@@ -9,45 +10,77 @@ Shapes: n sentences, k hypotheses each, v vocabulary, t tokens so far.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from headwise.engine.options import SearchOptions
+from headwise.engine.base import SearchSentence
 from headwise.engine.symbols import Symbols
-from headwise.engine.terms import Terms
 
 
-class Constraints:
-    """Constraints of the sentences that are not finished."""
+class Constraint(Protocol):
+    """What a search applies to the log-probabilities of every step, in the place of a logits processor."""
 
-    def __init__(
-        self,
-        options: SearchOptions,
-        symbols: Symbols,
-        source_lengths: Tensor,
-        prefixes: Sequence[Sequence[int]] | None = None,
-        terms: Sequence[Terms | None] | None = None,
-    ) -> None:
-        """`source_lengths` (n,) count the end symbol; `prefixes` are one list of target ids for each sentence.
+    def apply(self, log_probs: Tensor, tokens: Tensor) -> Tensor:
+        """Return the log-probabilities (n, k, v) after `tokens` (n, k, t); the argument may be overwritten."""
+        ...
 
-        The limits leave room for the prefixes and `terms`.
-        """
-        device = source_lengths.device
-        limits = torch.tensor(list(map(options.limit, source_lengths.tolist())), device=device)
-        self.prefixes = torch.empty(len(limits), 0, dtype=torch.long, device=device)
-        if prefixes is None and symbols.given:
-            prefixes = [symbols.given[:1]] * len(limits)
-        if prefixes is not None:
-            longest = max(map(len, prefixes), default=0)
-            padded = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
-            self.prefixes = torch.tensor(padded, dtype=torch.long, device=device).view(len(limits), longest)
-        needed = (self.prefixes >= 0).sum(1) + 1
-        if terms is not None:
-            needed += torch.tensor([0 if each is None else each.length for each in terms], device=device)
-        limits = torch.maximum(limits, needed)
-        self.limits = limits
-        self.capacity = int(limits.max())  # largest number of decoding steps
+    def keep(self, sentences: Tensor) -> None:
+        """Keep only these sentences, in this order."""
+        ...
+
+
+class Shortlist:
+    """The target ids that are allowed; probabilities are normalized over these."""
+
+    def __init__(self, sentences: Sequence[SearchSentence], size: int, device: torch.device) -> None:
+        """`size` is that of the target vocabulary; all sentences have allowed ids."""
+        allowed = torch.zeros(len(sentences), size, dtype=torch.bool)
+        for row, sentence in enumerate(sentences):
+            ids = sentence.allowed_with_terms
+            assert ids is not None
+            allowed[row, torch.from_numpy(ids).long()] = True
+            allowed[row, list(sentence.prefix or ())] = True
+        self._allowed = allowed.to(device)  # (n, v)
+
+    def apply(self, log_probs: Tensor, tokens: Tensor) -> Tensor:  # noqa: D102
+        return log_probs.masked_fill(~self._allowed[:, None], -torch.inf).log_softmax(-1)
+
+    def keep(self, sentences: Tensor) -> None:  # noqa: D102
+        self._allowed = self._allowed[sentences]
+
+
+def output_limits(
+    sentences: Sequence[SearchSentence], prefixes: Sequence[Sequence[int]], device: torch.device
+) -> Tensor:
+    """Return the largest |Y| of each sentence (n,), which leaves room for its prefix and its terms."""
+    limits = [
+        max(
+            sentence.options.limit(len(sentence.source)),
+            len(prefix) + 1 + (0 if sentence.terms is None else sentence.terms.length),
+        )
+        for sentence, prefix in zip(sentences, prefixes, strict=True)
+    ]
+    return torch.tensor(limits, device=device)
+
+
+def forced_prefixes(sentences: Sequence[SearchSentence], symbols: Symbols) -> list[Sequence[int]]:
+    """Return the tokens with which each sentence's outputs begin: its prefix, or the target's language code."""
+    return [symbols.given[:1] if each.prefix is None else each.prefix for each in sentences]
+
+
+class OutputRules:
+    """Banned symbols, length limits, no repeated n-grams, and forced prefixes, which override all others."""
+
+    def __init__(self, sentences: Sequence[SearchSentence], symbols: Symbols, limits: Tensor) -> None:
+        """`limits` (n,) bound |Y|; the sentences have equal options."""
+        device, options = limits.device, sentences[0].options
+        prefixes = forced_prefixes(sentences, symbols)
+        longest = max(map(len, prefixes))
+        padded = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
+        self._prefixes = torch.tensor(padded, dtype=torch.long, device=device).view(len(limits), longest)
+        self._limits = limits
         self._shortest = int(limits.min())
         self._min_length = options.min_length
         self._ngram = options.no_repeat_ngram
@@ -59,21 +92,21 @@ class Constraints:
 
     def keep(self, sentences: Tensor) -> None:
         """Keep only these sentences, in this order."""
-        self.limits = self.limits[sentences]
-        self._shortest = int(self.limits.min())
-        self.prefixes = self.prefixes[sentences]
+        self._limits = self._limits[sentences]
+        self._shortest = int(self._limits.min())
+        self._prefixes = self._prefixes[sentences]
 
-    def apply(self, log_probs: Tensor, tokens: Tensor) -> None:
+    def apply(self, log_probs: Tensor, tokens: Tensor) -> Tensor:
         """Set the log-probabilities of disallowed next tokens to -inf, in place.
 
         `log_probs` is (n, k, v), `tokens` (n, k, t). A forced prefix overrides every other constraint. A hypothesis
         ends where the ban of repeated n-grams leaves no token.
         """
         step = tokens.shape[-1]
-        if step >= self.prefixes.shape[1]:
+        if step >= self._prefixes.shape[1]:
             self._restrict(log_probs, tokens)
-            return
-        forced = self.prefixes[:, step, None, None]  # (n, 1, 1), -1 after the end of the prefix
+            return log_probs
+        forced = self._prefixes[:, step, None, None]  # (n, 1, 1), -1 after the end of the prefix
         column = forced.clamp(min=0).expand(-1, log_probs.shape[1], -1)
         forced_log_probs = log_probs.gather(-1, column)
         if step == 0:
@@ -83,6 +116,7 @@ class Constraints:
         log_probs.scatter_(
             -1, column, torch.where(forced >= 0, forced_log_probs, log_probs.gather(-1, column))
         )
+        return log_probs
 
     def _restrict(self, log_probs: Tensor, tokens: Tensor) -> None:
         step = tokens.shape[-1]
@@ -95,7 +129,7 @@ class Constraints:
             stuck = log_probs.amax(-1) == -torch.inf
             log_probs[..., self._eos] = torch.where(stuck, end, log_probs[..., self._eos])
         if step + 1 >= self._shortest:
-            last = (self.limits <= step + 1)[:, None]
+            last = (self._limits <= step + 1)[:, None]
             log_probs.masked_fill_(last[..., None], -torch.inf)
             log_probs[..., self._eos] = torch.where(last, end, log_probs[..., self._eos])
 

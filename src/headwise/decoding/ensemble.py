@@ -53,7 +53,6 @@ class Ensemble(Seq2Seq):
                 )
         self.source_size, self.target_size = first.source_size, first.target_size
         self.max_length = min(model.max_length for model in models)
-        self.workers = min(model.workers for model in models)
         self._members = tuple(models)
         self.eval()
 
@@ -61,13 +60,6 @@ class Ensemble(Seq2Seq):
     def device(self) -> torch.device:
         """The device of the first model."""
         return self._members[0].device
-
-    @property
-    def readable(self) -> Seq2Seq:
-        """The ensemble of the models' PyTorch models."""
-        if all(model.readable is model for model in self._members):
-            return self
-        return Ensemble([model.readable for model in self._members])
 
     def encode(self, source: Tensor, mask: Tensor) -> Memory:  # noqa: D102
         parts = tuple(model.encode(source, mask) for model in self._members)

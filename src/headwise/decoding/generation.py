@@ -15,11 +15,11 @@ from headwise.engine.options import GenerationOptions
 from headwise.errors import CheckpointError
 from headwise.models.build import build_decoder_only, load_filled
 from headwise.models.decoder_only import DecoderOnly, DecoderState
-from headwise.models.weights import read_recipe
 from headwise.nn.device import find_device, find_precision
 from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import EOS
 from headwise.text.tokens.vocabulary import TextDecoder, Vocabulary, refuse_unknown
+from headwise.weights import read_recipe
 
 _NUMBERS = 256  # random numbers drawn in advance
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from headwise.decoding.batching import BATCH_TOKENS, batches, padded
-from headwise.engine.hypotheses import Hypothesis, length_penalty
+from headwise.decoding.batching import batches, padded
+from headwise.engine.base import BATCH_TOKENS
+from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.ids import check_ids
 from headwise.engine.symbols import Symbols
 from headwise.models.base import Seq2Seq
@@ -42,15 +43,13 @@ def score(
         source, mask = padded([sources[index] for index in batch], symbols.pad, device)
         inputs, _ = padded([[symbols.bos, *targets[index]] for index in batch], symbols.pad, device)
         outputs, real = padded([[*targets[index], symbols.eos] for index in batch], symbols.pad, device)
-        gains = token_log_probs(model, source, mask, inputs, outputs)
+        output_log_probs = token_log_probs(model, source, mask, inputs, outputs)
         given = torch.tensor(symbols.given, dtype=torch.long, device=device)
-        gains[:, 0].masked_fill_(torch.isin(outputs[:, 0], given), 0.0)
-        for index, log_probs, length in zip(batch, gains.tolist(), real.sum(1).tolist(), strict=True):
-            log_probs = log_probs[:length]
-            total = sum(log_probs)
-            results[index] = Hypothesis(
-                tuple(targets[index]), total, total / length_penalty(length, alpha), tuple(log_probs)
-            )
+        output_log_probs[:, 0].masked_fill_(torch.isin(outputs[:, 0], given), 0.0)
+        for index, log_probs, length in zip(
+            batch, output_log_probs.tolist(), real.sum(1).tolist(), strict=True
+        ):
+            results[index] = Hypothesis.scored(targets[index], log_probs[:length], alpha)
     return [results[index] for index in range(len(sources))]
 
 

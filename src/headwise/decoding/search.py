@@ -24,69 +24,62 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from headwise.decoding.batching import padded
 from headwise.decoding.beam_tree import BeamTrace
-from headwise.decoding.constraints import Constraints
+from headwise.decoding.constraints import (
+    Constraint,
+    OutputRules,
+    Shortlist,
+    forced_prefixes,
+    output_limits,
+)
 from headwise.decoding.sampling import draw, shaped, uniforms
 from headwise.decoding.selection import Candidates, best_continuations
-from headwise.decoding.term_placing import Placing
-from headwise.engine.hypotheses import Hypothesis, length_penalty
+from headwise.decoding.term_placing import TermPlacing
+from headwise.engine.base import SearchSentence
+from headwise.engine.hypotheses import Hypothesis, damaged_model_error, length_penalty
 from headwise.engine.options import SearchOptions
 from headwise.engine.symbols import Symbols
-from headwise.engine.terms import Terms
-from headwise.errors import CheckpointError
 from headwise.models.base import Seq2Seq
 
 
 @torch.inference_mode()
 def search(
     model: Seq2Seq,
-    source: Tensor,
-    mask: Tensor,
-    options: SearchOptions,
+    sentences: Sequence[SearchSentence],
     symbols: Symbols,
     *,
-    prefixes: Sequence[Sequence[int]] | None = None,
-    listed: Tensor | None = None,
-    terms: Sequence[Terms | None] | None = None,
     trace: BeamTrace | None = None,
     given_up: Callable[[int], bool] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Decode a batch of sentences by beam search or sampling.
+    """Decode a batch of sentences of one kind by beam search or sampling.
 
-    `source` and `mask` are (sentences, length); sources end with the end symbol and `mask` is True on real
-    tokens. `prefixes` are the target ids with which each sentence's outputs must begin; they count in the score
-    like any other token. `listed` (sentences, v) is True on the tokens of each sentence's shortlist, which contains
-    the end symbol; probabilities are then normalized over the shortlist. `terms` are what each sentence's outputs must
-    contain (see `headwise.decoding.term_placing`), not when sampling. The tensor that `model.step` returns is
-    overwritten. `trace` records the beam tree. `given_up` is asked before every step whether sentence i is no longer
-    wanted; such a sentence leaves the batch and may have no hypotheses.
+    The tensor that `model.step` returns is overwritten. `trace` records the beam tree. `given_up` is asked before every
+    step whether sentence i is no longer wanted; such a sentence leaves the batch and may have no hypotheses.
 
-    Returns up to `n_best` hypotheses for each sentence, in the order of `source`: by score, best first, or
-    when sampling in the order drawn. Raises `CheckpointError` where the model's probabilities are not
-    numbers.
+    Returns up to `n_best` hypotheses for each sentence, in their order: by score, best first, or when sampling in the
+    order drawn. Raises `CheckpointError` where the model's probabilities are not numbers.
     """
+    options, device = sentences[0].options, model.device
     k = options.rows
-    constraints = Constraints(options, symbols, mask.sum(1), prefixes, terms)
-    placing = None
-    if terms is not None and any(each is not None for each in terms):
-        assert not options.sample
-        placing = Placing(terms, k, symbols.eos, symbols.continuing)
-    live = _Live(len(source), k, options.sample, source.device)
-    finished = _Finished(len(source), options, source.device)
-    state = model.start(model.encode(source, mask), k, constraints.capacity)
-    previous = torch.full((len(source) * k,), symbols.bos, device=source.device)
-    random_numbers = (
-        _draw_random_numbers(source, mask, options, constraints.capacity) if options.sample else None
-    )
+    limits = output_limits(sentences, forced_prefixes(sentences, symbols), device)
+    capacity = int(limits.max())  # largest number of decoding steps
+    constraints, placing = _constraints(model, sentences, symbols, limits)
+    live = _Live(len(sentences), k, options.sample, device)
+    finished = _Finished(len(sentences), options, device)
+    source, mask = padded([sentence.source for sentence in sentences], symbols.pad, device)
+    state = model.start(model.encode(source, mask), k, capacity)
+    previous = torch.full((len(sentences) * k,), symbols.bos, device=device)
+    random_numbers = None
+    if options.sample:
+        sources = [sentence.source for sentence in sentences]
+        random_numbers = uniforms(sources, options.n_best, capacity, options.seed).to(device)
     while True:
         step = live.tokens.shape[-1]
         log_probs, state = model.step(previous, state)  # (n·k, v)
         log_probs = log_probs.view(len(live.sentences), k, -1)
-        if listed is not None:
-            log_probs = log_probs.masked_fill(~listed[live.sentences, None], -torch.inf).log_softmax(-1)
-        constraints.apply(log_probs, live.tokens)
-        if placing is not None:
-            placing.restrict(log_probs, step, constraints.limits)
+        for constraint in constraints:
+            log_probs = constraint.apply(log_probs, live.tokens)
         if random_numbers is not None:
             chosen = _sample(log_probs, live.totals, random_numbers[:, :, step], options, symbols.eos)
         else:
@@ -97,45 +90,53 @@ def search(
         if trace is not None:
             trace.record(live.sentences, chosen, step + 1)
         parents = live.advance(chosen)
-        undecided = finished.undecided(live, constraints.limits)
+        undecided = finished.undecided(live, limits)
         if given_up is not None:
-            undecided &= ~torch.tensor([given_up(i) for i in live.sentences.tolist()], device=source.device)
+            undecided &= ~torch.tensor([given_up(i) for i in live.sentences.tolist()], device=device)
         unfinished = undecided.nonzero()[:, 0]
         if not len(unfinished):
             return finished.hypotheses(given_up)
         if len(unfinished) < len(live.sentences):
             live.keep(unfinished)
-            constraints.keep(unfinished)
-            if placing is not None:
-                placing.keep(unfinished)
+            for constraint in constraints:
+                constraint.keep(unfinished)
+            limits = limits[unfinished]
             state = state.keep(unfinished)
             parents = parents[unfinished]
             random_numbers = random_numbers[unfinished] if random_numbers is not None else None
         if k > 1 and not options.sample and step > 0:  # at step 0 all states of a sentence are equal
-            first_beam = k * torch.arange(len(unfinished), device=unfinished.device)[:, None]  # (n, 1)
+            first_beam = k * torch.arange(len(unfinished), device=device)[:, None]  # (n, 1)
             state = state.reorder((first_beam + parents).flatten())
         previous = live.tokens[..., -1].flatten()
 
 
-def damaged_model_error(number: int) -> CheckpointError:
-    """Return the error for sentence `number` of a batch (from 1), of which no hypothesis could be finished."""
-    return CheckpointError(
-        f"sentence {number} of the batch: expected probabilities from the model, "
-        "found values that aren't finite numbers; its parameters are damaged"
+def _constraints(
+    model: Seq2Seq, sentences: Sequence[SearchSentence], symbols: Symbols, limits: Tensor
+) -> tuple[list[Constraint], TermPlacing | None]:
+    """Return the constraints in the order in which they are applied, and the one that places terms."""
+    constraints: list[Constraint] = []
+    if sentences[0].allowed is not None:
+        constraints.append(Shortlist(sentences, model.target_size, limits.device))
+    constraints.append(OutputRules(sentences, symbols, limits))
+    if all(sentence.terms is None for sentence in sentences):
+        return constraints, None
+    placing = TermPlacing(
+        [sentence.terms for sentence in sentences], sentences[0].options.beam, symbols, limits
     )
+    return [*constraints, placing], placing
 
 
 def _continue(log_probs: Tensor, totals: Tensor, eos: int) -> Candidates:
     """Select the 2k best continuations: at most k of them end, so at least k stay live."""
     k = totals.shape[1]
     continued_totals, parents, tokens = best_continuations(log_probs, totals, 2 * k)
-    gains = log_probs.flatten(1).gather(1, parents * log_probs.shape[-1] + tokens)
+    token_log_probs = log_probs.flatten(1).gather(1, parents * log_probs.shape[-1] + tokens)
     is_end = tokens == eos
     live_candidates = is_end.to(torch.uint8).argsort(dim=1, stable=True)[:, :k]  # those that don't end first
     live_totals = continued_totals.masked_fill(is_end, -torch.inf).gather(1, live_candidates)
     ends = is_end & continued_totals.isfinite()
     ends[:, k:] = False
-    return Candidates(parents, tokens, gains, continued_totals, ends, live_candidates, live_totals)
+    return Candidates(parents, tokens, token_log_probs, continued_totals, ends, live_candidates, live_totals)
 
 
 def _sample(
@@ -144,25 +145,20 @@ def _sample(
     """Continue every hypothesis by one token drawn with `numbers` (n, k)."""
     probabilities, tokens = shaped(log_probs, options.temperature, options.top_k, options.top_p)
     tokens = tokens.gather(-1, draw(probabilities, numbers)[..., None])[..., 0]
-    gains = log_probs.gather(-1, tokens[..., None])[..., 0]
-    continued_totals = totals + gains
+    token_log_probs = log_probs.gather(-1, tokens[..., None])[..., 0]
+    continued_totals = totals + token_log_probs
     beam_indices = torch.arange(totals.shape[1], device=totals.device).expand_as(totals)
     is_end = tokens == eos
     live_totals = continued_totals.masked_fill(is_end, -torch.inf)
     return Candidates(
         beam_indices,
         tokens,
-        gains,
+        token_log_probs,
         continued_totals,
         is_end & continued_totals.isfinite(),
         beam_indices,
         live_totals,
     )
-
-
-def _draw_random_numbers(source: Tensor, mask: Tensor, options: SearchOptions, steps: int) -> Tensor:
-    sentences = [ids[real].tolist() for ids, real in zip(source.cpu(), mask.cpu(), strict=True)]
-    return uniforms(sentences, options.n_best, steps, options.seed).to(source.device)
 
 
 class _Live:
@@ -171,7 +167,7 @@ class _Live:
     def __init__(self, sentences: int, k: int, sample: bool, device: torch.device) -> None:
         self.sentences = torch.arange(sentences, device=device)  # (n,)
         self.tokens = torch.empty(sentences, k, 0, dtype=torch.long, device=device)  # (n, k, t)
-        self.gains = torch.empty(sentences, k, 0, device=device)  # (n, k, t)
+        self.token_log_probs = torch.empty(sentences, k, 0, device=device)  # (n, k, t)
         self.totals = torch.zeros(sentences, k, device=device)  # (n, k)
         if not sample:
             self.totals[:, 1:] = -torch.inf  # start with one empty hypothesis, not with k equal ones
@@ -181,9 +177,9 @@ class _Live:
         parents = chosen.parents.gather(1, chosen.places)
         history = parents[..., None].expand_as(self.tokens)
         tokens = chosen.tokens.gather(1, chosen.places)[..., None]
-        gains = chosen.gains.gather(1, chosen.places)[..., None]
+        token_log_probs = chosen.token_log_probs.gather(1, chosen.places)[..., None]
         self.tokens = torch.cat([self.tokens.gather(1, history), tokens], dim=-1)
-        self.gains = torch.cat([self.gains.gather(1, history), gains], dim=-1)
+        self.token_log_probs = torch.cat([self.token_log_probs.gather(1, history), token_log_probs], dim=-1)
         self.totals = chosen.places_totals
         return parents
 
@@ -191,7 +187,7 @@ class _Live:
         """Keep only these sentences, given as row indices."""
         self.sentences = self.sentences[sentences]
         self.tokens = self.tokens[sentences]
-        self.gains = self.gains[sentences]
+        self.token_log_probs = self.token_log_probs[sentences]
         self.totals = self.totals[sentences]
 
 
@@ -202,7 +198,9 @@ class _Finished:
         self.options = options
         self.best = torch.full((sentences, options.n_best), -torch.inf, device=device)  # best scores so far
         self.count = torch.zeros(sentences, dtype=torch.long, device=device)
-        self._chunks: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []  # sentence, column, tokens, gains
+        self._chunks: list[
+            tuple[Tensor, Tensor, Tensor, Tensor]
+        ] = []  # sentence, column, tokens, token_log_probs
 
     def add(self, live: _Live, chosen: Candidates, length: int, eos: int) -> None:
         """Add the hypotheses that end at this step, with |Y| = `length`."""
@@ -215,8 +213,10 @@ class _Finished:
         self.best[live.sentences] = all_scores.topk(self.options.n_best, dim=1).values
         self.count[live.sentences] += chosen.ends.sum(1)
         parents = chosen.parents[rows, columns]
-        gains = torch.cat([live.gains[rows, parents], chosen.gains[rows, columns, None]], dim=1)
-        self._chunks.append((live.sentences[rows], columns, live.tokens[rows, parents], gains))
+        token_log_probs = torch.cat(
+            [live.token_log_probs[rows, parents], chosen.token_log_probs[rows, columns, None]], dim=1
+        )
+        self._chunks.append((live.sentences[rows], columns, live.tokens[rows, parents], token_log_probs))
 
     def undecided(self, live: _Live, limits: Tensor) -> Tensor:
         """Return for each unfinished sentence (n,) whether its search continues; `limits` (n,) bound |Y|."""
@@ -234,10 +234,10 @@ class _Finished:
         """
         finished: list[list[tuple[int, Hypothesis]]] = [[] for _ in range(len(self.count))]
         for chunk in self._chunks:
-            for sentence, column, tokens, gains in zip(*(part.tolist() for part in chunk), strict=True):
-                log_probability = sum(gains)
-                score = log_probability / length_penalty(len(gains), self.options.alpha)
-                hypothesis = Hypothesis(tuple(tokens), log_probability, score, tuple(gains))
+            for sentence, column, tokens, token_log_probs in zip(
+                *(part.tolist() for part in chunk), strict=True
+            ):
+                hypothesis = Hypothesis.scored(tokens, token_log_probs, self.options.alpha)
                 finished[sentence].append((column, hypothesis))
         results = []
         for number, entries in enumerate(finished, start=1):

@@ -22,7 +22,7 @@ class Candidates:
     Attributes:
         parents: index (n, m) of the beam's hypothesis that is continued.
         tokens: token (n, m) that is appended.
-        gains: log-probability (n, m) of that token.
+        token_log_probs: log-probability (n, m) of that token.
         totals: log-probability (n, m) of the continued hypothesis.
         ends: whether the candidate is a finished hypothesis (n, m).
         places: index (n, k) of the candidates that stay live.
@@ -31,7 +31,7 @@ class Candidates:
 
     parents: Tensor
     tokens: Tensor
-    gains: Tensor
+    token_log_probs: Tensor
     totals: Tensor
     ends: Tensor
     places: Tensor

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from headwise.decoding.selection import Candidates, top
+from headwise.engine.symbols import Symbols
 from headwise.engine.terms import START, State, Terms
 
 
@@ -41,31 +42,34 @@ class _Sentence:
 class _Candidate:
     parent: int
     token: int
-    gain: float
+    token_log_prob: float
     total: float
     state: State
     left: int
 
 
-class Placing:
+class TermPlacing:
     """The terms of the unfinished sentences, and how far their hypotheses have placed them."""
 
-    def __init__(self, terms: Sequence[Terms | None], k: int, eos: int, continuing: bytes) -> None:
-        """`continuing` has a byte for each token that tells whether it continues a word; empty: none does."""
+    def __init__(self, terms: Sequence[Terms | None], k: int, symbols: Symbols, limits: Tensor) -> None:
+        """`limits` (n,) bound |Y|."""
         self._sentences = [None if each is None else _Sentence(each, [START] * k) for each in terms]
-        self._k, self._eos, self._continuing = k, eos, continuing
+        self._k, self._eos, self._continuing = k, symbols.eos, symbols.continuing
+        self._limits = limits
 
     def keep(self, sentences: Tensor) -> None:
         """Keep only these sentences."""
         self._sentences = [self._sentences[number] for number in sentences.tolist()]
+        self._limits = self._limits[sentences]
 
-    def restrict(self, log_probs: Tensor, step: int, limits: Tensor) -> None:
+    def apply(self, log_probs: Tensor, tokens: Tensor) -> Tensor:
         """Forbid the end of hypotheses with missing terms, and all but terms where the rest of the length is needed.
 
-        `log_probs` (n, k, v) are changed in place; `limits` (n,) bound |Y|. A hypothesis whose only allowed
-        continuation is its end may end.
+        `log_probs` (n, k, v) are changed in place; `tokens` are (n, k, t). A hypothesis whose only allowed continuation
+        is its end may end.
         """
-        for number, (sentence, limit) in enumerate(zip(self._sentences, limits.tolist(), strict=True)):
+        step = tokens.shape[-1]
+        for number, (sentence, limit) in enumerate(zip(self._sentences, self._limits.tolist(), strict=True)):
             if sentence is None or step + 1 >= limit:
                 continue
             for place, state in enumerate(sentence.states):
@@ -76,15 +80,16 @@ class Placing:
                 end = row[self._eos].clone()
                 row[self._eos] = -torch.inf
                 if left >= limit - step - 1:
-                    tokens = [
+                    kept = [
                         token for token in self._advancing(sentence, state, left) if row[token].isfinite()
                     ]
-                    if tokens:
-                        allowed = row[tokens]
+                    if kept:
+                        values = row[kept]
                         row.fill_(-torch.inf)
-                        row[tokens] = allowed
+                        row[kept] = values
                 if not row.isfinite().any():
                     row[self._eos] = end
+        return log_probs
 
     def choose(self, chosen: Candidates, log_probs: Tensor, totals: Tensor, finished: Tensor) -> Candidates:
         """Replace the candidates of sentences with terms; the arguments are those of the plain search.
@@ -98,16 +103,16 @@ class Placing:
         for number in numbers:
             pool = self._pool(number, log_probs[number], totals[number])
             live, ends = _select(pool, self._k, self._eos, any_finished=bool(finished[number]))
-            listed = sorted([*live, *ends], key=_order)
-            places = {id(candidate): column for column, candidate in enumerate(listed)}
+            ordered = sorted([*live, *ends], key=_order)
+            places = {id(candidate): column for column, candidate in enumerate(ordered)}
             device = chosen.totals.device
             for name, empty in (
                 ("parents", 0),
                 ("tokens", self._eos),
-                ("gains", -torch.inf),
+                ("token_log_probs", -torch.inf),
                 ("totals", -torch.inf),
             ):
-                values = [getattr(candidate, name[:-1]) for candidate in listed]
+                values = [getattr(candidate, name[:-1]) for candidate in ordered]
                 tensor = getattr(chosen, name)
                 values += [empty] * (tensor.shape[1] - len(values))
                 tensor[number] = torch.tensor(values, dtype=tensor.dtype, device=device)
@@ -135,16 +140,18 @@ class Placing:
             for token in sorted({*tokens, *sentence.terms.advancing(sentence.states[parent][1])})
         ]
         parents, tokens = torch.tensor(pairs, device=log_probs.device).T
-        gains = log_probs[parents, tokens]
-        sums = totals[parents] + gains
+        token_log_probs = log_probs[parents, tokens]
+        sums = totals[parents] + token_log_probs
         candidates = []
-        for (parent, token), gain, total in zip(pairs, gains.tolist(), sums.tolist(), strict=True):
+        for (parent, token), log_prob, total in zip(
+            pairs, token_log_probs.tolist(), sums.tolist(), strict=True
+        ):
             if not -torch.inf < total < torch.inf:
                 continue
             state = sentence.states[parent]
             if token != self._eos:
                 state = sentence.terms.next(state, token, self._continues(token))
-            candidates.append(_Candidate(parent, token, gain, total, state, sentence.terms.left(state)))
+            candidates.append(_Candidate(parent, token, log_prob, total, state, sentence.terms.left(state)))
         return sorted(candidates, key=_order)
 
     def _advancing(self, sentence: _Sentence, state: State, left: int) -> list[int]:

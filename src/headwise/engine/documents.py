@@ -7,13 +7,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from headwise.decoding.batching import decode_sentences
 from headwise.documents.reading import DocumentFile
 from headwise.documents.rendering import Rendered, render
 from headwise.documents.sentence import Sentence, SentencePair, Weights
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
 from headwise.engine.outputs import Translation
+from headwise.engine.searching import search_checked
 from headwise.engine.sentences import EncodedSentences
 from headwise.engine.translator import Translator
 from headwise.engine.word_weights import word_weights
@@ -66,12 +66,8 @@ def _rendered(
 ) -> list[Rendered[Translation]]:
     async def search(texts: list[str], numbers: Sequence[int]) -> list[_Found]:
         encoded = translator.encode(texts, options, glossary=glossary, split=True)
-        hypotheses = decode_sentences(
-            translator.search_model,
-            encoded,
-            translator.symbols,
-            batch_tokens=translator.batch_tokens,
-            shortlist=translator.shortlist,
+        hypotheses = search_checked(
+            translator.engine, encoded.searched, translator.symbols, batch_tokens=translator.batch_tokens
         )
         translations = [
             dataclasses.replace(translation, unknown=translator.unknown["source"].of(text))

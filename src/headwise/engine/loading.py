@@ -1,27 +1,28 @@
-"""Choice of the engine and the precision that decode a run.
+"""Choice of the engine and the precision that search a run.
 
-The engine `pytorch` is the model in `headwise.models`; it supports every model on every device. `native` is
-`headwise.native`, for Transformers on the CPU. `auto` takes the native engine where it supports the run.
-`LoadedRun.engine` describes the choice and its reason.
+The engine `pytorch` runs the models in `headwise.models`; it supports every model on every device. `native` is
+`headwise.engine.native`, for Transformers on the CPU. `auto` takes the native engine where it supports the run. An
+engine's description states the choice and its reason. PyTorch is imported only where it is used.
 """
 
 from __future__ import annotations
 
+import importlib
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import torch
-
-from headwise.config import Config, ModelConfig
-from headwise.engine.native.transformer import NativeTransformer, unsupported
+from headwise.config import Config
+from headwise.engine.base import Engine
+from headwise.engine.native.engine import NativeEngine, unsupported
+from headwise.engine.native.shapes import parameter_shapes
 from headwise.errors import ConfigError
-from headwise.models.base import Seq2Seq
-from headwise.models.build import build_model, fitting, load_model
-from headwise.models.weights import read_recipe
 from headwise.native.library import PRECISIONS, Library, find_library
-from headwise.nn.device import find_device, find_precision, processors
-from headwise.nn.multihead import Probed
+from headwise.processes import processors
 from headwise.text.tokens.subwords import Subwords
+from headwise.weights import Weights, read_recipe
 
 ENGINES = ("auto", "pytorch", "native")
 _FORMER_NAMES = {"readable": "pytorch"}
@@ -55,17 +56,20 @@ class EngineOptions:
             raise ConfigError(f"workers: expected a whole number of at least 0, found {self.workers}")
 
 
-@dataclass(frozen=True)
-class LoadedRun:
-    """A loaded run; `engine` describes its engine and precision and, for PyTorch, why the native one isn't used."""
+# What the kernel has where PyTorch may find a GPU: drivers of NVIDIA (on WSL, too) and AMD.
+_GPU_DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 
-    model: Seq2Seq
+
+@dataclass(frozen=True)
+class OpenedRun:
+    """A run that is ready to be searched."""
+
+    engine: Engine
     subwords: Subwords
     config: Config
-    engine: str
 
 
-def open_run(path: Path, options: EngineOptions) -> LoadedRun:
+def open_run(path: Path, options: EngineOptions) -> OpenedRun:
     """Load a run's configuration, subwords and model.
 
     Raises `CheckpointError` where the run is missing or damaged, and `ConfigError` or `DeviceError` where it doesn't
@@ -76,18 +80,22 @@ def open_run(path: Path, options: EngineOptions) -> LoadedRun:
     subwords = Subwords.load(path, config.subwords, trained_with)
     library = _find_native(config, options)
     if isinstance(library, Library):
-        native = _open_native(path, config, subwords, library, options)
-        workers = f"{native.workers} worker{'s' * (native.workers > 1)}"
-        engine = f"native engine ({library.variant}), {native.precision}, {workers}"
-        return LoadedRun(native, subwords, config, engine)
+        return OpenedRun(_open_native(path, config, subwords, library, options), subwords, config)
     if options.precision == "int8":
         raise ConfigError(f"precision: int8 needs the native engine, but {library}")
-    device = find_device(options.device)
-    dtype = find_precision(options.precision or "float32", device)
-    model = load_model(path, subwords.source_size, subwords.target_size, config).to(device)
-    model.compute_dtype = dtype
-    precision = str(dtype).removeprefix("torch.")
-    return LoadedRun(model, subwords, config, f"pytorch engine ({device}), {precision}; native: {library}")
+    engine = _pytorch().open_engine(path, config, subwords, options.device, options.precision or "float32")
+    engine.description += f"; native: {library}"
+    return OpenedRun(engine, subwords, config)
+
+
+def ensemble(engines: Sequence[Engine]) -> Engine:
+    """Return one engine, or that of the models of several; raises `ConfigError` for vocabularies of other sizes."""
+    return engines[0] if len(engines) == 1 else _pytorch().ensemble(engines)
+
+
+def _pytorch() -> Any:
+    """Return the module of the PyTorch engine, by name: what is above imports it, and PyTorch takes a second."""
+    return importlib.import_module("headwise.decoding.engine")
 
 
 def _find_native(config: Config, options: EngineOptions) -> Library | str:
@@ -97,7 +105,7 @@ def _find_native(config: Config, options: EngineOptions) -> Library | str:
     """
     if options.engine == "pytorch":
         return "--engine pytorch was asked for"
-    if options.engine == "auto" and find_device(options.device).type != "cpu":
+    if options.engine == "auto" and _other_device(options.device):
         library_or_reason: Library | str = "it runs on the CPU, and there is another device"
     elif options.device not in ("auto", "cpu"):
         library_or_reason = f"it runs on the CPU, and the device is {options.device}"
@@ -108,75 +116,32 @@ def _find_native(config: Config, options: EngineOptions) -> Library | str:
     return library_or_reason
 
 
+def _other_device(name: str) -> bool:
+    """Whether a device is, or `auto` chooses, another than the CPU; raises `DeviceError` if it isn't available.
+
+    On Linux, where no GPU has a driver, PyTorch needn't be asked.
+    """
+    possible = sys.platform != "linux" or any(Path(driver).exists() for driver in _GPU_DRIVERS)
+    if name == "cpu" or (name == "auto" and not possible):
+        return False
+    return importlib.import_module("headwise.nn.device").find_device(name).type != "cpu"
+
+
 def _open_native(
     path: Path, config: Config, subwords: Subwords, library: Library, options: EngineOptions
-) -> NativeTransformer:
+) -> NativeEngine:
     """Build the native engine; weights are packed as they are read, so that memory never holds a second copy."""
-    sizes = subwords.source_size, subwords.target_size
-    weights = fitting(lambda: build_model(config.model, *sizes), path / "model.safetensors")
+    model, sizes = config.model, (subwords.source_size, subwords.target_size)
+    weights = Weights(path / "model.safetensors")
+    model.check_vocabularies(*sizes)
+    weights.check(parameter_shapes(model, *sizes))
     precision = "int8" if options.precision == "auto" else options.precision
-
-    def readable() -> Seq2Seq:
-        model = load_model(path, *sizes, config)
-        model.compute_dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
-        return model
-
-    native = NativeTransformer(
-        config.model,
+    return NativeEngine(
+        model,
         *sizes,
         weights.get,
         library=library,
+        open_pytorch=lambda native: _pytorch().beside(native, path, config),
         precision=precision or weights.precision,
-        readable=readable,
+        workers=options.workers or processors(),
     )
-    native.workers = options.workers or processors()
-    return native
-
-
-def fastest_engine(model: Seq2Seq, config: ModelConfig, subwords: Subwords) -> Seq2Seq:
-    """Return what decodes fastest with the parameters that a model has now, in the precision that it computes in.
-
-    This is the native engine, with as many workers as PyTorch has threads, or the model itself where the native engine
-    doesn't support it, it isn't on the CPU, or a parameter isn't finite.
-    """
-    parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    if any(p.device.type != "cpu" or not bool(torch.isfinite(p).all()) for p in parameters.values()):
-        return model
-    library = unsupported(config) or find_library()
-    if isinstance(library, str):
-        return model
-    native = NativeTransformer(
-        config,
-        subwords.source_size,
-        subwords.target_size,
-        parameters.get,
-        library=library,
-        precision="bfloat16" if getattr(model, "compute_dtype", None) == torch.bfloat16 else "float32",
-        readable=lambda: model,
-    )
-    native.workers = torch.get_num_threads()
-    return native
-
-
-def without_probes(model: Seq2Seq) -> Seq2Seq:
-    """Remove the probes of a model's attention, which a copy has from its original; return the model."""
-    for module in model.modules():
-        if isinstance(module, Probed):
-            module.probe = module.watch = None
-    return model
-
-
-class ChangeDetector:
-    """Detector of changes to a PyTorch model, after which an engine loaded from the same run no longer equals it."""
-
-    def __init__(self, model: Seq2Seq) -> None:
-        self._model = model
-        self._versions = self._current_versions()
-
-    def changed(self) -> bool:
-        """Whether a parameter was changed or replaced, or a probe is set."""
-        has_probe = any(isinstance(module, Probed) and module.inspected for module in self._model.modules())
-        return has_probe or self._current_versions() != self._versions
-
-    def _current_versions(self) -> list[tuple[int, int]]:
-        return [(id(parameter), parameter._version) for parameter in self._model.parameters()]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headwise.characters import join_texts
-from headwise.decoding.alignment import word_numbers
+from headwise.engine.alignment import word_numbers
 from headwise.engine.hypotheses import length_penalty
 from headwise.text.reading.glossary import Match
 
@@ -105,15 +105,17 @@ def join_translations(
 def _join_outputs(outputs: Sequence[Output], parts: Sequence[Translation], alpha: float) -> Output:
     if len(outputs) == 1:
         return outputs[0]
-    gains = tuple(itertools.chain.from_iterable(output.token_log_probabilities for output in outputs))
+    token_log_probs = tuple(
+        itertools.chain.from_iterable(output.token_log_probabilities for output in outputs)
+    )
     log_probability = sum(output.log_probability for output in outputs)
     return Output(
         text=join_texts([output.text for output in outputs]),
         tokens=tuple(itertools.chain.from_iterable(output.tokens for output in outputs)),
         pieces=tuple(itertools.chain.from_iterable(output.pieces for output in outputs)),
         log_probability=log_probability,
-        score=log_probability / length_penalty(len(gains), alpha),
-        token_log_probabilities=gains,
+        score=log_probability / length_penalty(len(token_log_probs), alpha),
+        token_log_probabilities=token_log_probs,
         alignment=_join_alignments(outputs, parts),
     )
 

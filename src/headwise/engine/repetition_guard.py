@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
 
@@ -18,9 +19,34 @@ _TIMES = 4  # repetitions of them, one after the other
 _LEAST = 8  # tokens of all repetitions
 
 
-def again(options: SearchOptions) -> SearchOptions:
-    """Return the options of the second search."""
-    return dataclasses.replace(options, guard=False, no_repeat_ngram=NGRAM)
+class SecondSearch:
+    """The second search of those guarded sentences whose first output has a defect."""
+
+    def __init__(self, sentences: Sequence[SearchSentence], found: Sequence[Sequence[Hypothesis]]) -> None:
+        """`found` are the hypotheses that the first search found for each sentence."""
+        self._numbers = [
+            number
+            for number, (sentence, first) in enumerate(zip(sentences, found, strict=True))
+            if sentence.options.guard and first and defect(sentence.source, first[0], sentence.options)
+        ]
+        self.sentences = [
+            dataclasses.replace(
+                sentences[number],
+                options=dataclasses.replace(sentences[number].options, guard=False, no_repeat_ngram=NGRAM),
+            )
+            for number in self._numbers
+        ]
+
+    def mend(self, found: list[list[Hypothesis]], second: Sequence[Sequence[Hypothesis]]) -> list[bool]:
+        """Replace hypotheses of the first search by those that the `second` found for `sentences`.
+
+        Returns for each of these whether nothing is wrong with it any more.
+        """
+        successes = []
+        for number, sentence, hypotheses in zip(self._numbers, self.sentences, second, strict=True):
+            found[number], success = mended(sentence.source, found[number], hypotheses, sentence.options)
+            successes.append(success)
+        return successes
 
 
 def defect(source: Sequence[int], hypothesis: Hypothesis, options: SearchOptions) -> str | None:

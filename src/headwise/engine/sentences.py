@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from headwise.characters import check_characters
-from headwise.engine.options import SearchOptions
+from headwise.engine.base import SearchSentence
 from headwise.engine.splitting import split_text
 from headwise.engine.terms import TERM_BEAM, Terms, sentence_terms
 from headwise.errors import DataError
@@ -27,20 +27,16 @@ class EncodedSentences:
 
     Attributes:
         texts: the sentences.
-        parts: for each sentence the number of its sources: 0 if it is empty, more than 1 if it was split.
-        sources: ids of all parts of all sentences, in order, each with the end symbol.
-        prefixes: for each source the target ids with which its outputs begin; None without prefixes.
-        options: the search options, within the model's length.
-        terms: for each source what its outputs must contain; None without a glossary.
+        parts: for each sentence the number of its parts: 0 if it is empty, more than 1 if it was split.
+        searched: all parts of all sentences, in order.
+        alpha: exponent of the length penalty.
         matches: for each sentence its glossary entries; None without a glossary.
     """
 
     texts: Sequence[str]
     parts: Sequence[int]
-    sources: Sequence[Sequence[int]]
-    prefixes: Sequence[Sequence[int]] | None
-    options: SearchOptions
-    terms: Sequence[Terms | None] | None = None
+    searched: Sequence[SearchSentence]
+    alpha: float
     matches: Sequence[Sequence[Match]] | None = None
 
     def with_glossary(
@@ -51,33 +47,33 @@ class EncodedSentences:
         subwords: Subwords,
         rooms: Sequence[int],
     ) -> EncodedSentences:
-        """Return the sentences with a glossary's terms.
+        """Return the sentences with a glossary's terms; with terms, the beam of a sentence is at least `TERM_BEAM`.
 
         `texts` are those in which each sentence's terms are looked up; the terms of a split sentence are looked up in
-        its `parts`. `rooms` bound the tokens of each source's terms.
+        its `parts`. `rooms` bound the tokens of each part's terms.
         """
         matches = [glossary.find(one_line(text)) for text in texts]
-        by_source = [
+        by_part = [
             each
             for pieces, found in zip(parts, matches, strict=True)
             for each in ([found] if len(pieces) == 1 else map(glossary.find, pieces))
         ]
-        terms = [sentence_terms(found, subwords, room) for found, room in zip(by_source, rooms, strict=True)]
-        return dataclasses.replace(self, terms=terms, matches=matches)
+        searched = [
+            _with_terms(sentence, sentence_terms(found, subwords, room))
+            for sentence, found, room in zip(self.searched, by_part, rooms, strict=True)
+        ]
+        return dataclasses.replace(self, searched=searched, matches=matches)
 
     def matches_of(self, sentence: int) -> Sequence[Match]:
         """Return the glossary entries of a sentence, given by its number."""
         return () if self.matches is None else self.matches[sentence]
 
-    def terms_of(self, source: int) -> Terms | None:
-        """Return the terms of a source, given by its number."""
-        return None if self.terms is None else self.terms[source]
 
-    def options_of(self, source: int) -> SearchOptions:
-        """Return the search options of a source: with terms, its beam is at least `TERM_BEAM`."""
-        if self.terms_of(source) is None:
-            return self.options
-        return dataclasses.replace(self.options, beam=max(self.options.beam, TERM_BEAM))
+def _with_terms(sentence: SearchSentence, terms: Terms | None) -> SearchSentence:
+    if terms is None:
+        return sentence
+    options = dataclasses.replace(sentence.options, beam=max(sentence.options.beam, TERM_BEAM))
+    return dataclasses.replace(sentence, options=options, terms=terms)
 
 
 def encode_source(

@@ -15,25 +15,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from headwise.characters import check_characters
 from headwise.chunks import chunks, growing, results
 from headwise.config import DecodingConfig
-from headwise.decoding.alignment import Link, cross_attention, each_links, word_links
-from headwise.decoding.batching import decode_sentences
-from headwise.decoding.ensemble import Ensemble
-from headwise.decoding.scoring import score
+from headwise.engine.alignment import Link, each_links, word_links
+from headwise.engine.base import Engine, SearchSentence
 from headwise.engine.hypotheses import Hypothesis
-from headwise.engine.loading import ChangeDetector, EngineOptions, open_run, without_probes
+from headwise.engine.loading import EngineOptions, ensemble, open_run
 from headwise.engine.options import SearchOptions, changed_options
 from headwise.engine.outputs import Output, Translation, join_translations
+from headwise.engine.searching import search_checked
 from headwise.engine.sentences import EncodedSentences, encode_source, with_prefixes
 from headwise.engine.shortlist import FILE as SHORTLIST
 from headwise.engine.shortlist import Shortlist
 from headwise.engine.symbols import SYMBOLS
 from headwise.errors import CheckpointError, ConfigError, DataError
-from headwise.models.base import Seq2Seq
 from headwise.shipped.runs import find_run
 from headwise.text.reading.glossary import Glossary
 from headwise.text.reading.lines import one_line
@@ -42,28 +38,23 @@ from headwise.text.tokens.unknown import SideName, UnknownWords
 
 
 class Translator:
-    """A trained model or ensemble with its subwords and the search options of its configuration."""
+    """An engine with the subwords of its model and the search options of its configuration."""
 
-    def __init__(
-        self, model: Seq2Seq, subwords: Subwords, decoding: DecodingConfig | None = None, engine: str = ""
-    ) -> None:
-        """Use a loaded model or native engine; `engine` describes it in a phrase."""
+    def __init__(self, engine: Engine, subwords: Subwords, decoding: DecodingConfig | None = None) -> None:
+        """Use an engine of one model or of an ensemble."""
         decoding = decoding or DecodingConfig()
+        self.engine = engine
         self.subwords = subwords
         self.symbols = dataclasses.replace(SYMBOLS, given=subwords.given, continuing=subwords.continuing())
         self.batch_tokens = decoding.batch_tokens
         self.options = SearchOptions(
             beam=decoding.beam, alpha=decoding.alpha, extra_length=decoding.extra_length
         )
-        self.engine = engine
         self.shortlist: Shortlist | None = None
         self.unknown: dict[SideName, UnknownWords] = {
             "source": UnknownWords(subwords, "source"),
             "target": UnknownWords(subwords, "target"),
         }
-        self._loaded_model = model
-        self._readable: tuple[Seq2Seq, ChangeDetector] | None = None
-        self._copies_readable = False
 
     @classmethod
     def load(
@@ -95,13 +86,12 @@ class Translator:
                     f"{path}: expected the subwords of {paths[0]} ({first.subwords.digest()}), "
                     f"as every run of an ensemble needs, found {other.subwords.digest()}"
                 )
-        models = [loaded.model for loaded in loaded_runs]
-        model = models[0] if len(models) == 1 else Ensemble(models)
-        translator = cls(model, first.subwords, first.config.decoding, first.engine)
+        translator = cls(
+            ensemble([loaded.engine for loaded in loaded_runs]), first.subwords, first.config.decoding
+        )
         if shortlist:
             sizes = first.subwords.source_size, first.subwords.target_size
             translator.shortlist = Shortlist.load(paths[0] / SHORTLIST, first.subwords.digest(), *sizes)
-            translator.engine += f", shortlist ({translator.shortlist})"
         if language is not None:
             return translator.in_language(language)
         return translator
@@ -116,39 +106,17 @@ class Translator:
         other.symbols = dataclasses.replace(self.symbols, given=other.subwords.given)
         return other
 
-    @property
-    def model(self) -> Seq2Seq:
-        """The PyTorch model, loaded on first access.
-
-        Once it is changed, or while probes are set, it translates in place of the native engine.
-        """
-        if self._readable is None:
-            with torch.inference_mode(False):  # inference tensors have no version that tells of changes
-                model = self._loaded_model.readable
-                if self._copies_readable and model is not self._loaded_model:
-                    model = without_probes(copy.deepcopy(model))
-            self._readable = model, ChangeDetector(model)
-        return self._readable[0]
-
-    @model.setter
-    def model(self, model: Seq2Seq) -> None:
-        self._loaded_model, self._readable, self.engine = model, None, ""
-
-    @property
-    def search_model(self) -> Seq2Seq:
-        """The model that decodes: the loaded engine, or the PyTorch model where that was changed."""
-        changed = self._readable is not None and self._readable[1].changed()
-        return self.model if changed else self._loaded_model
-
-    def twin(self) -> Translator:
-        """Return a translator of the same weights, whose PyTorch model is its own.
-
-        Changes of one's PyTorch model, and probes in it, don't reach the other. An engine that can't change is shared.
-        """
+    def with_engine(self, engine: Engine) -> Translator:
+        """Return a translator that is the same except that it translates with another engine."""
         other = copy.copy(self)
-        other._loaded_model, other._readable = copy.deepcopy(self._loaded_model), None
-        other._copies_readable = True
+        other.engine = engine
         return other
+
+    @property
+    def description(self) -> str:
+        """A phrase about the engine, its precision and the shortlist."""
+        shortlist = "" if self.shortlist is None else f", shortlist ({self.shortlist})"
+        return f"{self.engine.description}{shortlist}"
 
     def options_with(self, options: SearchOptions | None = None, **changes: Any) -> SearchOptions:
         """Return `options`, or the run's options, with some of them changed.
@@ -184,12 +152,8 @@ class Translator:
         encoded = self.encode(
             texts, options, prefixes=prefixes, glossary=glossary, split=split, first_line=first_line
         )
-        hypotheses = decode_sentences(
-            self.search_model,
-            encoded,
-            self.symbols,
-            batch_tokens=self.batch_tokens,
-            shortlist=self.shortlist,
+        hypotheses = search_checked(
+            self.engine, encoded.searched, self.symbols, batch_tokens=self.batch_tokens
         )
         unknown_words = (self.unknown["source"].of(text) for text in texts)
         translations = self.translations(encoded, hypotheses, alignments=alignments)
@@ -223,19 +187,28 @@ class Translator:
         options = self._within_model(options)
         if glossary is not None and options.sample:
             raise ConfigError("glossary: expected beam search with it, found sampling")
-        longest = self._loaded_model.max_length - 1
+        longest = self.engine.max_length - 1
         encoded = [
             encode_source(self.subwords, text, longest, number, split)
             for number, text in enumerate(texts, start=first_line)
         ]
         part_ids = [parts for _, parts in encoded]
-        prefix_ids = None if prefixes is None else self._encode_prefixes(prefixes, part_ids, first_line)
         sources = [ids for parts in part_ids for ids in parts]
-        result = EncodedSentences(texts, [len(parts) for parts in part_ids], sources, prefix_ids, options)
+        prefix_ids: Sequence[Sequence[int] | None] = [None] * len(sources)
+        if prefixes is not None:
+            prefix_ids = self._encode_prefixes(prefixes, part_ids, first_line)
+        searched = [
+            SearchSentence(
+                source, options, prefix, None if self.shortlist is None else self.shortlist(source)
+            )
+            for source, prefix in zip(sources, prefix_ids, strict=True)
+        ]
+        result = EncodedSentences(texts, [len(parts) for parts in part_ids], searched, options.alpha)
         if glossary is None:
             return result
         parts = [texts for texts, _ in encoded]
-        rooms = [longest - len(prefix) for prefix in prefix_ids or [self.symbols.given[:1]] * len(sources)]
+        given = self.symbols.given[:1]
+        rooms = [longest - len(given if prefix is None else prefix) for prefix in prefix_ids]
         return result.with_glossary(glossary, glossary_texts or texts, parts, self.subwords, rooms)
 
     def translations(
@@ -245,8 +218,8 @@ class Translator:
         *,
         alignments: bool = False,
     ) -> list[Translation]:
-        """Return the translation of each sentence, from the hypotheses that a search found for its sources."""
-        sources = encoded.sources
+        """Return the translation of each sentence, from the hypotheses that a search found for its parts."""
+        sources = [sentence.source for sentence in encoded.searched]
         align = self._align_ids
         part_links = each_links(align, sources, hypotheses) if alignments else itertools.repeat(None)
         part_translations = (
@@ -256,7 +229,7 @@ class Translator:
             join_translations(
                 list(itertools.islice(part_translations, parts)),
                 text,
-                encoded.options.alpha,
+                encoded.alpha,
                 aligned=alignments,
             ).checked(encoded.matches_of(number), lowercase=self.subwords.lowercases)
             for number, (text, parts) in enumerate(zip(encoded.texts, encoded.parts, strict=True))
@@ -301,8 +274,7 @@ class Translator:
         `LongLineWarning`. Raises `DataError` with the line number of a target that is too long.
         """
         pairs = self._encode_pairs(sources, targets, first_line)
-        hypotheses = score(
-            self.model,
+        hypotheses = self.engine.score(
             *pairs,
             self.symbols,
             alpha=self.options.alpha if alpha is None else self.options_with(alpha=alpha).alpha,
@@ -315,7 +287,7 @@ class Translator:
     ) -> list[tuple[Link, ...]]:
         """Align each target word to a source word by cross-attention: `(source word, target word)` links from 0.
 
-        Words are separated by spaces; see `headwise.decoding.alignment`.
+        Words are separated by spaces; see `headwise.engine.alignment`.
         """
         return self._align_ids(*self._encode_pairs(sources, targets, first_line))
 
@@ -327,7 +299,7 @@ class Translator:
             raise DataError(
                 f"expected one target for each of the {len(sources)} sources, found {len(targets)}"
             )
-        longest = self._loaded_model.max_length - 1
+        longest = self.engine.max_length - 1
         source_parts = [
             encode_source(self.subwords, text, longest, line, split=False)[1]
             for line, text in enumerate(sources, start=first_line)
@@ -338,9 +310,9 @@ class Translator:
                 ids = self._encode_target(target, f"line {line}")
             else:
                 ids = [*(() if self._given(target) else self.symbols.given[:1]), *target]
-            if len(ids) >= self._loaded_model.max_length:
+            if len(ids) >= self.engine.max_length:
                 raise DataError(
-                    f"line {line}: expected a target of at most {self._loaded_model.max_length - 1} subwords, "
+                    f"line {line}: expected a target of at most {self.engine.max_length - 1} subwords, "
                     f"found {len(ids)}"
                 )
             target_ids.append(ids)
@@ -353,9 +325,9 @@ class Translator:
         prefix_ids: list[list[int]] = []
         for line, (prefix, parts) in enumerate(zip(prefixes, encoded_sources, strict=True), start=first_line):
             ids = self._encode_target(prefix, f"prefix {line}")
-            if len(ids) >= self._loaded_model.max_length:
+            if len(ids) >= self.engine.max_length:
                 raise DataError(
-                    f"prefix {line}: expected at most {self._loaded_model.max_length - 1} subwords, found {len(ids)}"
+                    f"prefix {line}: expected at most {self.engine.max_length - 1} subwords, found {len(ids)}"
                 )
             prefix_ids += [ids if part == 0 else [*self.symbols.given[:1]] for part in range(len(parts))]
         return prefix_ids
@@ -363,7 +335,7 @@ class Translator:
     def _align_ids(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[tuple[Link, ...]]:
-        weights = cross_attention(self.model, sources, targets, self.symbols, batch_tokens=self.batch_tokens)
+        weights = self.engine.cross_attention(sources, targets, self.symbols, batch_tokens=self.batch_tokens)
         links = []
         for attention, source, target in zip(weights, sources, targets, strict=True):
             text, given = self.subwords.without_language(source[:-1]), self._given(target)
@@ -406,4 +378,4 @@ class Translator:
 
     def _within_model(self, options: SearchOptions) -> SearchOptions:
         """Limit the output length to the model's maximum length."""
-        return options.within(self._loaded_model.max_length - 1)
+        return options.within(self.engine.max_length - 1)

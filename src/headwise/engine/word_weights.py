@@ -14,9 +14,7 @@ import itertools
 from collections.abc import Sequence
 
 import numpy as np
-from torch import Tensor
 
-from headwise.decoding.alignment import cross_attention
 from headwise.documents.sentence import SentencePair, Weights, piece_ranges, shares
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.sentences import EncodedSentences
@@ -33,19 +31,18 @@ def word_weights(
 ) -> list[Weights]:
     """Return for each pair the weights, shape (target words, source words); rows sum to at most 1.
 
-    `hypotheses` are those that a search found for the encoded sources. Raises `ConfigError` for a model without
-    cross-attention.
+    `hypotheses` are those that a search found for the parts of the encoded sentences. Raises `ConfigError` for a model
+    without cross-attention.
     """
     starts = list(itertools.accumulate(encoded.parts, initial=0))
     found: list[list[tuple[Sequence[int], Sequence[int]]]] = []
     for pair in pairs:
         parts = range(starts[pair.sentence], starts[pair.sentence + 1])
         ranks = [(part, min(pair.rank, len(hypotheses[part]) - 1)) for part in parts]
-        found.append([(encoded.sources[part], hypotheses[part][rank].tokens) for part, rank in ranks])
+        found.append([(encoded.searched[part].source, hypotheses[part][rank].tokens) for part, rank in ranks])
     flat = list(itertools.chain(*found))
     recorded = iter(
-        cross_attention(
-            translator.model,
+        translator.engine.cross_attention(
             [source for source, _ in flat],
             [target for _, target in flat],
             translator.symbols,
@@ -62,7 +59,7 @@ class _Part:
     """A part of a sentence that was translated at once: its subwords and their weights (target, source)."""
 
     def __init__(
-        self, translator: Translator, attention: Tensor, source: Sequence[int], target: Sequence[int]
+        self, translator: Translator, attention: Weights, source: Sequence[int], target: Sequence[int]
     ) -> None:
         subwords = translator.subwords
         text = subwords.without_language(source[:-1])
@@ -72,7 +69,7 @@ class _Part:
         layers = attention[1:-1] if len(attention) > 2 else attention
         self.weights = layers.mean((0, 1))[
             given : given + len(self.target), len(source) - 1 - len(text) : len(source) - 1
-        ].numpy()
+        ]
 
 
 def _of_words(pair: SentencePair, parts: Sequence[_Part]) -> Weights:

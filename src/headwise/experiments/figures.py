@@ -17,6 +17,7 @@ from headwise.analysis.heads.roles import HeadRoles
 from headwise.analysis.interventions import PARTS, Part
 from headwise.analysis.recording import attention_by_part
 from headwise.config import ScheduleConfig
+from headwise.decoding.engine import pytorch_model
 from headwise.engine.translator import Translator
 from headwise.errors import DataError
 from headwise.experiments import table2
@@ -27,12 +28,12 @@ from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.harness.test_sets import TestSet
 from headwise.experiments.scales import Scale
 from headwise.experiments.table1 import trained_run
-from headwise.models.weights import read_recipe
 from headwise.nn.positions import shift_matrix, sinusoids
 from headwise.nn.recording import recording
 from headwise.text.reading.conllu import read_trees
 from headwise.text.tokens.subwords import BOS, EOS
 from headwise.training.schedule import learning_rate
+from headwise.weights import read_recipe
 
 _SHIFT, _ATTENTION = "figures-shift", "figures-attention"
 _TITLES = {
@@ -92,8 +93,8 @@ def _annotated(file: Path, lines: Sequence[str]) -> list[Annotated]:
 def _maps(translator: Translator, source: Sequence[int], target: Sequence[int]) -> dict[Part, NDArray]:
     """Return the attention weights of each part, (layers, heads, query, key)."""
     ids = torch.tensor([source])
-    with recording(translator.model) as recorded:
-        translator.model(ids, torch.ones_like(ids, dtype=torch.bool), torch.tensor([target]))
+    with recording(pytorch_model(translator)) as recorded:
+        pytorch_model(translator)(ids, torch.ones_like(ids, dtype=torch.bool), torch.tensor([target]))
     maps = attention_by_part(recorded)
     return {part: maps[part] for part in PARTS}
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from headwise.analysis.recurrence.networks import Lookups
 from headwise.config import Config
+from headwise.decoding.engine import pytorch_model
 from headwise.engine.translator import Translator
 from headwise.errors import DataError
 from headwise.experiments import complexity, table2
@@ -105,7 +106,7 @@ def measure_trained(*, seed: int, place: Place, systems: Sequence[str], length: 
         run = trained_run(place, name, seed)
         translator = Translator.load(run, device="cpu")
         source, target = _long_sentences(translator, *place.scale.test.pairs(), length)
-        norms[name] = flow(translator.model, source, target)
+        norms[name] = flow(pytorch_model(translator), source, target)
     return norms
 
 

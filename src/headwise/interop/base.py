@@ -12,16 +12,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from headwise.config import Config
 from headwise.config.languages import is_code
 from headwise.errors import ConfigError
 from headwise.images.prepared import ImageFormat
-from headwise.models.weights import Weights
 from headwise.nn.positions import sinusoids
 from headwise.text.tokens.subwords import Subwords
 from headwise.text.tokens.vocabulary import Vocabulary
+from headwise.weights import Weights
 
 # Tensors by name: each is read, converted to float32 and released again when it is called.
 Tensors = Mapping[str, Callable[[], Tensor]]
@@ -80,14 +81,14 @@ class TrainedRun:
         """Return a parameter in float32; raises `CheckpointError` if it isn't finite."""
         tensor = self.weights.get(name)
         assert tensor is not None, name
-        return tensor
+        return torch.from_numpy(tensor)
 
     def parameter(self, name: str) -> Tensor | None:
         """Return a parameter as `tensor`, sinusoids for a table of positions; None if the model lacks it."""
         model, tensor = self.config.model, self.weights.get(name)
         if tensor is None and model.positions == "sinusoidal" and name.endswith("positions.table"):
             return sinusoids(model.max_length, model.d_model)
-        return tensor
+        return None if tensor is None else torch.from_numpy(tensor)
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,11 @@ from headwise.models.output_heads import (
     TaggingHead,
 )
 from headwise.models.vision import build_classifier
-from headwise.models.weights import check_finite, quantized, read_recipe
+from headwise.models.weights import quantized
 from headwise.text.preparation.examples import load_labels
 from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import Subwords
+from headwise.weights import check_finite, read_recipe
 
 ENCODER_TASKS = ("masked_language_model", "classification", "tagging", "question_answering")
 LABELLED = ENCODER_TASKS[1:]  # tasks whose runs have a file of labels
@@ -55,7 +56,7 @@ def write_run(imported: Imported, run: Path, source: str) -> int:
             raise CheckpointError(
                 f"{source}: expected {name} of shape {tuple(shape)}, found {tuple(tensor.shape)}"
             )
-        check_finite(f"{source}: {name}", tensor)
+        check_finite(f"{source}: {name}", tensor.numpy())
         tensors |= quantized(name, tensor, "int8" if name in imported.quantized else "float32")
     if extra := sorted(imported.tensors.keys() - shapes.keys()):
         raise CheckpointError(f"{source}: found {extra[0]}, which the model has no place for")

@@ -7,9 +7,7 @@ it one token at a time, and `forward` for teacher forcing. The state is opaque t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -67,15 +65,13 @@ class Projecting(nn.Module, ABC):
 class Seq2Seq(Projecting):
     """Base class of sequence-to-sequence models, from source ids to target ids.
 
-    `compute_dtype` is the dtype of the activations; parameters stay in float32. `workers` is the number of threads
-    that decode at once, each its own sentences; 1 for models whose operations use several threads themselves.
+    `compute_dtype` is the dtype of the activations; parameters stay in float32.
     """
 
     source_size: int
     target_size: int
     max_length: int
     compute_dtype: torch.dtype = torch.float32
-    workers: int = 1
 
     @abstractmethod
     def encode(self, source: Tensor, mask: Tensor) -> Memory:
@@ -101,24 +97,3 @@ class Seq2Seq(Projecting):
     def device(self) -> torch.device:
         """Device of the parameters, on which the ids must be."""
         return next(self.parameters()).device
-
-    def own_search(self, options: object, *, terms: bool = False) -> Callable[..., Any] | None:
-        """Return an engine's own batched search, which replaces the step-by-step search; None if there is none.
-
-        `options` are `headwise.engine.options.SearchOptions`; the engine may not support all of them. `terms` is
-        whether some sentences have terms that it must place, which are its argument `terms` then.
-        """
-        return None
-
-    def open_search(self, symbols: object, batch_tokens: int) -> Any:
-        """Return an engine's own search that stays open for more sentences; None if there is none.
-
-        It is a `headwise.engine.scheduling.continuous.OpenSearch`, for options that `own_search` accepts, and
-        `symbols` are `headwise.engine.symbols.Symbols`.
-        """
-        return None
-
-    @property
-    def readable(self) -> Seq2Seq:
-        """The model whose attention can be recorded: itself, or the PyTorch model that an engine was made from."""
-        return self

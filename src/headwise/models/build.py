@@ -19,9 +19,10 @@ from headwise.models.decoder_only import DecoderOnly
 from headwise.models.encoder_only import EncoderOnly
 from headwise.models.recurrent import RecurrentSeq2Seq
 from headwise.models.transformer import Transformer
-from headwise.models.weights import Weights
+from headwise.models.weights import fill
 from headwise.nn.device import find_precision
 from headwise.nn.memory import LOADING, TRAINING, check_fits
+from headwise.weights import Weights
 
 Built = TypeVar("Built", bound=torch.nn.Module)
 
@@ -47,11 +48,7 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
         raise ConfigError(f"model.architecture: expected one of {known}, found {config.architecture!r}")
     architecture = ARCHITECTURES[config.architecture]
     _refuse_unused(config, config.architecture, f"architecture {config.architecture}")
-    if config.share_embeddings == "all" and source_size != target_size:
-        raise ConfigError(
-            "model.share_embeddings: sharing all embeddings needs one joint vocabulary, "
-            f"found {source_size} source and {target_size} target subwords"
-        )
+    config.check_vocabularies(source_size, target_size)
     return _build_checked(
         lambda: architecture(config, source_size, target_size), config, source_size, target_size
     )
@@ -154,7 +151,7 @@ def load_filled(make: Callable[[], Model], path: Path) -> Model:
     """Build a model and load its parameters from a safetensors file; raises `CheckpointError` like `fitting`."""
     weights = fitting(make, path)
     model = make()
-    weights.fill(dict(model.named_parameters()))
+    fill(dict(model.named_parameters()), weights)
     return model
 
 
@@ -170,7 +167,7 @@ def load_weights(
     parameters = dict(model.named_parameters())
     stored = {name: p[: len(p) - len(more[name])] if name in more else p for name, p in parameters.items()}
     weights.check({name: p.shape for name, p in stored.items()})
-    weights.fill(stored)
+    fill(stored, weights)
     with torch.no_grad():
         for name, rows in more.items():
             old = stored[name].double()

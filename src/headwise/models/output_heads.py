@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from headwise.config import ModelConfig
 from headwise.models.blocks import normalization
 from headwise.models.encoder_only import EncoderOnly
-from headwise.models.weights import Weights
+from headwise.models.weights import fill
 from headwise.nn.dropout import dropout
 from headwise.nn.layers import ACTIVATIONS
 from headwise.nn.linear import Linear, linear
+from headwise.weights import Weights
 
 Pooling = Literal["first", "mean", "max"]
 
@@ -141,4 +142,4 @@ def load_encoder(model: HeadedEncoder, path: Path) -> None:
     weights = Weights(path)
     parameters = {f"encoder.{name}": parameter for name, parameter in model.encoder.named_parameters()}
     weights.check({name: parameter.shape for name, parameter in parameters.items()}, within="encoder.")
-    weights.fill(parameters)
+    fill(parameters, weights)

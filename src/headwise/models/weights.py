@@ -1,140 +1,29 @@
-"""A model's parameters on disk, read one at a time; `headwise export --to run` stores them in 8 or 16 bits.
+"""Parameters of PyTorch models from and to disk; `headwise export --to run` stores them in 8 or 16 bits.
 
-An int8 tensor W is stored with one scale per row in `NAME.scale`: row n is W[n] · scale[n], and scale[n] is the maximum
-absolute value of the row divided by 127 (symmetric, as in Jacob et al. 2018, section 2). Vectors stay in float32,
-because their size is negligible.
+The format is described in `headwise.weights`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from headwise.errors import CheckpointError
 from headwise.files import write_bytes
-from headwise.parsing import parse_object
-
-_SCALE = ".scale"
-_LONGEST_NAME = 300  # characters
-_FLOATS = ("F32", "BF16", "F16", "F64")  # supported floating-point types, in safetensors' names
+from headwise.weights import SCALE, Weights, reading
 
 
-class Weights:
-    """The tensors of a safetensors file, read lazily and converted to float32.
-
-    Opening checks that all types are supported, and that scales match their int8 tensors. `check` compares the shapes
-    with those of a model, for every engine and every task (see `headwise.models.build.fitting`).
-    """
-
-    def __init__(self, path: Path, *, lenient: bool = False) -> None:
-        """Open the file; raises `CheckpointError` if it is missing or damaged, or its tensors aren't weights.
-
-        With `lenient`, a tensor of another type is an error only when it is read, as others' files have counters.
-        """
-        self.path = path
-        self._lenient = lenient
-        with _reading(path):
-            self._file = safe_open(path, "pt").__enter__()
-            stored = {name: self._file.get_slice(name) for name in self._file.keys()}  # noqa: SIM118 - no dictionary
-            self._types = {name: part.get_dtype() for name, part in stored.items()}
-            self._shapes = {name: tuple(part.get_shape()) for name, part in stored.items()}
-        for name in stored:
-            if not name.isprintable() or len(name) > _LONGEST_NAME:
-                raise CheckpointError(f"{path}: expected names of tensors in print, found {name[:60]!r}")
-        self.names = frozenset(name for name in stored if not self._is_scale(name))
-        for name in sorted(self.names):
-            if not lenient:
-                self._check_type(name)
-
-    def _is_scale(self, name: str) -> bool:
-        return name.endswith(_SCALE) and self._types.get(name.removesuffix(_SCALE)) == "I8"
-
-    def _check_type(self, name: str) -> None:
-        dtype = self._types[name]
-        if dtype != "I8":
-            if dtype not in _FLOATS:
-                raise CheckpointError(
-                    f"{self.path}: expected {name} in int8 or one of {', '.join(_FLOATS)}, found {dtype}"
-                )
-            return
-        shape = self._shapes[name]
-        if len(shape) != 2:
-            raise CheckpointError(
-                f"{self.path}: expected {name}, which is in int8, to be a matrix, found shape {shape}"
-            )
-        scale = name + _SCALE
-        if scale not in self._shapes:
-            raise CheckpointError(f"{self.path}: expected tensor {scale}, found none of that name")
-        if (self._types[scale], self._shapes[scale]) != ("F32", shape[:1]):
-            raise CheckpointError(
-                f"{self.path}: expected {scale} of type F32 and shape {shape[:1]}, one for each row of {name}, "
-                f"found {self._types[scale]} and {self._shapes[scale]}"
-            )
-
-    @property
-    def precision(self) -> str:
-        """Stored precision of the matrices: float32, bfloat16 or int8."""
-        types = set(self._types.values())
-        return "int8" if "I8" in types else "bfloat16" if "BF16" in types else "float32"
-
-    def get(self, name: str) -> Tensor | None:
-        """Return a tensor in float32, or None if there is none of that name.
-
-        Raises `CheckpointError` if one of its numbers isn't finite.
-        """
-        if name not in self.names:
-            return None
-        if self._lenient:
-            self._check_type(name)
-        with _reading(self.path):
-            tensor = self._file.get_tensor(name)
-            if tensor.dtype == torch.int8:
-                tensor = tensor.float() * self._file.get_tensor(name + _SCALE)[:, None]
-        tensor = tensor.float()
-        check_finite(f"{self.path}: {name}", tensor)
-        return tensor
-
-    def check(self, shapes: Mapping[str, torch.Size], within: str = "") -> None:
-        """Compare with the shapes of a model's parameters; raises `CheckpointError` for the first mismatch.
-
-        Additional tensors are allowed only if their names don't begin with `within`.
-        """
-        for name, shape in shapes.items():
-            if name not in self.names:
-                raise CheckpointError(f"{self.path}: expected tensor {name}, found none of that name")
-            stored = self._shapes[name]
-            if stored != tuple(shape):
-                raise CheckpointError(f"{self.path}: expected {name} of shape {tuple(shape)}, found {stored}")
-        if extra := sorted(name for name in self.names - set(shapes) if name.startswith(within)):
-            raise CheckpointError(
-                f"{self.path}: found tensor {extra[0]}, which this configuration has no place for"
-            )
-
-    def fill(self, parameters: Mapping[str, Tensor]) -> None:
-        """Copy the tensors of these names into a model's parameters; the shapes must have been checked."""
-        with torch.no_grad():
-            for name, parameter in parameters.items():
-                tensor = self.get(name)
-                assert tensor is not None, name
-                parameter.copy_(tensor)
-
-
-def check_finite(name: str, tensor: Tensor) -> None:
-    """Raise `CheckpointError` if a number of a tensor isn't finite, because low precision would hide it."""
-    if not tensor.numel():
-        return
-    extremes = torch.stack(tensor.detach().aminmax())  # both are NaN if a number is; one pass over the tensor
-    if not bool(extremes.isfinite().all()):
-        number = next(value for value in extremes.tolist() if not math.isfinite(value))
-        raise CheckpointError(f"{name}: expected finite numbers, found {number}; the parameters are damaged")
+def fill(parameters: Mapping[str, Tensor], weights: Weights) -> None:
+    """Copy the tensors of these names into a model's parameters; the shapes must have been checked."""
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            tensor = weights.get(name)
+            assert tensor is not None, name
+            parameter.copy_(torch.from_numpy(tensor))
 
 
 def quantized(name: str, tensor: Tensor, precision: str) -> dict[str, Tensor]:
@@ -146,7 +35,7 @@ def quantized(name: str, tensor: Tensor, precision: str) -> dict[str, Tensor]:
         return {name: tensor.to(torch.bfloat16).contiguous()}
     scale = tensor.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
     rounded = (tensor / scale[:, None]).round().to(torch.int8)
-    return {name: rounded.contiguous(), name + _SCALE: scale}
+    return {name: rounded.contiguous(), name + SCALE: scale}
 
 
 def write_quantized(source: Path, target: Path, precision: str) -> None:
@@ -155,27 +44,7 @@ def write_quantized(source: Path, target: Path, precision: str) -> None:
     for name in sorted(weights.names):
         tensor = weights.get(name)
         assert tensor is not None, name
-        stored |= quantized(name, tensor, precision)
-    with _reading(source), safe_open(source, "pt") as file:
+        stored |= quantized(name, torch.from_numpy(tensor), precision)
+    with reading(source), safe_open(source, "np") as file:
         metadata = file.metadata()
     write_bytes(target, save(stored, metadata))
-
-
-def read_recipe(path: Path) -> dict[str, Any]:
-    """Return the provenance (`subwords`, `data`, `steps`) in the metadata of a model's file; empty if there is none.
-
-    Raises `CheckpointError` if the file is missing or damaged.
-    """
-    with _reading(path), safe_open(path, "pt") as file:
-        recipe = (file.metadata() or {}).get("headwise", "{}")
-    return parse_object(recipe, f"{path}: metadata", error=CheckpointError)
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise CheckpointError(f"{path}: there is no such file; was this run trained to its end?") from None
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: expected a safetensors file, found a damaged one ({error})") from None

@@ -41,7 +41,7 @@ class Banned(ctypes.Structure):
     _fields_ = (("ids", c_int32 * 3), ("count", c_int32))
 
 
-class Options(ctypes.Structure):
+class NativeOptions(ctypes.Structure):
     """Mirror of `Options` in beam.h."""
 
     _fields_ = (
@@ -53,7 +53,7 @@ class Options(ctypes.Structure):
     )
 
 
-class Symbols(ctypes.Structure):
+class NativeSymbols(ctypes.Structure):
     """Mirror of `Symbols` in scan.h."""
 
     _fields_ = tuple((name, c_int32) for name in ("bos", "eos", "given", "given_count"))
@@ -69,7 +69,7 @@ class TermArrays(ctypes.Structure):
     )
 
 
-class Progress(ctypes.Structure):
+class NativeProgress(ctypes.Structure):
     """Mirror of `Progress` in job.h."""
 
     _fields_ = (
@@ -78,7 +78,7 @@ class Progress(ctypes.Structure):
     )
 
 
-class Load(ctypes.Structure):
+class NativeLoad(ctypes.Structure):
     """Mirror of `Load` in job.h."""
 
     _fields_ = tuple((name, c_int64) for name in ("waiting", "waiting_tokens", "running", "rows"))
@@ -105,19 +105,19 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {  # name -> result, arguments
     "reorder": (c_char_p, c_void_p, c_void_p, c_void_p, c_int32),
     "keep": (c_char_p, c_void_p, c_void_p, c_void_p, c_int32),
     "drop": (None, c_void_p),
-    "job_new": (c_char_p, c_void_p, POINTER(Symbols), c_char_p, c_int64, POINTER(c_void_p)),
+    "job_new": (c_char_p, c_void_p, POINTER(NativeSymbols), c_char_p, c_int64, POINTER(c_void_p)),
     "job_add": (
         c_char_p,
         *(c_void_p, c_void_p, c_int64, c_void_p, c_void_p, c_int32),
-        *(POINTER(Options), c_void_p, c_int64, c_void_p, c_void_p),
+        *(POINTER(NativeOptions), c_void_p, c_int64, c_void_p, c_void_p),
         *(c_int64, POINTER(c_int64)),
     ),
     "job_start": (c_char_p, c_void_p, c_int32, c_int64, c_int32),
     "job_close": (None, c_void_p),
     "job_cancel": (None, c_void_p, c_int64),
-    "job_wait": (c_char_p, c_void_p, c_int32, c_int64, POINTER(Progress)),
+    "job_wait": (c_char_p, c_void_p, c_int32, c_int64, POINTER(NativeProgress)),
     "job_collect": (c_char_p, c_void_p, POINTER(Collected)),
-    "job_load": (None, c_void_p, POINTER(Load)),
+    "job_load": (None, c_void_p, POINTER(NativeLoad)),
     "job_stop": (None, c_void_p),
     "job_free": (None, POINTER(c_void_p)),
     "product": (

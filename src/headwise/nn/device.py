@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 import sys
 from collections.abc import Callable
@@ -40,13 +39,6 @@ def use_threads(count: int) -> None:
     """Set the number of threads of PyTorch's operations; 0 keeps PyTorch's default."""
     if count:
         torch.set_num_threads(count)
-
-
-def processors() -> int:
-    """Return the number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def has_fast_bfloat16(device: torch.device) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +43,15 @@ class Recording:
     def weights(self) -> dict[str, list[Tensor]]:
         """The attention weights, (batch, heads, query, key) each."""
         return {name: [one.weights for one in entries] for name, entries in self.attended.items()}
+
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def private_copy(model: Module) -> Module:
+    """Copy the modules but share the parameters, so that probes set on the copy don't affect other requests."""
+    shared = {id(tensor): tensor for tensor in itertools.chain(model.parameters(), model.buffers())}
+    return copy.deepcopy(model, shared)
 
 
 @contextmanager

@@ -35,7 +35,7 @@ class EvaluationPairs:
 
     def within(self, translator: Translator) -> EvaluationPairs:
         """Return only the pairs that fit the model's maximum length."""
-        subwords, max_length = translator.subwords, translator.model.max_length
+        subwords, max_length = translator.subwords, translator.engine.max_length
         kept = [
             number
             for number, (source, target) in enumerate(zip(self.sources, self.targets, strict=True))

@@ -16,10 +16,12 @@ from headwise.analysis.attribution import attribute
 from headwise.analysis.calibration import free_running, teacher_forced
 from headwise.analysis.heads.measuring import PartReport, measure_heads
 from headwise.analysis.heads.roles import HeadRoles, Rate, RelationRate
-from headwise.analysis.interventions import attention_parts, private_copy
+from headwise.analysis.interventions import attention_parts
 from headwise.analysis.translation_tracer import TranslationTracer
+from headwise.decoding.engine import pytorch_model, with_model
 from headwise.engine.translator import Translator
 from headwise.errors import HeadwiseError
+from headwise.nn.recording import private_copy
 from headwise.page.evaluation_pairs import EvaluationPairs
 
 _log = logging.getLogger(__name__)
@@ -84,8 +86,7 @@ class Evidence:
         try:
             shared = self.load()
             # A copy of the modules, so that recording doesn't interfere with requests in progress.
-            translator = Translator(private_copy(shared.model), shared.subwords)
-            translator.options = shared.options
+            translator = with_model(shared, private_copy(pytorch_model(shared)))
             unfiltered, self.corpus = self.corpus, self.corpus.within(translator)
             self.about = f"{len(self.corpus.sources)} sentences of {self.corpus.name}."
             if left_out := len(unfiltered.sources) - len(self.corpus.sources):
@@ -167,7 +168,7 @@ def _offset_name(offset: int) -> str:
 
 def _alignment(translator: Translator, corpus: EvaluationPairs) -> dict[str, Any]:
     """Select the alignment rule on every other sentence and measure its error rate on the rest."""
-    if corpus.gold is None or len(corpus.gold) < 2 or not attention_parts(translator.model)["cross"]:
+    if corpus.gold is None or len(corpus.gold) < 2 or not attention_parts(pytorch_model(translator))["cross"]:
         return {}
     sources, targets = (
         [annotated.sentence for annotated in side] for side in (corpus.sources, corpus.targets)

@@ -32,7 +32,6 @@ class Run:
     device: str = "auto"
     threads: int = 0
     _view: View | None = None
-    _translators: tuple[Translator, Translator | None] | None = None
     _load_lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -77,23 +76,16 @@ class Run:
             )
         view = self._load(config)
         with self._load_lock:
-            self.config, self._view, self._translators = config, view, None
+            self.config, self._view = config, view
 
     def translator(self) -> Translator:
         """Return the translator: the model and its subwords; raises as `view_as`."""
         return self.view_as(TranslationView).model.translator
 
-    def translators(self) -> tuple[Translator, Translator | None]:
-        """Return a translator for clients, and a second one that reads attention if `share` has made it."""
-        return self._translators or (self.translator().twin(), None)
-
     def share(self) -> None:
-        """Make the translators for clients with all their weights, which processes forked from this one then share."""
+        """Load all weights that clients and the page need, which processes forked from this one then share."""
         if self.config.task == "translation" and self.ready:
-            translator = self.translator().twin()
-            reader = translator.twin()
-            _ = reader.model
-            self._translators = translator, reader
+            self.translator().engine.prepare_reading()
 
     def describe(self) -> dict[str, Any]:
         """Return the run's description for the page; `can` holds its capabilities as booleans."""

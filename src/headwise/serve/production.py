@@ -201,7 +201,7 @@ def served_languages(run: ServedRun, given: Languages, say: Callable[[str], None
 def find_model(run: ServedRun, given: Languages, say: Callable[[str], None]) -> Model | None:
     """Return the model of a run that clients can use, None for another run; `say` says why."""
     languages = served_languages(run, given, say)
-    return None if languages is None else Model(run.name, *languages, *run.translators())
+    return None if languages is None else Model(run.name, *languages, run.translator())
 
 
 def open_production(

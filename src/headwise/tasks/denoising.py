@@ -14,7 +14,8 @@ import torch
 from numpy.typing import NDArray
 
 from headwise.config import Config
-from headwise.decoding.batching import decode
+from headwise.decoding.engine import PyTorchEngine
+from headwise.engine.base import SearchSentence
 from headwise.engine.options import SearchOptions
 from headwise.engine.symbols import SYMBOLS
 from headwise.errors import ConfigError, DataError
@@ -124,7 +125,8 @@ class Denoising(TaskKind):
         options = SearchOptions(
             beam=1, max_length=config.model.max_length - 1, extra_length=config.model.max_length
         )
-        decoded = decode(model, [[*source.tolist(), SYMBOLS.eos] for source, _ in pairs], options, SYMBOLS)
+        sentences = [SearchSentence([*source.tolist(), SYMBOLS.eos], options) for source, _ in pairs]
+        decoded = PyTorchEngine(model).search(sentences, SYMBOLS)
         exact = sum(
             hypotheses[0].tokens == tuple(t) for hypotheses, (_, t) in zip(decoded, pairs, strict=True)
         )

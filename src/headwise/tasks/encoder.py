@@ -21,7 +21,6 @@ from headwise.data.plans import plan_rows
 from headwise.errors import CheckpointError, ConfigError
 from headwise.models.build import build_encoder_only, load_filled
 from headwise.models.output_heads import HeadedEncoder, load_encoder
-from headwise.models.weights import read_recipe
 from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import (
     Evaluation,
@@ -46,6 +45,7 @@ from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import SPECIAL, UNK
 from headwise.text.tokens.vocabulary import Vocabulary
 from headwise.training.loss import LossSum, choice_loss
+from headwise.weights import read_recipe
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 from headwise.config import Config
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import read_errors
-from headwise.models.weights import read_recipe
 from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import Subwords
 from headwise.text.tokens.vocabulary import Pieces, Vocabulary
+from headwise.weights import read_recipe
 
 # Keys of `model` that may differ, because they change neither the parameters' shapes nor their meaning.
 _MAY_DIFFER = ("dropout", "attention_dropout", "activation_dropout", "max_length")

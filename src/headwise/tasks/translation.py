@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from headwise.config import Config, TrainingConfig
 from headwise.data.plans import plan_batches
-from headwise.engine.loading import fastest_engine
+from headwise.decoding.engine import fastest_engine
 from headwise.engine.options import SearchOptions
 from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError, ConfigError

@@ -17,7 +17,6 @@ from torch import nn
 
 from headwise.config import Config
 from headwise.errors import TrainingError
-from headwise.models.weights import read_recipe
 from headwise.nn.device import give_back_freed_memory, keep_freed_memory
 from headwise.nn.linear import Products, use_products
 from headwise.training.background import BackgroundWork
@@ -40,6 +39,7 @@ from headwise.training.progress import Progress
 from headwise.training.randomness import random_state, rank_seed, seed_random
 from headwise.training.schedule import decays_from, learning_rate, with_shorter_warmup
 from headwise.training.task import BatchSource, Task
+from headwise.weights import read_recipe
 
 _HANG_UP = getattr(signal, "SIGHUP", None)  # doesn't exist on Windows
 # Signals that stop training: Ctrl-C, a batch system or service manager, and a closed terminal.

@@ -51,7 +51,7 @@ MODELS: dict[str, dict[str, Any]] = {
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     path = make_run(tmp_path_factory.mktemp("runs") / request.param, seed=5, **MODELS[request.param])
     tracer = TranslationTracer(Translator.load(path))
-    model = tracer.translator.model
+    model = tracer.trained
     assert isinstance(model, Transformer)
     with torch.no_grad():  # norms and biases other than their initial ones and zeros
         torch.manual_seed(1)

@@ -26,6 +26,7 @@ from headwise.analysis.heads.measuring import Annotated, is_punctuation, measure
 from headwise.analysis.heads.roles import LinkCounts, TokenCounts, head_roles
 from headwise.analysis.heads.similarity import SimilarityCounts
 from headwise.analysis.heads.summary import draw_heads
+from headwise.decoding.engine import pytorch_model
 from headwise.engine.translator import Translator
 from headwise.nn.multihead import MultiHeadAttention
 from headwise.text.tokens.subwords import EOS
@@ -243,7 +244,7 @@ def test_all_parts_are_measured_and_drawn(
     )
     assert [report.part for report in reports] == ["encoder", "decoder", "cross"]
     assert all(len(report.heads) == 4 and report.sentences == 10 for report in reports)
-    draw_heads(reports, tmp_path / "heads.png", dict.fromkeys(head_places(translator.model), 0.1))
+    draw_heads(reports, tmp_path / "heads.png", dict.fromkeys(head_places(pytorch_model(translator)), 0.1))
     assert (tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -258,22 +259,22 @@ def encoded(translator: Translator) -> Pairs:
 def test_the_loss_is_the_scores(translator: Translator, encoded: Pairs) -> None:
     scored = translator.score(ENGLISH, GERMAN)
     total = -sum(one.log_probability for one in scored)
-    assert loss(translator.model, encoded) == pytest.approx(total / encoded.tokens, rel=1e-5)
+    assert loss(pytorch_model(translator), encoded) == pytest.approx(total / encoded.tokens, rel=1e-5)
 
 
 def test_masking_is_the_loss_without_the_heads_part_of_the_output_weight(
     translator: Translator, encoded: Pairs
 ) -> None:
     found = importance_by_masking(translator, encoded)
-    whole = loss(translator.model, encoded)
+    whole = loss(pytorch_model(translator), encoded)
     names = {
         "encoder": "encoder.{}.self_attention",
         "decoder": "decoder.{}.self_attention",
         "cross": "decoder.{}.cross_attention",
     }
-    assert set(found) == set(head_places(translator.model))
+    assert set(found) == set(head_places(pytorch_model(translator)))
     for place in list(found)[::5]:
-        model = copy.deepcopy(translator.model)
+        model = copy.deepcopy(pytorch_model(translator))
         attention = model.get_submodule(names[place.part].format(place.layer))
         with torch.no_grad():
             attention.output.weight[:, place.head * 8 : (place.head + 1) * 8] = 0  # type: ignore[union-attr,index]
@@ -285,7 +286,7 @@ def test_the_gradient_is_that_of_scaling_the_heads_part_of_the_output_weight(tra
     found = importance_by_gradient(translator, Pairs.encode(translator, ENGLISH[:2], GERMAN[:2]))
     slopes: dict[HeadPlace, list[float]] = {place: [] for place in found}
     for text, target in zip(ENGLISH[:2], GERMAN[:2], strict=True):
-        model = copy.deepcopy(translator.model)
+        model = copy.deepcopy(pytorch_model(translator))
         ids = [[*translator.subwords.encode_source(text), EOS]]
         said = translator.subwords.encode_target(target)
         source, reads = torch.tensor(ids), torch.tensor([[2, *said]])
@@ -309,17 +310,19 @@ def test_the_gradient_is_that_of_scaling_the_heads_part_of_the_output_weight(tra
 def test_a_pruning_curve_is_reproducible_and_leaves_the_model_alone(
     translator: Translator, encoded: Pairs
 ) -> None:
-    before = copy.deepcopy(translator.model.state_dict())
+    before = copy.deepcopy(pytorch_model(translator).state_dict())
     order = removal_order(importance_by_gradient(translator, encoded))
-    assert sorted(order) == sorted(head_places(translator.model))
+    assert sorted(order) == sorted(head_places(pytorch_model(translator)))
     curves = [pruning_curve(translator, order, ENGLISH, GERMAN, points=3) for _ in range(2)]
     assert curves[0] == curves[1]
     assert [point.removed for point in curves[0]] == [0, 4, 8, 12]
-    assert all(torch.equal(before[name], value) for name, value in translator.model.state_dict().items())
+    assert all(
+        torch.equal(before[name], value) for name, value in pytorch_model(translator).state_dict().items()
+    )
     assert (
-        random_order(translator.model, 1)
-        == random_order(translator.model, 1)
-        != random_order(translator.model, 2)
+        random_order(pytorch_model(translator), 1)
+        == random_order(pytorch_model(translator), 1)
+        != random_order(pytorch_model(translator), 2)
     )
 
 
@@ -327,5 +330,5 @@ def test_empty_and_too_long_pairs_are_left_out(translator: Translator) -> None:
     assert Pairs.encode(translator, ["", "a", "a " * 200], ["x", "", "y"]).sources == []
     kept = Pairs.encode(translator, [ENGLISH[0]], [GERMAN[0]])
     assert kept.sources[0][-1] == EOS
-    assert HeadPlace("cross", 0, 1) in head_places(translator.model)
+    assert HeadPlace("cross", 0, 1) in head_places(pytorch_model(translator))
     assert str(HeadPlace("cross", 0, 1)) == "cross.1.2"

@@ -19,7 +19,7 @@ from headwise.analysis.interventions.weights import order
 from headwise.analysis.trace import Forced
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.config.support import Support
-from headwise.engine.native.transformer import unsupported
+from headwise.engine.native.engine import unsupported
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.learn import from_scratch
@@ -87,7 +87,7 @@ class Without(from_scratch.Transformer):
 
 
 def scratch(tracer: TranslationTracer, removed: set[tuple[str, str]] | None = None) -> Without:
-    model = tracer.translator.model
+    model = tracer.trained
     assert isinstance(model, Transformer)
     weights = {name: p.detach().double().numpy() for name, p in model.named_parameters()}
     numpy_model = Without(weights, 2, 2, model.config.heads, model.config.norm)
@@ -255,7 +255,7 @@ def test_a_model_built_without_a_part_is_the_one_with_it_switched_off(
 
 
 def transformer(tracer: TranslationTracer) -> Transformer:
-    model = tracer.translator.model
+    model = tracer.trained
     assert isinstance(model, Transformer)
     return model
 
@@ -297,7 +297,7 @@ def test_other_models_say_what_they_lack(tmp_path: Path) -> None:
 def test_numbers_that_overflow_are_an_error_and_not_shown(tmp_path: Path) -> None:
     large = TranslationTracer(Translator.load(make_run(tmp_path / "large", norm="pre")))
     with torch.no_grad():
-        for name, parameter in large.translator.model.named_parameters():
+        for name, parameter in large.trained.named_parameters():
             if name.endswith(("w2.weight", "query.weight")):
                 parameter *= 1e17
     assert np.isfinite(forced(large).log_probability)

@@ -115,7 +115,7 @@ def test_a_recurrent_runs_own_states_are_the_models(tmp_path: Path, cell: str, r
     assert own.sequential
     side, _ = tracer.read(TEXT)
     ids = torch.tensor([side.ids])
-    model = tracer.translator.model
+    model = tracer.trained
     with torch.no_grad():
         states = model.encode(ids, torch.ones_like(ids, dtype=torch.bool)).states[0, :, :16]
     backward = reading == "backward"
@@ -130,7 +130,7 @@ def test_a_transformers_own_gradient_is_that_of_its_embeddings(tracer: Translati
     own = compare(tracer, TEXT).networks[0]
     side, _ = tracer.read(TEXT)
     assert not own.sequential
-    model = tracer.translator.model
+    model = tracer.trained
     weight = model.get_parameter("source_embedding.weight")
 
     def last_state(embeddings: Tensor) -> Tensor:
@@ -231,7 +231,7 @@ def test_times_are_measured_for_each_length() -> None:
 
 
 def test_the_own_encoder_gives_the_models_states_for_the_models_embeddings(tracer: TranslationTracer) -> None:
-    model = tracer.translator.model
+    model = tracer.trained
     ids = torch.tensor(tracer.read(TEXT)[0].ids)
     own = OwnEncoder(Encoding(model), ids)
     with torch.no_grad():

@@ -27,7 +27,7 @@ def tracer(tmp_path_factory: pytest.TempPathFactory) -> TranslationTracer:
 
 def test_each_step_is_a_forward_pass_of_its_prefix(tracer: TranslationTracer) -> None:
     found = step_by_step(tracer, TEXT, TARGET, alternatives=4)
-    model = tracer.translator.model
+    model = tracer.trained
     assert isinstance(model, Transformer)
     weights = {name: p.detach().double().numpy() for name, p in model.named_parameters()}
     scratch = from_scratch.Transformer(weights, 2, 2, model.config.heads)

@@ -17,16 +17,17 @@ from numpy.typing import NDArray
 
 from headwise.analysis.difference import difference, word_changes
 from headwise.analysis.head_arithmetic import head_arithmetic
-from headwise.analysis.interventions import Intervention, intervening, parse_interventions, private_copy
+from headwise.analysis.interventions import Intervention, intervening, parse_interventions
 from headwise.analysis.trace import Trace
 from headwise.analysis.translation_tracer import TranslationTracer
+from headwise.decoding.engine import with_model
 from headwise.decoding.ensemble import Ensemble
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.learn import from_scratch
 from headwise.models.transformer import Transformer
 from headwise.nn.multihead import MultiHeadAttention
-from headwise.nn.recording import recording
+from headwise.nn.recording import private_copy, recording
 from headwise.text.tokens.subwords import EOS
 from translator_run import ENGLISH, make_run
 
@@ -55,7 +56,7 @@ def forced(trace: Trace):
 
 
 def test_what_is_shown_equals_an_independent_forward_pass(tracer: TranslationTracer, trace: Trace) -> None:
-    model = tracer.translator.model
+    model = tracer.trained
     assert isinstance(model, Transformer)
     weights = {name: p.detach().double().numpy() for name, p in model.named_parameters()}
     scratch = from_scratch.Transformer(weights, 2, 2, model.config.heads)
@@ -107,7 +108,7 @@ def test_nodes_add_up_to_their_scores(trace: Trace) -> None:
 def test_the_attention_of_any_hypothesis_is_that_of_decoding_it_step_by_step(
     tracer: TranslationTracer, trace: Trace
 ) -> None:
-    model = tracer.translator.model
+    model = tracer.trained
     for node in (trace.hypotheses[-1].node, len(trace.tree) // 2):
         path = trace.path(node)
         read = tracer.force(TEXT, path)
@@ -180,8 +181,7 @@ def test_odd_texts_are_traced(tracer: TranslationTracer, text: str) -> None:
 
 
 def test_an_ensemble_is_refused(tracer: TranslationTracer) -> None:
-    translator = copy.copy(tracer.translator)
-    translator.model = Ensemble([tracer.translator.model, tracer.translator.model])
+    translator = with_model(tracer.translator, Ensemble([tracer.trained, tracer.trained]))
     with pytest.raises(ConfigError, match="found an ensemble"):
         TranslationTracer(translator)
 
@@ -269,18 +269,17 @@ def test_silencing_equals_a_head_without_its_part_of_the_output_weight(
 ) -> None:
     path = trace.path(trace.hypotheses[0].node)
     silent = tracer.force(TEXT, path, parse_interventions([f"silence:{part}.{layer + 1}.{head + 1}"]))
-    translator = copy.copy(tracer.translator)
-    translator.model = copy.deepcopy(tracer.translator.model)
+    model = copy.deepcopy(tracer.trained)
     name = {
         "encoder": "encoder.{}.self_attention",
         "decoder": "decoder.{}.self_attention",
         "cross": "decoder.{}.cross_attention",
     }
-    attention = translator.model.get_submodule(name[part].format(layer))
+    attention = model.get_submodule(name[part].format(layer))
     assert isinstance(attention, MultiHeadAttention)
     with torch.no_grad():
         attention.output.weight[:, head * 8 : (head + 1) * 8] = 0
-    masked = TranslationTracer(translator).force(TEXT, path)
+    masked = TranslationTracer(with_model(tracer.translator, model)).force(TEXT, path)
     assert np.allclose(silent.log_probabilities, masked.log_probabilities, atol=1e-5)
     assert not np.allclose(silent.log_probabilities, forced(trace).log_probabilities, atol=1e-5)
 
@@ -344,7 +343,7 @@ def test_concurrent_interventions_do_not_affect_each_other_or_the_model(
 
 
 def test_a_copy_shares_parameters_and_takes_its_own_probes(tracer: TranslationTracer) -> None:
-    model = tracer.translator.model
+    model = tracer.trained
     twin = private_copy(model)
     assert all(a is b for a, b in zip(model.parameters(), twin.parameters(), strict=True))
     with intervening(twin, parse_interventions(["silence:cross.*.*"])):

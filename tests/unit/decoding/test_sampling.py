@@ -8,8 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoding_models import EOS, SYMBOLS, TreeModel, all_outputs, sentences, tiny_transformer
-from headwise.decoding.batching import decode
+from decoding_models import EOS, SYMBOLS, TreeModel, all_outputs, decode, sentences, tiny_transformer
 from headwise.decoding.sampling import draw, shaped, uniforms
 from headwise.engine.options import SearchOptions
 

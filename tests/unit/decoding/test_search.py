@@ -15,16 +15,18 @@ from decoding_models import (
     TreeModel,
     Uncached,
     all_outputs,
+    decode,
     greedy,
     sentences,
     tiny_transformer,
 )
-from headwise.decoding.batching import batches, decode, padded
+from headwise.decoding.batching import batches
 from headwise.decoding.beam_tree import BeamTrace
 from headwise.decoding.ensemble import Ensemble
 from headwise.decoding.scoring import score
 from headwise.decoding.search import search
 from headwise.decoding.selection import best_continuations
+from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import length_penalty
 from headwise.engine.options import SearchOptions
 from headwise.engine.symbols import Symbols
@@ -272,11 +274,11 @@ def test_damaged_parameters_are_named() -> None:
 def test_trace_holds_the_whole_beam_tree() -> None:
     model = tiny_transformer()
     sources = sentences(6)
-    ids, mask = padded(sources, PAD, torch.device("cpu"))
     options = SearchOptions(beam=4, n_best=4)
+    batch = [SearchSentence(source, options) for source in sources]
     trace = BeamTrace()
-    found = search(model, ids, mask, options, SYMBOLS, trace=trace)
-    untraced = search(model, ids, mask, options, SYMBOLS)
+    found = search(model, batch, SYMBOLS, trace=trace)
+    untraced = search(model, batch, SYMBOLS)
     assert found == untraced
     for sentence, hypotheses in enumerate(found):
         nodes = trace.tree(sentence, options.alpha)

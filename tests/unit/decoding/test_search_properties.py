@@ -8,11 +8,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoding_models import EOS, PAD, SYMBOLS, TreeModel, plain_beam_search, sentences, tiny_transformer
-from headwise.decoding.batching import decode, padded
+from decoding_models import (
+    EOS,
+    SYMBOLS,
+    TreeModel,
+    decode,
+    plain_beam_search,
+    sentences,
+    tiny_transformer,
+)
 from headwise.decoding.scoring import score
 from headwise.decoding.search import search
 from headwise.decoding.selection import best_continuations
+from headwise.engine.base import SearchSentence
 from headwise.engine.options import SearchOptions
 
 TRANSFORMER = tiny_transformer()
@@ -81,13 +89,10 @@ def test_batch_order_and_size_never_change_a_translation(
 @settings(max_examples=20, deadline=None)
 @given(extra=st.integers(1, 20), row=st.integers(0, 9))
 def test_padding_never_changes_a_translation(extra: int, row: int) -> None:
-    source = sentences(10, longest=8)[row]
-    ids, mask = padded([source], PAD, torch.device("cpu"))
-    wider = torch.cat([ids, torch.full((1, extra), PAD)], dim=1)
-    longer = torch.cat([mask, torch.zeros(1, extra, dtype=torch.bool)], dim=1)
-    options = SearchOptions(n_best=4, extra_length=8)
-    ((*plain,),) = search(TRANSFORMER, ids, mask, options, SYMBOLS)
-    ((*padded_out,),) = search(TRANSFORMER, wider, longer, options, SYMBOLS)
+    source, options = sentences(10, longest=8)[row], SearchOptions(n_best=4, extra_length=8)
+    sentence, longer = (SearchSentence(ids, options) for ids in (source, [*[5] * extra, *source]))
+    ((*plain,),) = search(TRANSFORMER, [sentence], SYMBOLS)
+    (*padded_out,), _ = search(TRANSFORMER, [sentence, longer], SYMBOLS)
     assert [h.tokens for h in plain] == [h.tokens for h in padded_out]
     assert [h.score for h in plain] == pytest.approx([h.score for h in padded_out], abs=1e-4)
 

@@ -2,28 +2,34 @@ from __future__ import annotations
 
 import copy
 import math
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
-from headwise.config import Config
-from headwise.decoding import batching
-from headwise.decoding.batching import length_groups
+from headwise.config import Config, ModelConfig
+from headwise.decoding import engine as pytorch_engines
+from headwise.decoding.engine import PyTorchEngine, fastest_engine, pytorch_model, with_model
 from headwise.engine import loading
-from headwise.engine.loading import EngineOptions, fastest_engine, open_run
-from headwise.engine.native.transformer import NativeTransformer
+from headwise.engine.base import Engine
+from headwise.engine.loading import EngineOptions, open_run
+from headwise.engine.native.engine import NativeEngine, length_groups, unsupported
+from headwise.engine.native.shapes import POSITIONS, parameter_shapes
 from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError, ConfigError
-from headwise.models.base import Seq2Seq
-from headwise.models.build import build_model, load_model, load_weights
-from headwise.models.weights import Weights, write_quantized
+from headwise.models.build import build_model, load_model, load_weights, weightless
+from headwise.models.weights import write_quantized
 from headwise.native.library import Library, find_library
-from headwise.nn.recording import recording
+from headwise.nn.positions import Encoding, position_encodings
+from headwise.weights import Weights
 from translator_run import ENGLISH, make_run
 
 compiled = pytest.mark.skipif(
@@ -40,16 +46,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @compiled
 def test_auto_takes_the_native_engine_and_says_so(run: Path) -> None:
     opened = open_run(run, EngineOptions(device="cpu", workers=3))
-    assert isinstance(opened.model, NativeTransformer)
-    assert opened.engine.startswith("native engine (")
-    assert opened.engine.endswith("), float32, 3 workers")
+    assert isinstance(opened.engine, NativeEngine)
+    assert opened.engine.description.startswith("native engine (")
+    assert opened.engine.description.endswith("), float32, 3 workers")
 
 
 def test_without_its_library_auto_is_readable_and_says_why(run: Path, monkeypatch) -> None:
     monkeypatch.setattr(loading, "find_library", lambda: "it was not compiled")
     opened = open_run(run, EngineOptions(device="cpu"))
-    assert opened.model.readable is opened.model
-    assert opened.engine == "pytorch engine (cpu), float32; native: it was not compiled"
+    assert isinstance(opened.engine, PyTorchEngine)
+    assert opened.engine.description == "pytorch engine (cpu), float32; native: it was not compiled"
     with pytest.raises(ConfigError, match="the native engine can't be used: it was not compiled"):
         open_run(run, EngineOptions("native", device="cpu"))
     with pytest.raises(ConfigError, match="int8 needs the native engine, but it was not compiled"):
@@ -75,32 +81,61 @@ def test_both_engines_translate_alike(run: Path) -> None:
 
 
 @compiled
-def test_a_changed_model_is_what_translates(run: Path) -> None:
+def test_another_model_put_in_place_translates(run: Path) -> None:
     translator = Translator.load(run, engine="native")
     before = [t.text for t in translator.translate(ENGLISH)]
-    assert translator.model is translator.search_model.readable
-    assert isinstance(translator.search_model, NativeTransformer)
-    with recording(translator.model) as records:
-        assert translator.search_model is translator.model
-        translator.translate(ENGLISH[:1])
-    assert records.attended
-    assert isinstance(translator.search_model, NativeTransformer)
+    model = copy.deepcopy(pytorch_model(translator))
+    other = with_model(translator, model)
     with torch.no_grad():
-        translator.model.output_weight.neg_()
-    assert translator.search_model is translator.model
-    assert [t.text for t in translator.translate(ENGLISH)] != before
+        model.output_weight.neg_()
+    assert pytorch_model(other) is model
+    assert [t.text for t in other.translate(ENGLISH)] != before
+    assert [t.text for t in translator.translate(ENGLISH)] == before
 
 
 @compiled
-def test_another_model_put_in_place_translates(run: Path) -> None:
-    translator = Translator.load(run, engine="native")
-    twin = copy.deepcopy(translator)
-    model = copy.deepcopy(translator.model)
-    with torch.no_grad():
-        model.output_weight.neg_()
-    twin.model = model
-    assert twin.search_model is model
-    assert twin.translate(ENGLISH)[0].text != translator.translate(ENGLISH)[0].text
+def test_the_native_engine_translates_without_pytorch(run: Path) -> None:
+    program = (
+        "import sys; from headwise.engine.translator import Translator; "
+        f"t = Translator.load({str(run)!r}, engine='native', device='cpu'); "
+        f"print(t.translate({ENGLISH[:2]!r})[1].text); print('torch' in sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    text, imported = ended.stdout.splitlines()
+    assert imported == "False"
+    assert text == Translator.load(run, engine="native", device="cpu").translate(ENGLISH[:2])[1].text
+
+
+SIZES: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 1, "d_model": 12, "d_ff": 18, "heads": 4}
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("share", ["all", "target", "none"])
+@pytest.mark.parametrize("positions", list(POSITIONS))
+@pytest.mark.parametrize("heads", [{}, {"key_value_heads": 2, "d_k": 5, "d_v": 7}])
+def test_the_shapes_that_the_native_engine_expects_are_those_of_the_model(
+    norm: str, bias: bool, share: str, positions: str, heads: dict[str, int]
+) -> None:
+    biases = dict.fromkeys(("attention_bias", "feed_forward_bias", "logit_bias"), bias)
+    changes = {"norm": norm, "share_embeddings": share, "positions": positions}
+    config = ModelConfig.model_validate(SIZES | biases | changes | heads)
+    assert unsupported(config) is None
+    model = weightless(lambda: build_model(config, 9, 9))
+    expected = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    assert list(parameter_shapes(config, 9, 9).items()) == list(expected.items())
+
+
+@pytest.mark.parametrize("encoding", position_encodings(), ids=lambda encoding: encoding.name)
+def test_the_tables_of_positions_are_those_of_the_model(encoding: Encoding) -> None:
+    assert (encoding.name in POSITIONS) == (encoding.inside is None)
+    if encoding.table is None:
+        return
+    expected, found = encoding.table(300, 16), POSITIONS[encoding.name](300, 16)
+    if found is None:
+        assert expected is None or isinstance(expected, nn.Parameter)
+    else:
+        np.testing.assert_array_equal(found, expected)
 
 
 @compiled
@@ -122,12 +157,12 @@ def test_the_workers_of_an_ensemble_search_at_once(
     at_once = threading.Barrier(2, timeout=60)  # a single thread never passes it
     first_two = iter(range(2))
 
-    def search(*arguments: Any, real: Callable[..., Any] = batching.search, **more: Any) -> Any:
+    def search(*arguments: Any, real: Callable[..., Any] = pytorch_engines.search, **more: Any) -> Any:
         if next(first_two, None) is not None:
             at_once.wait()
         return real(*arguments, **more)
 
-    monkeypatch.setattr(batching, "search", search)
+    monkeypatch.setattr(pytorch_engines, "search", search)
     assert two.translate(ENGLISH) == expected
     assert next(first_two, None) is None
 
@@ -144,6 +179,7 @@ def test_a_quantized_file_keeps_its_numbers_to_that_precision(
     for name, tensor in original.items():
         restored = stored.get(name)
         assert restored is not None
+        restored = torch.from_numpy(restored)
         if tensor.dim() != 2:
             assert torch.equal(restored, tensor)
             continue
@@ -165,7 +201,7 @@ def test_a_quantized_run_translates_in_its_precision(run: Path, tmp_path: Path) 
     write_quantized(run / "model.safetensors", small / "model.safetensors", "int8")
     in_memory = Translator.load(run, precision="int8", engine="native")
     from_disk = Translator.load(small)
-    assert ", int8, " in from_disk.engine
+    assert ", int8, " in from_disk.description
     ours, theirs = (t.translate(ENGLISH, n_best=3) for t in (in_memory, from_disk))
     # Rounding again changes no weight, so only the embeddings differ.
     same = [a.text == b.text for a, b in zip(ours, theirs, strict=True)]
@@ -206,33 +242,37 @@ def test_similar_groups_hold_every_row_once_and_no_row_half_as_long_as_another(l
 @compiled
 def test_the_fastest_engine_has_the_parameters_of_the_moment(run: Path) -> None:
     loaded = open_run(run, EngineOptions("pytorch", device="cpu"))
-    model, config = loaded.model, loaded.config
+    assert isinstance(loaded.engine, PyTorchEngine)
+    model, config = loaded.engine.model, loaded.config
 
-    def translations(engine: Seq2Seq) -> list[tuple[int, ...]]:
+    def translations(engine: Engine) -> list[tuple[int, ...]]:
         translator = Translator(engine, loaded.subwords, config.decoding)
         return [t.outputs[0].tokens for t in translator.translate(ENGLISH, beam=2)]
 
     before = fastest_engine(model, config.model, loaded.subwords)
-    assert isinstance(before, NativeTransformer)
+    assert isinstance(before, NativeEngine)
     assert before.workers == torch.get_num_threads()
-    expected = translations(model)
+    expected = translations(PyTorchEngine(model))
     assert translations(before) == expected
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1.5)
     after = fastest_engine(model, config.model, loaded.subwords)
-    assert translations(after) == translations(model) != expected
+    assert translations(after) == translations(PyTorchEngine(model)) != expected
     assert translations(before) == expected  # it took a copy
 
 
 def test_where_nothing_is_faster_the_model_decodes_itself(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = open_run(run, EngineOptions("pytorch", device="cpu"))
-    model, options = loaded.model, loaded.config.model
+    assert isinstance(loaded.engine, PyTorchEngine)
+    model, options = loaded.engine.model, loaded.config.model
     relative = options.model_copy(update={"positions": "relative"})
-    assert fastest_engine(model, relative, loaded.subwords) is model
+    assert isinstance(fastest_engine(model, relative, loaded.subwords), PyTorchEngine)
     with torch.no_grad():
         next(model.parameters())[0, 0] = math.nan
-    assert fastest_engine(model, options, loaded.subwords) is model
-    model = open_run(run, EngineOptions("pytorch", device="cpu")).model
-    monkeypatch.setattr(loading, "find_library", lambda: "it was not compiled")
-    assert fastest_engine(model, options, loaded.subwords) is model
+    assert isinstance(fastest_engine(model, options, loaded.subwords), PyTorchEngine)
+    with torch.no_grad():
+        next(model.parameters())[0, 0] = 0.0
+    assert isinstance(fastest_engine(model, options, loaded.subwords), NativeEngine)
+    monkeypatch.setattr(pytorch_engines, "find_library", lambda: "it was not compiled")
+    assert isinstance(fastest_engine(model, options, loaded.subwords), PyTorchEngine)

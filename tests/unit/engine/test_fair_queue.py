@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cache
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoding_models import EOS, SYMBOLS, tiny_transformer
+from decoding_models import EOS, SYMBOLS
+from headwise.engine.base import SearchSentence
 from headwise.engine.native.job import SearchJob
-from headwise.engine.native.transformer import NativeTransformer
 from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.fair import TURN, FairQueue
-from headwise.native.library import Library, find_library
+from scheduler_engines import native, native_only
 
 CLIENTS = st.sampled_from(["document", "page", "robot"])
 ITEMS = st.lists(st.tuples(CLIENTS, st.integers(1, 300)), max_size=40)  # clients and costs
@@ -108,28 +106,17 @@ def test_what_is_accepted_leaves_the_queue_by_turns(items: list[tuple[str, int]]
         assert all(rounds[name] >= rounds[items[place][0]] - 1 or rounds[name] == left[name] for name in left)
 
 
-@cache
-def native_engine() -> NativeTransformer:
-    library, model = find_library(), tiny_transformer()
-    assert isinstance(library, Library)
-    parameters = dict(model.named_parameters()).get
-    return NativeTransformer(model.config, 50, 50, parameters, library=library, readable=lambda: model)
-
-
-@pytest.mark.skipif(
-    not isinstance(find_library(), Library),
-    reason="the native engine was not compiled (pip install -e . with a C++ compiler)",
-)
+@native_only
 @given(
     st.lists(st.tuples(CLIENTS, st.integers(1, 40), st.integers(1, 8)), min_size=1, max_size=30),
     st.sets(st.integers(0, 29)),
 )
 def test_the_native_order_is_the_same(items: list[tuple[str, int, int]], gone: set[int]) -> None:
     queue: FairQueue[int] = FairQueue()
-    with SearchJob(native_engine(), SYMBOLS) as job:
+    with SearchJob(native(), SYMBOLS) as job:
         for place, (client, length, beam) in enumerate(items):
-            options = SearchOptions(beam=beam, max_length=1)
-            assert job.add([[5] * (length - 1) + [EOS]], options, client=hash(client)) == place
+            sentence = SearchSentence([5] * (length - 1) + [EOS], SearchOptions(beam=beam, max_length=1))
+            assert job.add([sentence], client=hash(client)) == place
             queue.add(client, length * beam, place)
         for place in gone & set(range(len(items))):
             job.cancel(place)

@@ -12,21 +12,22 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoding_models import EOS, SYMBOLS
+from decoding_models import EOS, SYMBOLS, decode
 from headwise.config import ModelConfig
-from headwise.decoding.alignment import cross_attention
-from headwise.decoding.batching import decode
-from headwise.decoding.scoring import score
-from headwise.engine.ids import check_ids, check_lists
-from headwise.engine.native.transformer import NativeTransformer
+from headwise.decoding.engine import PyTorchEngine, pytorch_engine
+from headwise.engine.base import Engine
+from headwise.engine.ids import check_ids
+from headwise.engine.native.engine import NativeEngine
 from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.load import Load
 from headwise.engine.scheduling.scheduler import Scheduler
 from headwise.engine.translator import Translator
 from headwise.errors import DataError
-from headwise.models.base import Seq2Seq
 from headwise.models.build import build_decoder_only, build_model
+from headwise.models.embedded import EmbeddedSeq2Seq
 from headwise.native.library import Library, find_library
+from native_engines import native_engine, search_at_once
+from scheduler_engines import submit
 from translator_run import make_run
 
 SIZE = 30
@@ -34,28 +35,26 @@ SHAPE = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 12, "he
 OPTIONS = SearchOptions(beam=2, extra_length=4)
 
 
-def engines() -> dict[str, Seq2Seq]:
+def engines() -> dict[str, Engine]:
     """Return the same Transformer in every engine, and models of the other architectures."""
     config = ModelConfig.model_validate(SHAPE)
     model = build_model(config, SIZE, SIZE).eval()
-    models: dict[str, Seq2Seq] = {"readable": model}
+    found: dict[str, Engine] = {"readable": PyTorchEngine(model)}
     for architecture in ("recurrent", "convolutional"):
         sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "max_length": 40}
         other = ModelConfig.model_validate(sizes | {"architecture": architecture, "d_ff": 12, "heads": 2})
-        models[architecture] = build_model(other, SIZE, SIZE).eval()
-    if isinstance(library := find_library(), Library):
-        parameters = dict(model.named_parameters()).get
-        models["native"] = NativeTransformer(
-            config, SIZE, SIZE, parameters, library=library, readable=lambda: model
-        )
-    return models
+        found[architecture] = PyTorchEngine(build_model(other, SIZE, SIZE).eval())
+    if isinstance(find_library(), Library):
+        assert isinstance(model, EmbeddedSeq2Seq)
+        found["native"] = native_engine(model)
+    return found
 
 
 ENGINES = engines()
 
 
 @pytest.fixture(params=ENGINES.values(), ids=ENGINES.keys())
-def model(request: pytest.FixtureRequest) -> Seq2Seq:
+def engine(request: pytest.FixtureRequest) -> Engine:
     return request.param
 
 
@@ -72,31 +71,31 @@ def model(request: pytest.FixtureRequest) -> Seq2Seq:
         ([], "expected ids, the end symbol at least, found none"),
     ],
 )
-def test_sources_are_named(model: Seq2Seq, ids: list[Any], found: str) -> None:
+def test_sources_are_named(engine: Engine, ids: list[Any], found: str) -> None:
     calls: list[Callable[[], object]] = [
-        lambda: decode(model, [[5, EOS], ids], OPTIONS, SYMBOLS),
-        lambda: score(model, [[5, EOS], ids], [[6], [7]], SYMBOLS, alpha=0.6),
-        lambda: cross_attention(model.readable, [[5, EOS], ids], [[6], [7]], SYMBOLS),
+        lambda: decode(engine, [[5, EOS], ids], OPTIONS, SYMBOLS),
+        lambda: engine.score([[5, EOS], ids], [[6], [7]], SYMBOLS, alpha=0.6),
+        lambda: engine.cross_attention([[5, EOS], ids], [[6], [7]], SYMBOLS),
     ]
     for call in calls:
         with pytest.raises(DataError) as raised:
             call()
         assert str(raised.value) == f"source 2: {found}"
-    with Scheduler(model, SYMBOLS) as scheduler:
+    with Scheduler(engine, SYMBOLS) as scheduler:
         with pytest.raises(DataError) as raised:
-            scheduler.submit(ids, OPTIONS)
+            submit(scheduler, ids, OPTIONS)
         assert str(raised.value) == f"source 1: {found}"
         assert scheduler.load == Load()
 
 
-def test_targets_and_prefixes_are_named(model: Seq2Seq) -> None:
+def test_targets_and_prefixes_are_named(engine: Engine) -> None:
     with pytest.raises(DataError, match=r"^prefix 2: expected ids from 0 to 29, found 30$"):
-        decode(model, [[5, EOS]] * 2, OPTIONS, SYMBOLS, prefixes=[[], [SIZE]])
+        decode(engine, [[5, EOS]] * 2, OPTIONS, SYMBOLS, prefixes=[[], [SIZE]])
     prefix = r"^prefix 1: expected ids from 0 to 29, found -1$"
-    with Scheduler(model, SYMBOLS) as scheduler, pytest.raises(DataError, match=prefix):
-        scheduler.submit([5, EOS], OPTIONS, prefix=[-1])
+    with Scheduler(engine, SYMBOLS) as scheduler, pytest.raises(DataError, match=prefix):
+        submit(scheduler, [5, EOS], OPTIONS, prefix=[-1])
     with pytest.raises(DataError, match=r"^target 1: expected ids from 0 to 29, found -4$"):
-        score(model, [[5, EOS]], [[5, -4]], SYMBOLS, alpha=0.6)
+        engine.score([[5, EOS]], [[5, -4]], SYMBOLS, alpha=0.6)
 
 
 @pytest.mark.parametrize(
@@ -112,36 +111,31 @@ def test_targets_and_prefixes_are_named(model: Seq2Seq) -> None:
         (np.array([[EOS, 9]], np.int32), r"expected int32 ids, found int32 of shape \(1, 2\)"),
     ],
 )
-def test_lists_are_named(model: Seq2Seq, listed: Any, sentence: str) -> None:
+def test_lists_are_named(engine: Engine, listed: Any, sentence: str) -> None:
     with pytest.raises(DataError, match=f"^shortlist of sentence 1: {sentence}$"):
-        decode(model, [[5, EOS]], OPTIONS, SYMBOLS, shortlist=lambda source: listed)
+        decode(engine, [[5, EOS]], OPTIONS, SYMBOLS, shortlist=lambda source: listed)
     with (
-        Scheduler(model, SYMBOLS) as scheduler,
+        Scheduler(engine, SYMBOLS) as scheduler,
         pytest.raises(DataError, match=f"^shortlist of sentence 1: {sentence}$"),
     ):
-        scheduler.submit([5, EOS], OPTIONS, allowed=listed)
-
-
-def test_as_many_lists_as_sentences() -> None:
-    with pytest.raises(DataError, match="expected a list for each of 2 sentences, found 1"):
-        check_lists([np.array([EOS], np.int32)], 2, SIZE, EOS)
+        submit(scheduler, [5, EOS], OPTIONS, allowed=listed)
 
 
 @pytest.mark.skipif("native" not in ENGINES, reason="the native library isn't there")
 def test_the_native_library_refuses_what_was_not_checked() -> None:
     native = ENGINES["native"]
-    assert isinstance(native, NativeTransformer)
+    assert isinstance(native, NativeEngine)
     for bad in (SIZE, -1):
         with pytest.raises(ValueError, match=f"expected a source id from 0 to 29, found {bad}"):
-            native.search([[5, EOS], [bad, EOS]], OPTIONS, SYMBOLS, sentences=2)
+            search_at_once(native, [[5, EOS], [bad, EOS]], OPTIONS, 2)
         listed = np.array([EOS, bad], np.int32)
         with pytest.raises(ValueError, match=f"expected .* from .* to 29, found {bad}"):
-            native.search([[5, EOS]], OPTIONS, SYMBOLS, sentences=2, lists=[listed])
+            search_at_once(native, [[5, EOS]], OPTIONS, 2, [listed])
 
 
 @torch.inference_mode()
-def test_the_protocol_itself_names_them(model: Seq2Seq) -> None:
-    mask = torch.ones(1, 2, dtype=torch.bool)
+def test_the_protocol_itself_names_them(engine: Engine) -> None:
+    model, mask = pytorch_engine(engine).steps, torch.ones(1, 2, dtype=torch.bool)
     for bad in (SIZE, -1):
         with pytest.raises(DataError, match=f"expected ids from 0 to 29, found {bad}"):
             model.encode(torch.tensor([[bad, EOS]]), mask)

@@ -13,17 +13,20 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from decoding_models import EOS, SYMBOLS, sentences
+from decoding_models import EOS, SYMBOLS, decode, sentences
 from headwise.config import ModelConfig
-from headwise.decoding.batching import decode, padded
+from headwise.decoding.batching import padded
+from headwise.decoding.native_steps import NativeSteps
 from headwise.decoding.scoring import score
 from headwise.decoding.search import search
+from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis
-from headwise.engine.native.transformer import NativeTransformer, unsupported
+from headwise.engine.native.engine import NativeEngine, unsupported
 from headwise.engine.options import SearchOptions
 from headwise.errors import CheckpointError
 from headwise.models.transformer import Transformer
 from headwise.native.library import VARIANTS, Library, find_library
+from native_engines import native_engine, search_at_once
 
 VOCABULARY = 150
 LIBRARIES = {name: library for name in VARIANTS if isinstance(library := find_library(name), Library)}
@@ -71,16 +74,12 @@ def readable(seed: int = 3, **changes: Any) -> Transformer:
     return model
 
 
-def native(model: Transformer, library: Library, precision: str = "float32") -> NativeTransformer:
-    return NativeTransformer(
-        model.config,
-        model.source_size,
-        model.target_size,
-        dict(model.named_parameters()).get,
-        library=library,
-        precision=precision,
-        readable=lambda: model,
-    )
+def native(model: Transformer, library: Library, precision: str = "float32") -> NativeEngine:
+    return native_engine(model, library, precision=precision)
+
+
+def steps(model: Transformer, library: Library, precision: str = "float32") -> NativeSteps:
+    return NativeSteps(native(model, library, precision))
 
 
 @pytest.fixture(params=LIBRARIES.values(), ids=LIBRARIES.keys())
@@ -92,7 +91,7 @@ def library(request: pytest.FixtureRequest) -> Library:
 @torch.inference_mode()
 def test_float32_steps_give_the_readable_log_probabilities(library: Library, shape: dict[str, Any]) -> None:
     model = readable(**shape)
-    fast = native(model, library)
+    fast = steps(model, library)
     source, mask = padded(sentences(7, VOCABULARY), 0, torch.device("cpu"))
     memory, again = model.encode(source, mask), fast.encode(source, mask)
     torch.testing.assert_close(again.states[mask], memory.states[mask], rtol=1e-4, atol=1e-5)
@@ -118,7 +117,7 @@ def test_without_source_end_the_end_symbol_is_dropped(library: Library) -> None:
     sources = [*sentences(23, VOCABULARY, seed=5), [EOS]]
     options = SearchOptions(length_factor=1.5, extra_length=2)
     fast = native(model, library)
-    assert_same(fast.search(sources, options, SYMBOLS, sentences=5), readable_search(model, sources, options))
+    assert_same(search_at_once(fast, sources, options, 5), readable_search(model, sources, options))
 
 
 SEARCHES = {
@@ -149,7 +148,7 @@ def test_float32_searches_find_the_readable_hypotheses(library: Library, options
     expected = found_by_the_readable(options)
     fast = native(readable(), library)
     fast.workers = 2
-    found = fast.search(sources, options, SYMBOLS, sentences=5)
+    found = search_at_once(fast, sources, options, 5)
     assert_same(found, expected)
     assert_same(decode(fast, sources, options, SYMBOLS), expected)
     assert len({len(hypotheses[0].tokens) for hypotheses in expected}) > 2 or options.max_length
@@ -160,9 +159,9 @@ def test_no_result_depends_on_the_batch(library: Library, precision: str) -> Non
     fast = native(readable(), library, precision)
     sources = sentences(15, VOCABULARY, seed=6)
     options = SearchOptions(n_best=4)
-    together = fast.search(sources, options, SYMBOLS, sentences=15)
-    alone = [fast.search([source], options, SYMBOLS, sentences=1)[0] for source in sources]
-    refilled = fast.search(sources[::-1], options, SYMBOLS, sentences=3)[::-1]
+    together = search_at_once(fast, sources, options, 15)
+    alone = [search_at_once(fast, [source], options, 1)[0] for source in sources]
+    refilled = search_at_once(fast, sources[::-1], options, 3)[::-1]
     assert together == alone == refilled
 
 
@@ -171,7 +170,7 @@ def test_options_that_the_native_search_does_not_know_go_step_by_step(library: L
     fast = native(model, library)
     sources = sentences(6, VOCABULARY, seed=7)
     options = SearchOptions(sample=True, n_best=3, top_k=9, seed=4)
-    assert fast.own_search(options) is None
+    assert not fast.joins(SearchSentence(sources[0], options))
     assert_same(decode(fast, sources, options, SYMBOLS), decode(model, sources, options, SYMBOLS))
     prefixes = [[7, 8]] * 6
     options = SearchOptions()
@@ -186,7 +185,7 @@ def test_low_precision_is_close(
     library: Library, shape: dict[str, Any], precision: str, tolerance: float
 ) -> None:
     model = readable(**shape)
-    fast = native(model, library, precision)
+    fast = steps(model, library, precision)
     source, mask = padded(sentences(9, VOCABULARY), 0, torch.device("cpu"))
     memory, again = model.encode(source, mask), fast.encode(source, mask)
     tokens = torch.full((9,), SYMBOLS.bos)
@@ -202,8 +201,7 @@ def test_instruction_sets_agree_in_int8() -> None:
     """Integer products are exact, so that only the rounding between them can differ."""
     model, sources, options = readable(), sentences(9, VOCABULARY, seed=8), SearchOptions(beam=1)
     found = [
-        native(model, library, "int8").search(sources, options, SYMBOLS, sentences=9)
-        for library in LIBRARIES.values()
+        search_at_once(native(model, library, "int8"), sources, options, 9) for library in LIBRARIES.values()
     ]
     for other in found[1:]:
         same = sum(a[0].tokens == b[0].tokens for a, b in zip(found[0], other, strict=True))
@@ -232,7 +230,7 @@ def test_a_shortlist_is_as_if_there_were_no_other_tokens(library: Library, optio
     fast = native(readable(), library)
     fast.workers = 2
     sources = sentences(12, VOCABULARY, seed=9)
-    found = fast.search(sources, options, SYMBOLS, sentences=3, lists=[shortlist(each) for each in sources])
+    found = search_at_once(fast, sources, options, 3, lists=[shortlist(each) for each in sources])
     for source, hypotheses in zip(sources, found, strict=True):
         listed = shortlist(source)
         assert {token for hypothesis in hypotheses for token in hypothesis.tokens} <= set(listed.tolist())
@@ -246,9 +244,9 @@ def test_no_result_with_a_shortlist_depends_on_the_batch(library: Library, preci
     fast = native(readable(), library, precision)
     sources, options = sentences(9, VOCABULARY, seed=10), SearchOptions(n_best=4)
     lists = [shortlist(source) for source in sources]
-    together = fast.search(sources, options, SYMBOLS, sentences=9, lists=lists)
+    together = search_at_once(fast, sources, options, 9, lists=lists)
     alone = [
-        fast.search([source], options, SYMBOLS, sentences=1, lists=[listed])[0]
+        search_at_once(fast, [source], options, 1, lists=[listed])[0]
         for source, listed in zip(sources, lists, strict=True)
     ]
     assert together == alone
@@ -293,7 +291,7 @@ def test_damaged_parameters_are_named(library: Library) -> None:
     with torch.no_grad():
         model.get_parameter(name).fill_(1e38)  # finite, but its products overflow
     with pytest.raises(CheckpointError, match="expected probabilities from the model"):
-        native(model, library).search(sentences(2, VOCABULARY), SearchOptions(), SYMBOLS, sentences=2)
+        search_at_once(native(model, library), sentences(2, VOCABULARY), SearchOptions(), 2)
 
 
 OVERFLOWS: dict[str, dict[str, float]] = {  # finite parameters that lead to an overflow
@@ -330,7 +328,7 @@ def test_numbers_that_overflow_on_the_way_are_not_hidden(
     with pytest.raises(CheckpointError, match="expected probabilities from the model"):
         readable_search(model, sources, SearchOptions())
     with pytest.raises(CheckpointError, match="expected probabilities from the model"):
-        native(model, library, precision).search(sources, SearchOptions(), SYMBOLS, sentences=2)
+        search_at_once(native(model, library, precision), sources, SearchOptions(), 2)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
@@ -348,8 +346,7 @@ def test_numbers_that_vanish_are_zeros(library: Library, precision: str) -> None
             without.get_parameter(f"decoder.0.feed_forward.{part}.bias").zero_()
     sources, options = sentences(5, VOCABULARY), SearchOptions(n_best=2)
     found, expected = (
-        native(each, library, precision).search(sources, options, SYMBOLS, sentences=2)
-        for each in (model, without)
+        search_at_once(native(each, library, precision), sources, options, 2) for each in (model, without)
     )
     assert_same(found, expected)
 
@@ -375,7 +372,7 @@ def test_what_the_engine_does_not_know_is_said(changes: dict[str, Any], reason: 
 def readable_search(
     model: Transformer, sources: list[list[int]], options: SearchOptions
 ) -> list[list[Hypothesis]]:
-    return search(model, *padded(sources, 0, torch.device("cpu")), options, SYMBOLS)
+    return search(model, [SearchSentence(source, options) for source in sources], SYMBOLS)
 
 
 def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
@@ -389,7 +386,7 @@ def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]])
 def test_more_rows_than_16_bits_count_keep_apart(library: Library) -> None:
     """Regression: samples from the 65,536th on continued the keys and values of other samples."""
     model = readable(d_model=16, d_ff=16, heads=1, encoder_layers=1, decoder_layers=1)
-    fast, rows = native(model, library), (1 << 16) + 8
+    fast, rows = steps(model, library), (1 << 16) + 8
     source, mask = padded(sentences(1, VOCABULARY), 0, torch.device("cpu"))
     with torch.inference_mode():
         state, ours = (
@@ -414,7 +411,7 @@ def test_an_activation_far_out_is_its_limit(library: Library, value: float) -> N
     source, mask = padded(sentences(3, VOCABULARY, seed=2), 0, torch.device("cpu"))
     with torch.inference_mode():
         expected = model.encode(source, mask).states[mask]
-        found = native(model, library).encode(source, mask).states[mask]
+        found = steps(model, library).encode(source, mask).states[mask]
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
@@ -438,10 +435,10 @@ def test_a_given_symbol_begins_every_output(library: Library, beam: int, listed:
         assert native_outputs[0].tokens == outputs[0].tokens
         assert listed or outputs[0].tokens == expected.tokens  # a prefix is on the shortlist, too
         assert native_outputs[0].tokens[0] == given
-        gains = [0.0, *expected.token_log_probabilities[1:]]
+        log_probs = [0.0, *expected.token_log_probabilities[1:]]
         for output in (native_outputs[0], outputs[0]):
             if not listed:
-                assert output.token_log_probabilities == pytest.approx(gains, abs=1e-4)
+                assert output.token_log_probabilities == pytest.approx(log_probs, abs=1e-4)
             assert output.log_probability == pytest.approx(sum(output.token_log_probabilities), abs=1e-4)
             assert output.token_log_probabilities[0] == 0.0
     (scored,) = score(model, sources[:1], [found[0][0].tokens], symbols, alpha=0.0)

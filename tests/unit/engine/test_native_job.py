@@ -14,11 +14,13 @@ import torch
 from decoding_models import SYMBOLS
 from headwise import bounds
 from headwise.config import ModelConfig
+from headwise.engine.base import SearchSentence
+from headwise.engine.native.engine import NativeEngine
 from headwise.engine.native.job import SearchJob
-from headwise.engine.native.transformer import NativeTransformer
 from headwise.engine.options import SearchOptions
 from headwise.models.transformer import Transformer
 from headwise.native.library import Library, find_library
+from native_engines import native_engine, search_at_once
 from paths import ROOT
 
 SIZE = 30
@@ -30,22 +32,16 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def build(positions: str = "none") -> NativeTransformer:
-    library = find_library()
-    assert isinstance(library, Library)
+def build(positions: str = "none") -> NativeEngine:
     shape = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 12, "heads": 2, "max_length": 16}
     torch.manual_seed(1)
     model = Transformer(ModelConfig.model_validate(shape | {"positions": positions}), SIZE, SIZE)
-    engine = NativeTransformer(
-        model.config, SIZE, SIZE, dict(model.named_parameters()).get, library=library, readable=lambda: model
-    )
-    engine.workers = 3
-    return engine
+    return native_engine(model, workers=3)
 
 
-def job(engine: NativeTransformer, options: SearchOptions = ENDLESS, sentences: int = 9) -> SearchJob:
+def job(engine: NativeEngine, options: SearchOptions = ENDLESS, sentences: int = 9) -> SearchJob:
     search = SearchJob(engine, SYMBOLS)
-    search.add([[5, 6, 3]] * sentences, options)
+    search.add([SearchSentence([5, 6, 3], options)] * sentences)
     search.close()
     return search
 
@@ -67,7 +63,7 @@ def test_a_search_that_is_stopped_ends_and_has_no_results() -> None:
         search.stop()
         search.wait()
         with pytest.raises(ValueError, match="expected 9 finished sentences, found 0"):
-            search.results(ENDLESS)
+            search.results(ENDLESS.alpha)
     assert threads() == before
 
 
@@ -99,13 +95,13 @@ def test_a_job_is_started_once_with_sizes_that_can_be() -> None:
             with pytest.raises(ValueError, match=sentence):
                 search.start(sentences, workers)
         with pytest.raises(ValueError, match="expected a job that was started"):
-            search.results(options)
+            search.results(options.alpha)
         search.start(2, 2)
         with pytest.raises(ValueError, match="expected a job that was not started before"):
             search.start(2, 2)
         with pytest.raises(ValueError, match="expected a job that was not closed"):
-            search.add([[5, 3]], options)
-        assert len(search.results(options)) == 9
+            search.add([SearchSentence([5, 3], options)])
+        assert len(search.results(options.alpha)) == 9
     with pytest.raises(ValueError, match="expected a job, found none"):
         search.start(2, 2)
 
@@ -116,21 +112,21 @@ def test_an_error_in_one_thread_ends_all_and_is_raised() -> None:
     engine = build("sinusoidal")  # of 16 positions
     options = SearchOptions(min_length=20, max_length=20)
     with pytest.raises(ValueError, match="expected no more tokens than there are positions"):
-        engine.search([[5, 6, 3]] * 9, options, SYMBOLS, sentences=2)
+        search_at_once(engine, [[5, 6, 3]] * 9, options, 2)
     assert threads() == before
-    assert len(engine.search([[5, 6, 3]] * 9, SearchOptions(max_length=9), SYMBOLS, sentences=2)) == 9
+    assert len(search_at_once(engine, [[5, 6, 3]] * 9, SearchOptions(max_length=9), 2)) == 9
 
 
 MEMORY = """
 import resource, sys
 sys.path[:0] = sys.argv[1:]
-from test_native_job import SYMBOLS, SearchOptions, build
+from test_native_job import SearchOptions, build, search_at_once
 engine = build()
 with open("/proc/self/statm") as file:
     used = int(file.read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (400 << 20),) * 2)
 try:
-    engine.search([[5, 6, 3]] * 9, SearchOptions(beam=512, min_length=2**20), SYMBOLS, sentences=2)
+    search_at_once(engine, [[5, 6, 3]] * 9, SearchOptions(beam=512, min_length=2**20), 2)
 except MemoryError as error:
     print(error)
 """

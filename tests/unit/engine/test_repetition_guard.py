@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from decoding_models import EOS, SYMBOLS, TreeModel, sentences, tiny_transformer
-from headwise.decoding.batching import decode
+from decoding_models import EOS, SYMBOLS, TreeModel, decode, sentences, tiny_transformer
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
 from headwise.engine.repetition_guard import NGRAM, defect, loops

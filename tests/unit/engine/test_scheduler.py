@@ -15,15 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoding_models import EOS, SYMBOLS
-from headwise.decoding.batching import decode
+from decoding_models import EOS, SYMBOLS, decode
+from headwise.decoding.engine import PyTorchEngine
+from headwise.engine.base import Engine
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.load import HALF_LIFE, Load, Meter
 from headwise.engine.scheduling.scheduler import Scheduler
 from headwise.errors import ConfigError
-from headwise.models.base import Seq2Seq
-from headwise.models.transformer import Transformer
 from headwise.native.library import PRECISIONS
 from scheduler_engines import (
     ENDLESS,
@@ -36,6 +35,7 @@ from scheduler_engines import (
     native_only,
     readable,
     shortlist,
+    submit,
     until,
 )
 
@@ -69,7 +69,7 @@ def test_no_result_depends_on_what_else_runs(
         futures = []
         for source, options, listed, client, fate in arrivals:
             allowed = shortlist(SOURCES[source]) if listed else None
-            future = scheduler.submit(SOURCES[source], OPTIONS[options], client=client, allowed=allowed)
+            future = submit(scheduler, SOURCES[source], OPTIONS[options], client=client, allowed=allowed)
             if fate == "cancelled at once":
                 future.cancel()
             futures.append(future)
@@ -87,12 +87,12 @@ def test_no_result_depends_on_what_else_runs(
 def test_prefixes_and_samples_are_searched_beside_the_open_search() -> None:
     engine, prefixes = native(), [[9, 8], [], [7]]
     with Scheduler(engine, SYMBOLS) as scheduler:
-        plain = [scheduler.submit(source, OPTIONS[0]) for source in SOURCES]
+        plain = [submit(scheduler, source, OPTIONS[0]) for source in SOURCES]
         begun = [
-            scheduler.submit(source, OPTIONS[0], prefix=prefix)
+            submit(scheduler, source, OPTIONS[0], prefix=prefix)
             for source, prefix in zip(SOURCES, prefixes, strict=False)
         ]
-        drawn = [scheduler.submit(source, SAMPLED) for source in SOURCES]
+        drawn = [submit(scheduler, source, SAMPLED) for source in SOURCES]
         assert [each.result() for each in plain] == decode(engine, SOURCES, OPTIONS[0], SYMBOLS)
     found = [each.result() for each in begun]
     for ours, theirs in zip(
@@ -108,12 +108,12 @@ def test_prefixes_and_samples_are_searched_beside_the_open_search() -> None:
 def test_dynamic_batches_have_the_results_of_decode(
     arrivals: list[tuple[int, int, bool, str, str]], batch_tokens: int
 ) -> None:
-    with Scheduler(readable(), SYMBOLS, batch_tokens=batch_tokens) as scheduler:
+    with Scheduler(PyTorchEngine(readable()), SYMBOLS, batch_tokens=batch_tokens) as scheduler:
         futures: list[Future[list[Hypothesis]]] = []
         for source, options, listed, client, fate in arrivals:
             allowed = shortlist(SOURCES[source]) if listed else None
             futures.append(
-                scheduler.submit(SOURCES[source], OPTIONS[options], client=client, allowed=allowed)
+                submit(scheduler, SOURCES[source], OPTIONS[options], client=client, allowed=allowed)
             )
             if fate != "kept":
                 futures[-1].cancel()
@@ -129,7 +129,7 @@ def expected_readable(source: int, options: int, listed: bool) -> list[Hypothesi
 
 
 @both
-def test_a_short_request_does_not_wait_for_a_document(model: Callable[[], Seq2Seq]) -> None:
+def test_a_short_request_does_not_wait_for_a_document(make: Callable[[], Engine]) -> None:
     """One sentence at a time, so that the order of completion is that of the queue."""
     order: list[str] = []
     lock = threading.Lock()
@@ -138,13 +138,13 @@ def test_a_short_request_does_not_wait_for_a_document(model: Callable[[], Seq2Se
         with lock:
             order.append(name)
 
-    with Scheduler(model(), SYMBOLS, batch_tokens=1) as scheduler:
-        first = scheduler.submit([5, EOS], ENDLESS)  # holds the others back until all have arrived
+    with Scheduler(make(), SYMBOLS, batch_tokens=1) as scheduler:
+        first = submit(scheduler, [5, EOS], ENDLESS)  # holds the others back until all have arrived
         until(lambda: scheduler.load.running == 1)
         names = ["document"] * 60 + ["page", "robot", "page"]
         options = SearchOptions(max_length=3)  # 8 sentences of 16 tokens have a turn
         for name in names:
-            future = scheduler.submit([5, 6, 7, EOS], options, client=name)
+            future = submit(scheduler, [5, 6, 7, EOS], options, client=name)
             future.add_done_callback(lambda each, name=name: finished(name, each))
         assert scheduler.load.waiting == 63
         assert scheduler.load.waiting_tokens == 4 * 63
@@ -155,10 +155,10 @@ def test_a_short_request_does_not_wait_for_a_document(model: Callable[[], Seq2Se
 
 
 @both
-def test_cancelling_frees_the_rows_and_changes_no_other_result(model: Callable[[], Seq2Seq]) -> None:
-    with Scheduler(model(), SYMBOLS) as scheduler:
-        endless = [scheduler.submit(source, ENDLESS) for source in SOURCES[:5]]
-        others = [scheduler.submit(source, OPTIONS[0]) for source in SOURCES[5:10]]
+def test_cancelling_frees_the_rows_and_changes_no_other_result(make: Callable[[], Engine]) -> None:
+    with Scheduler(make(), SYMBOLS) as scheduler:
+        endless = [submit(scheduler, source, ENDLESS) for source in SOURCES[:5]]
+        others = [submit(scheduler, source, OPTIONS[0]) for source in SOURCES[5:10]]
         until(lambda: scheduler.load.running >= 1)  # a dynamic batch may begin before all are submitted
         for number, future in enumerate(endless):
             assert future.cancel()
@@ -175,16 +175,16 @@ def test_cancelling_frees_the_rows_and_changes_no_other_result(model: Callable[[
             with pytest.raises(CancelledError):
                 future.result()
     for future, source in zip(others, SOURCES[5:10], strict=True):
-        assert_alike(future.result(), decode(model(), [source], OPTIONS[0], SYMBOLS)[0])
+        assert_alike(future.result(), decode(make(), [source], OPTIONS[0], SYMBOLS)[0])
 
 
 @both
-def test_a_cancelled_sentence_that_waits_is_removed_at_once(model: Callable[[], Seq2Seq]) -> None:
-    with Scheduler(model(), SYMBOLS, batch_tokens=1) as scheduler:
-        running = scheduler.submit([5, EOS], ENDLESS)
+def test_a_cancelled_sentence_that_waits_is_removed_at_once(make: Callable[[], Engine]) -> None:
+    with Scheduler(make(), SYMBOLS, batch_tokens=1) as scheduler:
+        running = submit(scheduler, [5, EOS], ENDLESS)
         until(lambda: scheduler.load.running == 1)
-        futures = [scheduler.submit([5, 6, EOS], ENDLESS) for _ in range(9)]
-        last = scheduler.submit([5, 6, EOS], OPTIONS[1])
+        futures = [submit(scheduler, [5, 6, EOS], ENDLESS) for _ in range(9)]
+        last = submit(scheduler, [5, 6, EOS], OPTIONS[1])
         assert scheduler.load.waiting == 10
         assert scheduler.load.waiting_tokens == 30
         for future in random.Random(1).sample(futures, 9):
@@ -196,12 +196,15 @@ def test_a_cancelled_sentence_that_waits_is_removed_at_once(model: Callable[[], 
 
 
 def test_options_that_an_engine_does_not_support_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: object, options: object, *, terms: bool) -> None:
+    def refuse(_: object, sentence: object) -> None:
         raise ConfigError("engine: it supports no such option")
 
-    monkeypatch.setattr(Transformer, "own_search", refuse)
-    with Scheduler(readable(), SYMBOLS) as scheduler, pytest.raises(ConfigError, match="no such option"):
-        scheduler.submit([5, EOS], SAMPLED)
+    monkeypatch.setattr(PyTorchEngine, "joins", refuse)
+    with (
+        Scheduler(PyTorchEngine(readable()), SYMBOLS) as scheduler,
+        pytest.raises(ConfigError, match="no such option"),
+    ):
+        submit(scheduler, [5, EOS], SAMPLED)
 
 
 @native_only
@@ -211,7 +214,7 @@ def test_thousands_of_submissions_from_several_threads() -> None:
 
     def client(number: int) -> int:
         choices = random.Random(number).choices(range(len(SOURCES)), k=1000)
-        futures = [scheduler.submit(SOURCES[i], OPTIONS[0], client=f"client {number}") for i in choices]
+        futures = [submit(scheduler, SOURCES[i], OPTIONS[0], client=f"client {number}") for i in choices]
         for future in futures[::7]:
             future.cancel()
         correct = 0
@@ -224,9 +227,9 @@ def test_thousands_of_submissions_from_several_threads() -> None:
 
 
 @both
-def test_nothing_is_computed_while_there_is_nothing_to_do(model: Callable[[], Seq2Seq]) -> None:
-    with Scheduler(model(), SYMBOLS) as scheduler:
-        for future in [scheduler.submit(source, OPTIONS[0]) for source in SOURCES]:
+def test_nothing_is_computed_while_there_is_nothing_to_do(make: Callable[[], Engine]) -> None:
+    with Scheduler(make(), SYMBOLS) as scheduler:
+        for future in [submit(scheduler, source, OPTIONS[0]) for source in SOURCES]:
             future.result(timeout=60)
         until(lambda: scheduler.load.running == 0)
         before = time.process_time()

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from decoding_models import EOS, SYMBOLS, tiny_transformer
-from headwise.decoding.batching import decode
+from decoding_models import EOS, SYMBOLS, decode, tiny_transformer
+from headwise.decoding.engine import PyTorchEngine
+from headwise.engine.base import Engine
 from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.scheduler import Scheduler
 from headwise.errors import CheckpointError
@@ -32,6 +33,7 @@ from scheduler_engines import (
     native,
     native_only,
     readable,
+    submit,
     threads,
     until,
 )
@@ -39,20 +41,20 @@ from scheduler_engines import (
 
 @both
 @linux
-def test_closing_finishes_or_cancels_and_ends_the_threads(model: Callable[[], Seq2Seq]) -> None:
-    engine = model()
+def test_closing_finishes_or_cancels_and_ends_the_threads(make: Callable[[], Engine]) -> None:
+    engine = make()
     decode(engine, SOURCES[:1], OPTIONS[0], SYMBOLS)  # PyTorch may start threads of its own
     before = threads()
     scheduler = Scheduler(engine, SYMBOLS)
-    futures = [scheduler.submit(source, OPTIONS[0]) for source in SOURCES]
+    futures = [submit(scheduler, source, OPTIONS[0]) for source in SOURCES]
     scheduler.close(finish=True)
     assert all(future.done() and not future.cancelled() for future in futures)
     scheduler.close(finish=True)
     with pytest.raises(RuntimeError, match="the scheduler is closed"):
-        scheduler.submit(SOURCES[0], OPTIONS[0])
+        submit(scheduler, SOURCES[0], OPTIONS[0])
 
     scheduler = Scheduler(engine, SYMBOLS, batch_tokens=30)
-    futures = [scheduler.submit([5, 6, EOS], ENDLESS) for _ in range(40)]
+    futures = [submit(scheduler, [5, 6, EOS], ENDLESS) for _ in range(40)]
     until(lambda: scheduler.load.running >= 1)
     scheduler.close(finish=False)
     assert all(future.cancelled() for future in futures)
@@ -62,18 +64,18 @@ def test_closing_finishes_or_cancels_and_ends_the_threads(model: Callable[[], Se
 
 @both
 @linux
-def test_a_scheduler_that_is_forgotten_ends_its_threads(model: Callable[[], Seq2Seq]) -> None:
-    engine, before = model(), threads()
-    future = Scheduler(engine, SYMBOLS).submit([5, EOS], ENDLESS)
+def test_a_scheduler_that_is_forgotten_ends_its_threads(make: Callable[[], Engine]) -> None:
+    engine, before = make(), threads()
+    future = submit(Scheduler(engine, SYMBOLS), [5, EOS], ENDLESS)
     gc.collect()
     assert future.cancelled()
     until(lambda: threads() == before)
 
 
 @both
-def test_an_error_in_a_with_statement_cancels(model: Callable[[], Seq2Seq]) -> None:
-    scheduler = Scheduler(model(), SYMBOLS)
-    future = scheduler.submit([5, EOS], ENDLESS)
+def test_an_error_in_a_with_statement_cancels(make: Callable[[], Engine]) -> None:
+    scheduler = Scheduler(make(), SYMBOLS)
+    future = submit(scheduler, [5, EOS], ENDLESS)
 
     def fail() -> None:
         with scheduler:
@@ -89,9 +91,9 @@ import sys
 sys.path[:0] = sys.argv[1:]
 from decoding_models import SYMBOLS
 from headwise.engine.scheduling.scheduler import Scheduler
-from scheduler_engines import ENDLESS, engines
+from scheduler_engines import ENDLESS, engines, submit
 schedulers = [Scheduler(engine(), SYMBOLS) for engine in engines().values()]
-futures = [scheduler.submit([5, 3], ENDLESS) for scheduler in schedulers for _ in range(3)]
+futures = [submit(scheduler, [5, 3], ENDLESS) for scheduler in schedulers for _ in range(3)]
 print(len(futures))
 """
 
@@ -114,11 +116,10 @@ def in_a_process(program: str) -> str:
 MEMORY = """
 import resource, sys
 sys.path[:0] = sys.argv[1:]
-from decoding_models import EOS, SYMBOLS
-from headwise.decoding.batching import decode
+from decoding_models import EOS, SYMBOLS, decode
 from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.scheduler import Scheduler
-from scheduler_engines import OPTIONS, native
+from scheduler_engines import OPTIONS, native, submit
 engine = native(workers=1, positions="none")
 expected = decode(engine, [[5, EOS]], OPTIONS[0], SYMBOLS)[0]
 with open("/proc/self/statm") as file:
@@ -126,9 +127,9 @@ with open("/proc/self/statm") as file:
 with Scheduler(engine, SYMBOLS) as scheduler:
     resource.setrlimit(resource.RLIMIT_AS, (used + (150 << 20),) * 2)
     wide = SearchOptions(beam=512, min_length=2**20)
-    futures = [scheduler.submit([5, EOS], wide) for _ in range(4)]
+    futures = [submit(scheduler, [5, EOS], wide) for _ in range(4)]
     print({repr(future.exception()) for future in futures})
-    print(scheduler.submit([5, EOS], OPTIONS[0]).result() == expected)
+    print(submit(scheduler, [5, EOS], OPTIONS[0]).result() == expected)
 """
 
 
@@ -142,8 +143,8 @@ def test_where_memory_runs_out_the_sentence_fails_and_the_next_is_searched() -> 
 def test_a_sentence_that_needs_too_many_positions_fails_alone() -> None:
     engine = native(workers=1)  # of 64 positions
     with Scheduler(engine, SYMBOLS) as scheduler:
-        long = scheduler.submit([5, EOS], SearchOptions(min_length=80))
-        others = [scheduler.submit(source, OPTIONS[0]) for source in SOURCES]
+        long = submit(scheduler, [5, EOS], SearchOptions(min_length=80))
+        others = [submit(scheduler, source, OPTIONS[0]) for source in SOURCES]
         with pytest.raises(ValueError, match="expected no more tokens than there are positions"):
             long.result(timeout=60)
         assert [each.result() for each in others] == decode(engine, SOURCES, OPTIONS[0], SYMBOLS)
@@ -182,11 +183,11 @@ class Damaged(Seq2Seq):
 
 def test_an_error_of_a_dynamic_batch_is_that_of_its_sentence() -> None:
     model = Damaged(readable(), 17)
-    with Scheduler(model, SYMBOLS) as scheduler:
-        first = scheduler.submit([5, EOS], OPTIONS[1])  # a batch of its own, until all have arrived
+    with Scheduler(PyTorchEngine(model), SYMBOLS) as scheduler:
+        first = submit(scheduler, [5, EOS], OPTIONS[1])  # a batch of its own, until all have arrived
         until(lambda: scheduler.load.running == 1)
-        futures = [scheduler.submit([word, EOS], OPTIONS[1]) for word in (16, 17, 18)]
-        sampled = scheduler.submit([16, EOS], SAMPLED)
+        futures = [submit(scheduler, [word, EOS], OPTIONS[1]) for word in (16, 17, 18)]
+        sampled = submit(scheduler, [16, EOS], SAMPLED)
         model.open.set()
         assert isinstance(futures[1].exception(timeout=60), MemoryError)
         found = [future.result(timeout=60) for future in (first, futures[0], futures[2])]
@@ -207,8 +208,11 @@ def test_a_damaged_model_is_an_error_of_each_sentence() -> None:
     model = tiny_transformer(SIZE)
     with torch.no_grad():
         model.output_weight.fill_(torch.nan)
-    with Scheduler(model, SYMBOLS) as scheduler, pytest.raises(CheckpointError, match="finite"):
-        scheduler.submit([5, EOS], OPTIONS[0]).result(timeout=60)
+    with (
+        Scheduler(PyTorchEngine(model), SYMBOLS) as scheduler,
+        pytest.raises(CheckpointError, match="finite"),
+    ):
+        submit(scheduler, [5, EOS], OPTIONS[0]).result(timeout=60)
 
 
 class Broken:
@@ -221,12 +225,9 @@ class Broken:
         self.begun.set()
         return 0
 
-    def wait(self, least: int, milliseconds: int) -> object:
+    def next_finished(self) -> object:
         self.begun.wait()
         raise MemoryError("there is not enough memory")
-
-    def collect(self, progress: object) -> list[Any]:
-        return []
 
     def stop(self) -> None:
         self.begun.set()
@@ -245,10 +246,10 @@ def test_a_search_that_fails_as_a_whole_is_opened_again(monkeypatch: pytest.Monk
     searches = [broken, engine.open_search(SYMBOLS, 4096)]
     monkeypatch.setattr(type(engine), "open_search", lambda *_: searches.pop(0))
     with Scheduler(engine, SYMBOLS) as scheduler:
-        failed = scheduler.submit([5, EOS], OPTIONS[0])
+        failed = submit(scheduler, [5, EOS], OPTIONS[0])
         with pytest.raises(MemoryError, match="there is not enough memory"):
             failed.result(timeout=60)
         assert broken.freed.wait(60)
         until(lambda: scheduler.load.running == 0)
-        found = scheduler.submit([5, EOS], OPTIONS[0]).result(timeout=60)
+        found = submit(scheduler, [5, EOS], OPTIONS[0]).result(timeout=60)
     assert found == decode(engine, [[5, EOS]], OPTIONS[0], SYMBOLS)[0]

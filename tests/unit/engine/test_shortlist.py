@@ -198,7 +198,7 @@ def test_a_run_learns_it_and_translates_with_it(run: Path, capsys, monkeypatch: 
     )
     learned = Shortlist.load(run / FILE, Subwords.load(run).digest(), 150, 150)
     translator = Translator.load(run, shortlist=True)
-    assert translator.engine.endswith(
+    assert translator.description.endswith(
         "shortlist (up to 3 target subwords for each source subword, 7 for all)"
     )
     subwords = translator.subwords

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoding_models import EOS, SYMBOLS, TreeModel, all_outputs, sentences, tiny_transformer
-from headwise.decoding.batching import decode
+from decoding_models import EOS, SYMBOLS, TreeModel, all_outputs, decode, sentences, tiny_transformer
+from headwise.decoding.engine import PyTorchEngine
 from headwise.decoding.scoring import score
 from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.scheduler import Scheduler
 from headwise.engine.terms import START, Term, Terms
 from headwise.errors import ConfigError, DataError
-from scheduler_engines import SIZE, assert_alike, native, native_only, readable, shortlist
+from scheduler_engines import SIZE, assert_alike, native, native_only, readable, shortlist, submit
 
 FORMS = st.lists(st.integers(4, 6), min_size=1, max_size=3).map(tuple)
 TERMS = st.lists(
@@ -94,8 +94,8 @@ def test_terms_that_a_search_refuses(
     terms = Terms([Term(tuple(forms))])
     with pytest.raises(error, match=sentence):
         decode(readable(), [[5, EOS]], options, SYMBOLS, terms=[terms])
-    with Scheduler(readable(), SYMBOLS) as scheduler, pytest.raises(error, match=sentence):
-        scheduler.submit([5, EOS], options, terms=terms)
+    with Scheduler(PyTorchEngine(readable()), SYMBOLS) as scheduler, pytest.raises(error, match=sentence):
+        submit(scheduler, [5, EOS], options, terms=terms)
 
 
 WIDE = {
@@ -224,13 +224,14 @@ def test_continuous_batches_give_the_results_of_each_sentence_alone() -> None:
     lists = [shortlist(source) if number % 3 == 0 else None for number, source in enumerate(sources)]
     with Scheduler(native(), SYMBOLS, batch_tokens=300) as scheduler:
         futures = [
-            scheduler.submit(source, options, terms=each) for source, each in zip(sources, terms, strict=True)
+            submit(scheduler, source, options, terms=each)
+            for source, each in zip(sources, terms, strict=True)
         ]
         listed = [
-            scheduler.submit(source, options, terms=each, allowed=allowed)
+            submit(scheduler, source, options, terms=each, allowed=allowed)
             for source, each, allowed in zip(sources, terms, lists, strict=True)
         ]
-        begun = scheduler.submit(sources[0], options, terms=Terms([Term(((7, 8),))]), prefix=[9])
+        begun = submit(scheduler, sources[0], options, terms=Terms([Term(((7, 8),))]), prefix=[9])
     assert [future.result() for future in futures] == alone
     assert begun.result()[0].tokens[0] == 9
     assert contains(begun.result()[0].tokens, Term(((7, 8),)))

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 import headwise
 from headwise.characters import join_texts
-from headwise.decoding.alignment import cross_attention, word_links, word_numbers
+from headwise.decoding.alignment import cross_attention
+from headwise.decoding.engine import pytorch_model
+from headwise.engine.alignment import word_links, word_numbers
 from headwise.engine.hypotheses import length_penalty
 from headwise.engine.outputs import Translation
 from headwise.engine.sentences import LongLineWarning
@@ -275,8 +277,8 @@ def test_word_links_follow_the_weights() -> None:
     )
     # Two layers of two heads: the mean of the heads of the last but one layer is used.
     stacked = torch.stack([torch.stack([weights - 0.1, weights + 0.1]), torch.rand(2, *weights.shape)])
-    assert word_links(stacked, source, target) == ((0, 0), (1, 1))
-    assert word_links(stacked, [], target) == ()
+    assert word_links(stacked.numpy(), source, target) == ((0, 0), (1, 1))
+    assert word_links(stacked.numpy(), [], target) == ()
 
 
 def test_words_are_what_spaces_separate() -> None:
@@ -288,11 +290,11 @@ def test_cross_attention_is_a_distribution_over_the_source_alone(translator: Tra
     symbols = Symbols(pad=PAD, unknown=UNK, bos=BOS, eos=EOS)
     sources = [[*translator.subwords.encode_source(text), EOS] for text in ENGLISH]
     targets = [translator.subwords.encode_target(text) for text in GERMAN]
-    together = cross_attention(translator.model, sources, targets, symbols)
+    together = cross_attention(pytorch_model(translator), sources, targets, symbols)
     for weights, source, target in zip(together, sources, targets, strict=True):
         assert weights.shape[2:] == (len(target) + 1, len(source))
         assert torch.allclose(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-5)
-        (alone,) = cross_attention(translator.model, [source], [target], symbols)
+        (alone,) = cross_attention(pytorch_model(translator), [source], [target], symbols)
         assert torch.allclose(weights, alone, atol=1e-5)
 
 

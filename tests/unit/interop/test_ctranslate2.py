@@ -14,11 +14,11 @@ from safetensors.torch import load_file, save_file
 
 from headwise.cli.main import run as headwise
 from headwise.config import Config
-from headwise.engine.native.transformer import unsupported
+from headwise.engine.native.engine import unsupported
 from headwise.engine.translator import Translator
 from headwise.models.build import build_model
-from headwise.models.weights import Weights
 from headwise.text.tokens.subwords import Subwords
+from headwise.weights import Weights
 from translator_run import ENGLISH, GERMAN, make_run
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the extra 'ctranslate2'")

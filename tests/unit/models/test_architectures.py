@@ -15,10 +15,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from decoding_models import SYMBOLS, greedy, sentences, tiny_transformer
+from decoding_models import SYMBOLS, decode, greedy, sentences, tiny_transformer
 from headwise.config import ModelConfig
 from headwise.decoding.alignment import cross_attention
-from headwise.decoding.batching import decode
 from headwise.decoding.ensemble import Ensemble
 from headwise.decoding.scoring import score
 from headwise.engine.options import SearchOptions

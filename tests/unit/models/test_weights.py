@@ -20,8 +20,9 @@ from headwise.engine.loading import EngineOptions, open_run
 from headwise.errors import CheckpointError, ConfigError
 from headwise.models.build import build_decoder_only, build_encoder_only, load_filled
 from headwise.models.vision import build_classifier
-from headwise.models.weights import Weights, write_quantized
+from headwise.models.weights import write_quantized
 from headwise.native.library import find_library
+from headwise.weights import Weights
 from translator_run import make_run
 
 W1 = "encoder.0.feed_forward.w1.weight"  # (32, 16)

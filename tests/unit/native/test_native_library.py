@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from decoding_models import SYMBOLS, sentences
+from decoding_models import sentences
 from headwise.config import ModelConfig
-from headwise.engine.native.transformer import NativeTransformer
+from headwise.decoding.native_steps import NativeSteps
+from headwise.engine.native.engine import NativeEngine
 from headwise.engine.options import SearchOptions
 from headwise.models.transformer import Transformer
 from headwise.native import library as native
 from headwise.native.library import PRECISIONS, VARIANTS, Library, find_library
+from native_engines import native_engine, search_at_once
 
 LIBRARIES = {name: library for name in VARIANTS if isinstance(library := find_library(name), Library)}
 SIZE = 20
@@ -32,23 +33,15 @@ def library(request: pytest.FixtureRequest) -> Library:
 
 
 @pytest.fixture(scope="module")
-def engine(library: Library) -> NativeTransformer:
+def engine(library: Library) -> NativeEngine:
     return build(library)
 
 
-def build(library: Library, leave_out: str = "", **changes: Any) -> NativeTransformer:
+def build(library: Library, leave_out: str = "", **changes: Any) -> NativeEngine:
     shape = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 12, "heads": 2, "max_length": 16}
     torch.manual_seed(1)
     model = Transformer(ModelConfig.model_validate(shape | {"norm": "pre"} | changes), SIZE, SIZE)
-    parameters = dict(model.named_parameters())
-    return NativeTransformer(
-        model.config,
-        SIZE,
-        SIZE,
-        lambda name: None if name == leave_out else parameters.get(name),
-        library=library,
-        readable=lambda: model,
-    )
+    return native_engine(model, library, leave_out=leave_out)
 
 
 def shape(**changes: int | float) -> native.Shape:
@@ -127,12 +120,12 @@ def test_an_engine_without_one_of_its_weights_does_not_run(
         engine = build(library)
     source = torch.tensor([[5, 3]])
     with pytest.raises(ValueError, match=f"expected the weight {name}, found none"):
-        engine.encode(source, torch.ones_like(source, dtype=torch.bool))
+        NativeSteps(engine).encode(source, torch.ones_like(source, dtype=torch.bool))
     with pytest.raises(ValueError, match=f"expected the weight {name}, found none"):
-        engine.search([[5, 3]], SearchOptions(), SYMBOLS, sentences=1)
+        search_at_once(engine, [[5, 3]], SearchOptions(), 1)
 
 
-def test_what_is_encoded(engine: NativeTransformer) -> None:
+def test_what_is_encoded(engine: NativeEngine) -> None:
     ids, states = np.array([5, 6, 3], np.int32), np.empty((3, 8), np.float32)
 
     def encode(lengths: list[int], tokens: int = 3, count: int | None = None, at: int | None = None) -> None:
@@ -163,17 +156,18 @@ def test_what_is_encoded(engine: NativeTransformer) -> None:
 
 
 @torch.inference_mode()
-def test_what_a_state_is_told(engine: NativeTransformer) -> None:
+def test_what_a_state_is_told(engine: NativeEngine) -> None:
     source = torch.tensor([[5, 6, 3], [7, 3, 0]])
-    memory = engine.encode(source, source > 0)
+    steps = NativeSteps(engine)
+    memory = steps.encode(source, source > 0)
     library, handle = engine.library, engine.handle
     for beams in (0, -1, 2**20 + 1):
         with pytest.raises(ValueError, match="expected beams from 1 to 1048576"):
-            engine.start(memory, beams)
-    state = engine.start(memory, 2)
+            steps.start(memory, beams)
+    state = steps.start(memory, 2)
     tokens, logits = np.full(4, 2, np.int32), np.empty((4, SIZE), np.float32)
 
-    def step(count: int = 4, to: NativeTransformer = engine) -> None:
+    def step(count: int = 4, to: NativeEngine = engine) -> None:
         place = tokens.ctypes.data
         library.call("step", to.handle, state.handle, place, count, logits.ctypes.data)
 
@@ -213,11 +207,13 @@ def test_what_a_state_is_told(engine: NativeTransformer) -> None:
         library.call("step", handle, None, tokens.ctypes.data, 2, logits.ctypes.data)
 
 
-def search_options(beam: int, n_best: int, *others: float, banned: int = 3) -> native.Options:
-    return native.Options(beam, n_best, *others, 0, native.Banned((ctypes.c_int32 * 3)(0, 2, 1), banned))
+def search_options(beam: int, n_best: int, *others: float, banned: int = 3) -> native.NativeOptions:
+    return native.NativeOptions(
+        beam, n_best, *others, 0, native.Banned((ctypes.c_int32 * 3)(0, 2, 1), banned)
+    )
 
 
-def job(engine: NativeTransformer, **changes: Any) -> None:
+def job(engine: NativeEngine, **changes: Any) -> None:
     """Create a job of two sentences with some arguments changed, and free it."""
     arrays: dict[str, Any] = {
         "ids": np.array([5, 6, 3, 7, 3], np.int32),
@@ -239,7 +235,7 @@ def job(engine: NativeTransformer, **changes: Any) -> None:
     numbers |= {"continuing": SIZE}
     numbers |= {name: value for name, value in changes.items() if name in numbers}
     options = changes.get("options", search_options(4, 1, 0, 0.6, 1.0))
-    symbols = changes.get("symbols", native.Symbols(2, 3))
+    symbols = changes.get("symbols", native.NativeSymbols(2, 3))
     place = {name: array.ctypes.data for name, array in arrays.items()}
     sizes = [numbers[name] for name in ("nodes", "terms", "edges", "ends")]
     names = [name for name, *_ in native.TermArrays._fields_[4:]]
@@ -296,11 +292,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "patience": ({"options": search_options(4, 1, 0, 0.6, float("nan"))}, "patience of at least 1"),
     "end symbol": (
-        {"symbols": native.Symbols(2, SIZE)},
+        {"symbols": native.NativeSymbols(2, SIZE)},
         "expected the end symbol from 0 to 19, found 20",
     ),
     "start symbol": (
-        {"symbols": native.Symbols(-1, 3)},
+        {"symbols": native.NativeSymbols(-1, 3)},
         "expected the start symbol from 0 to 19, found -1",
     ),
     "banned": (
@@ -308,15 +304,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "expected banned symbols from 0 to 3, found 4",
     ),
     "given": (
-        {"symbols": native.Symbols(2, 3, SIZE, 1)},
+        {"symbols": native.NativeSymbols(2, 3, SIZE, 1)},
         "expected a given symbol from 0 to 19, found 20",
     ),
     "two given": (
-        {"symbols": native.Symbols(2, 3, 4, 2)},
+        {"symbols": native.NativeSymbols(2, 3, 4, 2)},
         "expected given symbols from 0 to 1, found 2",
     ),
     "room for what is given": (
-        {"symbols": native.Symbols(2, 3, 4, 1), "limits": [6, 1]},
+        {"symbols": native.NativeSymbols(2, 3, 4, 1), "limits": [6, 1]},
         "expected a longest output of at least 1 after what is given",
     ),
     "nodes of terms": ({"nodes": 257}, "expected nodes of terms from 1 to 256, found 257"),
@@ -341,7 +337,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("changes", "sentence"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_a_job_is_made_of(engine: NativeTransformer, changes: dict[str, Any], sentence: str) -> None:
+def test_what_a_job_is_made_of(engine: NativeEngine, changes: dict[str, Any], sentence: str) -> None:
     job(engine)
     with pytest.raises(ValueError, match=sentence):
         job(engine, **changes)
@@ -349,22 +345,13 @@ def test_what_a_job_is_made_of(engine: NativeTransformer, changes: dict[str, Any
 
 def test_weights_too_small_for_a_scale_are_zeros(library: Library) -> None:
     """The smallest float32 numbers over 127 underflow to 0, by which weights can't be divided."""
-    parameters: Callable[[str], torch.Tensor | None]
-    model = build(library).readable
+    model = build(library).pytorch.model
     with torch.no_grad():
         model.get_parameter("encoder.0.feed_forward.w1.weight").fill_(1e-45)
         model.get_parameter("encoder.0.feed_forward.w1.bias").zero_()
-    parameters = dict(model.named_parameters()).get
-    config = ModelConfig.model_validate(
-        {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 12, "heads": 2, "max_length": 16}
-        | {"norm": "pre"}
-    )
-    make = {"library": library, "readable": lambda: model}
     sources, options = sentences(4, SIZE, longest=5), SearchOptions(extra_length=5)
     found = [
-        NativeTransformer(config, SIZE, SIZE, parameters, precision=precision, **make).search(
-            sources, options, SYMBOLS, sentences=4
-        )
+        search_at_once(native_engine(model, library, precision=precision), sources, options, 4)
         for precision in ("float32", "int8")
     ]
     assert all(hypotheses for each in found for hypotheses in each)

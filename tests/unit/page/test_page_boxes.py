@@ -114,7 +114,7 @@ def test_the_json_has_all_numbers(run: Path, tracer: TranslationTracer, tmp_path
     np.testing.assert_allclose(z / 0.5, divided, rtol=1e-6)
     assert explain(run, "--boxes", "-o", str(tmp_path / "boxes.json")) == 0
     boxes = json.loads((tmp_path / "boxes.json").read_text())
-    total = sum(p.numel() for p in tracer.translator.model.parameters())
+    total = sum(p.numel() for p in tracer.trained.parameters())
     assert sum(part["parameters"] for part in boxes["parts"]) == total
 
 

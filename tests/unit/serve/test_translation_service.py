@@ -15,9 +15,12 @@ pytest.importorskip("starlette", reason="needs pip install 'headwise[serve]'")
 
 import httpx
 
+from headwise.analysis.interventions import parse_interventions
+from headwise.decoding.engine import pytorch_model
 from headwise.engine.scheduling.load import Load
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
+from headwise.nn.recording import recording
 from headwise.page.runs import open_runs
 from headwise.serve.production import find_model, given_languages, open_production
 from headwise.serve.translation.limits import ServiceLimits
@@ -176,15 +179,15 @@ def test_the_page_doesnt_change_what_clients_get(run: Path) -> None:
     runs = open_runs([run], "cpu")
     production = open_production(runs, say=lambda sentence: None)
     (model,) = production.service.models.all
-    page = runs["en-de"].translator().model
-    assert page is not model.reader.model
+    assert model.translator is runs["en-de"].translator()  # one model in memory for each engine
+    changes = parse_interventions(["silence:cross.1.1", "uniform:cross.2.1"])
     with_alignment = Job(ENGLISH[:1], "de", "en", alignments=True)
     (before,) = asyncio.run(production.service.translate(with_alignment))
-    for parameter in page.parameters():
-        parameter.data.zero_()
-    (after,) = asyncio.run(production.service.translate(with_alignment))
+    with runs["en-de"].tracer.model(changes), recording(pytorch_model(model.translator)):
+        (after,) = asyncio.run(production.service.translate(with_alignment))
     assert before.text == after.text
     assert before.sentences[0].outputs[0].alignment is not None
+    assert before.sentences[0].outputs[0] == after.sentences[0].outputs[0]
     asyncio.run(production.close())
 
 

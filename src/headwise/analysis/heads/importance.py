@@ -20,14 +20,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.analysis.interventions import Part, attention_parts, heads_of, private_copy
+from headwise.analysis.interventions import Part, attention_parts, heads_of
 from headwise.analysis.interventions.sublayers import Changes
 from headwise.decoding.batching import batches, padded
+from headwise.decoding.engine import pytorch_model, with_model
 from headwise.decoding.scoring import token_log_probs
 from headwise.engine.translator import Translator
 from headwise.evaluation.translation import bleu
 from headwise.models.base import Seq2Seq
 from headwise.nn.multihead import Probe
+from headwise.nn.recording import private_copy
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 
 _BATCH_TOKENS = 4096
@@ -55,7 +57,7 @@ class Pairs:
     @classmethod
     def encode(cls, translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> Pairs:
         """Encode sentence pairs; those with an empty side or longer than the model's maximum length are left out."""
-        subwords, max_length = translator.subwords, translator.model.max_length
+        subwords, max_length = translator.subwords, translator.engine.max_length
         pairs = [
             (source, target)
             for source, target in zip(
@@ -141,7 +143,7 @@ def loss(model: Seq2Seq, pairs: Pairs) -> float:
 
 def importance_by_masking(translator: Translator, pairs: Pairs) -> dict[HeadPlace, float]:
     """Return, for each head, how much the loss rises (nats per target token) when this head alone is masked."""
-    model = private_copy(translator.model)
+    model = private_copy(pytorch_model(translator))
     full_loss = loss(model, pairs)
     importance = {}
     for head in head_places(model):
@@ -152,7 +154,7 @@ def importance_by_masking(translator: Translator, pairs: Pairs) -> dict[HeadPlac
 
 def importance_by_gradient(translator: Translator, pairs: Pairs) -> dict[HeadPlace, float]:
     """Return, for each head, the mean over sentences of |∂L/∂ξ|, L in nats per target token of the sentence."""
-    model = private_copy(translator.model)
+    model = private_copy(pytorch_model(translator))
     parts = attention_parts(model)
     totals: dict[Part, NDArray[np.float64]] = {
         part: np.zeros((len(attentions), heads_of(attentions[0])))
@@ -222,10 +224,9 @@ def pruning_curve(
     curve = []
     for step in range(points + 1):
         count = round(len(order) * step / points)
-        replica = copy.copy(translator)
-        replica.model = copy.deepcopy(translator.model)
-        with gated(replica.model, without(replica.model, order[:count])):
-            translations = replica.translate(sources, beam=beam, n_best=1)
+        model = copy.deepcopy(pytorch_model(translator))
+        with gated(model, without(model, order[:count])):
+            translations = with_model(translator, model).translate(sources, beam=beam, n_best=1)
         score = bleu([translation.text for translation in translations], references).score
         curve.append(PruningPoint(count, count / len(order), score))
     return curve

@@ -18,6 +18,7 @@ from headwise.analysis.heads.similarity import SimilarityCounts
 from headwise.analysis.interventions import PARTS, Part
 from headwise.analysis.recording import attention_by_part
 from headwise.decoding.batching import batches, padded
+from headwise.decoding.engine import pytorch_model
 from headwise.decoding.ensemble import Ensemble
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
@@ -102,15 +103,15 @@ def measure_heads(
 
     Parts that the model lacks are left out. Raises `ConfigError` for an ensemble, or if there is no sentence.
     """
-    if isinstance(translator.model, Ensemble):
+    model, subwords = pytorch_model(translator), translator.subwords
+    if isinstance(model, Ensemble):
         raise ConfigError("heads: expected one model, found an ensemble of several")
     if not sources:
         raise ConfigError("heads: expected at least one sentence, found none")
-    model, subwords = translator.model, translator.subwords
     assert isinstance(model, EmbeddedSeq2Seq)
     source_ids = [[*subwords.encode_source(annotated.sentence.text), EOS] for annotated in sources]
     target_ids = [subwords.encode_target(annotated.sentence.text) for annotated in targets]
-    max_length = translator.model.max_length
+    max_length = translator.engine.max_length
     kept = [
         n
         for n, (s, t) in enumerate(zip(source_ids, target_ids, strict=True))
@@ -169,7 +170,7 @@ def _recorded(
     translator: Translator, sources: Sequence[list[int]], targets: Sequence[list[int]], kept: Sequence[int]
 ) -> Iterator[tuple[int, dict[Part, NDArray[np.float32]]]]:
     """Yield the index and the attention, without padding, of each kept pair; batches are of similar length."""
-    model = translator.model
+    model = pytorch_model(translator)
     device = next(model.parameters()).device
     lengths = [max(len(sources[n]), len(targets[n]) + 1) for n in kept]
     for positions in batches(lengths, BATCH_TOKENS):

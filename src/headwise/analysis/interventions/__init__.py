@@ -6,7 +6,6 @@ from headwise.analysis.interventions.applying import (
     heads_of,
     intervening,
     part_of,
-    private_copy,
     require_no_translation,
 )
 from headwise.analysis.interventions.notation import PARTS, Intervention, Part, parse_interventions
@@ -22,7 +21,6 @@ __all__ = [
     "intervening",
     "parse_interventions",
     "part_of",
-    "private_copy",
     "require_no_translation",
     "switched_off",
 ]

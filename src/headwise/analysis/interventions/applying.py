@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from queue import Empty, LifoQueue
@@ -17,6 +15,7 @@ from headwise.analysis.interventions.weights import CHANGES
 from headwise.errors import ConfigError
 from headwise.nn.attention import attention_kind, attention_weights
 from headwise.nn.multihead import MultiHeadAttention, Probe, Probed
+from headwise.nn.recording import private_copy
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -40,12 +39,6 @@ def part_of(name: str) -> Part:
 def heads_of(attention: Probed) -> int:
     """Return the number of heads of an attention module; attention that isn't multi-head counts as one head."""
     return attention.heads if isinstance(attention, MultiHeadAttention) else 1
-
-
-def private_copy(model: Model) -> Model:
-    """Copy the modules but share the parameters, so that probes set on the copy don't affect other requests."""
-    shared = {id(tensor): tensor for tensor in itertools.chain(model.parameters(), model.buffers())}
-    return copy.deepcopy(model, shared)
 
 
 class Copies(Generic[Model]):

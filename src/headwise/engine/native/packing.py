@@ -11,14 +11,15 @@ import ctypes
 import math
 from collections.abc import Callable, Mapping
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from headwise.config import ModelConfig
-from headwise.models.weights import check_finite
+from headwise.engine.native.shapes import POSITIONS
 from headwise.native import library as native
-from headwise.nn.positions import position_encoding
+from headwise.weights import check_finite
 
+Array = NDArray[np.float32]
 ACTIVATIONS = {"relu": 0, "gelu": 1, "silu": 2}
 _UNIT = 16  # head sizes are padded to a multiple of this
 
@@ -31,7 +32,7 @@ class Packing:
         config: ModelConfig,
         source_size: int,
         target_size: int,
-        tensors: Callable[[str], Tensor | None],
+        tensors: Callable[[str], Array | None],
         library: native.Library,
     ) -> None:
         self._config, self._library = config, library
@@ -77,7 +78,7 @@ class Packing:
             epsilon=config.norm_epsilon,
         )
 
-    def _fill(self, positions: Tensor | None) -> None:
+    def _fill(self, positions: Array | None) -> None:
         config = self._config
         share_all, share_output = config.share_embeddings == "all", config.share_embeddings != "none"
         names = {
@@ -98,13 +99,11 @@ class Packing:
             if config.norm == "pre":
                 self._norm(f"{side}_norm", f"{side}_norm")
 
-    def _positions(self) -> Tensor | None:
+    def _positions(self) -> Array | None:
         learned_table = self._optional("positions.table")
         if learned_table is not None:
             return learned_table
-        make_table = position_encoding(self._config.positions).table
-        assert make_table is not None
-        return make_table(self._config.max_length, self._config.d_model)
+        return POSITIONS[self._config.positions](self._config.max_length, self._config.d_model)
 
     def _layer(self, name: str, *, decoder: bool) -> None:
         self_attention, around = f"{name}.self_attention", f"{name}.around_attention"
@@ -139,44 +138,49 @@ class Packing:
                     bias = None if bias is None else padded_heads(bias, heads[member])
                 weights.append(weight)
                 biases += [] if bias is None else [bias]
-            self._linear(f"{name}.{packed}", torch.cat(weights), torch.cat(biases) if biases else None)
+            self._linear(
+                f"{name}.{packed}", np.concatenate(weights), np.concatenate(biases) if biases else None
+            )
 
-    def _tensor(self, name: str) -> Tensor:
+    def _tensor(self, name: str) -> Array:
         tensor = self._optional(name)
         assert tensor is not None, name
         return tensor
 
-    def _optional(self, name: str) -> Tensor | None:
+    def _optional(self, name: str) -> Array | None:
         """Return a parameter, or None where the model doesn't have it; raises `CheckpointError` unless it is finite."""
         tensor = self._tensors(name)
         if tensor is not None:
             check_finite(name, tensor)
         return tensor
 
-    def _linear(self, name: str, weight: Tensor, bias: Tensor | None) -> None:
-        weight = weight.float().contiguous()
-        bias = None if bias is None else bias.float().contiguous()
-        bias_pointer = None if bias is None else bias.data_ptr()
+    def _linear(self, name: str, weight: Array, bias: Array | None) -> None:
+        weight, bias = _packed(weight), None if bias is None else _packed(bias)
+        bias_pointer = None if bias is None else bias.ctypes.data
         self._library.call(
-            "linear", self._handle, name.encode(), weight.data_ptr(), bias_pointer, *weight.shape
+            "linear", self._handle, name.encode(), weight.ctypes.data, bias_pointer, *weight.shape
         )
 
     def _norm(self, name: str, module: str) -> None:
         for part in ("weight", "bias"):
-            values = self._tensor(f"{module}.{part}").float().contiguous()
+            values = _packed(self._tensor(f"{module}.{part}"))
             key = f"{name}.{part}".encode()
-            self._library.call("vector", self._handle, key, values.data_ptr(), len(values))
+            self._library.call("vector", self._handle, key, values.ctypes.data, len(values))
 
-    def _table(self, name: str, values: Tensor) -> None:
-        values = values.detach().float().contiguous()
-        self._library.call("table", self._handle, name.encode(), values.data_ptr(), *values.shape)
+    def _table(self, name: str, values: Array) -> None:
+        values = _packed(values)
+        self._library.call("table", self._handle, name.encode(), values.ctypes.data, *values.shape)
 
 
-def padded_heads(weight: Tensor, heads: int) -> Tensor:
+def _packed(values: Array) -> Array:
+    return np.ascontiguousarray(values, dtype=np.float32)
+
+
+def padded_heads(weight: Array, heads: int) -> Array:
     """Pad the rows of each head in a weight (heads * size, …) with zeros to a multiple of 16."""
-    by_head = weight.detach().unflatten(0, (heads, -1))
-    missing = -by_head.size(1) % _UNIT
+    by_head = weight.reshape(heads, -1, *weight.shape[1:])
+    missing = -by_head.shape[1] % _UNIT
     if not missing:
-        return weight.detach()
-    zeros = by_head.new_zeros(heads, missing, *by_head.shape[2:])
-    return torch.cat([by_head, zeros], dim=1).flatten(0, 1)
+        return weight
+    zeros = np.zeros((heads, missing, *by_head.shape[2:]), dtype=weight.dtype)
+    return np.concatenate([by_head, zeros], axis=1).reshape(-1, *weight.shape[1:])

@@ -2,85 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from headwise.engine.base import FinishedSearch, OpenSearch
 from headwise.engine.hypotheses import Hypothesis
-from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.load import Load, Meter
-from headwise.engine.scheduling.request import Request
-from headwise.engine.terms import Terms
-
-_WAIT_MILLISECONDS = 60_000  # every event ends the wait earlier
-
-
-class Searched(Protocol):
-    """A sentence whose search has ended."""
-
-    @property
-    def number(self) -> int:
-        """The number that `OpenSearch.add` returned."""
-        ...
-
-    def hypotheses(self, alpha: float, position: int) -> list[Hypothesis]:
-        """Return the hypotheses with their scores; raises the error that ended the search."""
-        ...
-
-
-class Progress(Protocol):
-    """What `OpenSearch.wait` found: whether the search goes on."""
-
-    running: Any
-
-
-class OpenSearch(Protocol):
-    """A search that is open for sentences, with threads of its own; see `headwise.engine.native.job.SearchJob`."""
-
-    def add(
-        self,
-        sources: Sequence[Sequence[int]],
-        options: SearchOptions,
-        lists: Sequence[NDArray[np.int32]] | None = None,
-        *,
-        terms: Sequence[Terms | None] | None = None,
-        client: int = 0,
-    ) -> int:
-        """Add sentences with their shortlists and terms; returns the number of the first."""
-        ...
-
-    def cancel(self, number: int) -> None:
-        """Give up a sentence that isn't finished: it leaves its batch and is never collected."""
-        ...
-
-    def wait(self, least: int, milliseconds: int) -> Any:
-        """Wait until `least` sentences are finished or the search has ended; returns a `Progress`."""
-        ...
-
-    def collect(self, progress: Any) -> Sequence[Searched]:
-        """Return the finished sentences that `wait` found."""
-        ...
-
-    def load(self) -> Any:
-        """Return the counts `waiting`, `waiting_tokens`, `running` and `rows`."""
-        ...
-
-    def close(self) -> None:
-        """Add no more sentences: the search ends when all are searched."""
-        ...
-
-    def stop(self) -> None:
-        """End the search before its next step."""
-        ...
-
-    def free(self) -> None:
-        """Stop, wait for the threads and free the memory."""
-        ...
+from headwise.engine.scheduling.submission import Submission
 
 
 class ContinuousBatching:
@@ -89,34 +20,28 @@ class ContinuousBatching:
     An error that isn't of one sentence ends the search and fails its sentences; the next one opens a new search.
     """
 
-    def __init__(self, search: OpenSearch, reopen: Callable[[], OpenSearch]) -> None:
+    def __init__(self, search: OpenSearch, reopen: Callable[[], OpenSearch | None]) -> None:
         """Use an open search; `reopen` opens another one after an error."""
         self._reopen = reopen
         self._lock = threading.RLock()  # protects the members below; the search isn't freed while it is used
-        self._requests: dict[int, Request] = {}
+        self._submissions: dict[int, Submission] = {}
         self._meter = Meter()
         self._closed = False
         self._start(search)
 
-    def submit(self, request: Request) -> None:
+    def submit(self, submission: Submission) -> None:
         """Add a sentence; cancelling its future takes it out of the search."""
         with self._lock:
             assert not self._closed
             search = self._search
             if search is None:
                 search = self._reopen()
+                assert search is not None
                 self._start(search)
-            lists, terms = None, None
-            if request.terms is not None:
-                terms = [request.terms]
-            if request.allowed is not None:
-                lists = [request.allowed if terms is None else terms[0].added_to(request.allowed)]
-            number = search.add(
-                [request.source], request.options, lists, terms=terms, client=hash(request.client)
-            )
-            self._requests[number] = request
+            number = search.add([submission.sentence], client=hash(submission.client))
+            self._submissions[number] = submission
             self._meter.begin()
-        request.future.add_done_callback(partial(self._cancel, search, number))
+        submission.future.add_done_callback(partial(self._cancel, search, number))
 
     @property
     def load(self) -> Load:
@@ -124,8 +49,7 @@ class ContinuousBatching:
         with self._lock:
             if self._search is None:
                 return Load(tokens_per_second=self._meter.rate)
-            load = self._search.load()
-            return Load(load.waiting, load.waiting_tokens, load.running, load.rows, self._meter.rate)
+            return dataclasses.replace(self._search.load(), tokens_per_second=self._meter.rate)
 
     def close(self, *, finish: bool) -> None:
         """End the search, after all sentences are finished or at once; then their futures are cancelled."""
@@ -148,10 +72,10 @@ class ContinuousBatching:
         if not future.cancelled():
             return
         with self._lock:
-            if self._search is not search or self._requests.pop(number, None) is None:
+            if self._search is not search or self._submissions.pop(number, None) is None:
                 return
             search.cancel(number)
-            self._meter.add(0, idle=not self._requests)
+            self._meter.add(0, idle=not self._submissions)
         future.set_running_or_notify_cancel()
 
     def _collect(self, search: OpenSearch) -> None:
@@ -160,34 +84,32 @@ class ContinuousBatching:
         running = True
         while running and error is None:
             try:
-                progress = search.wait(1, _WAIT_MILLISECONDS)
-                searched = search.collect(progress)
-                running = progress.running
+                searched, running = search.next_finished()
             except Exception as found:
                 searched, error = [], found
             with self._lock:
                 finished = [
-                    (request, each)
+                    (submission, each)
                     for each in searched
-                    if (request := self._requests.pop(each.number, None)) is not None
+                    if (submission := self._submissions.pop(each.number, None)) is not None
                 ]
                 if finished:
-                    tokens = sum(len(request.source) for request, _ in finished)
-                    self._meter.add(tokens, idle=not self._requests)
-            for request, each in finished:
-                request.settle(_result(each, request.options.alpha))
+                    tokens = sum(len(submission.sentence.source) for submission, _ in finished)
+                    self._meter.add(tokens, idle=not self._submissions)
+            for submission, each in finished:
+                submission.settle(_result(each, submission.sentence.options.alpha))
         with self._lock:
             self._search = None
             search.free()
-            unfinished, self._requests = list(self._requests.values()), {}
+            unfinished, self._submissions = list(self._submissions.values()), {}
             self._meter.add(0, idle=True)
-        for request in unfinished:
+        for submission in unfinished:
             if error is None:  # the search was stopped
-                request.future.cancel()
-            request.settle(error or [])
+                submission.future.cancel()
+            submission.settle(error or [])
 
 
-def _result(searched: Searched, alpha: float) -> list[Hypothesis] | Exception:
+def _result(searched: FinishedSearch, alpha: float) -> list[Hypothesis] | Exception:
     try:
         return searched.hypotheses(alpha, 1)
     except Exception as error:

@@ -2,55 +2,48 @@
 
 An engine with an open search of its own gets sentences of all options and clients as they come, and replaces a finished
 one before the next step (continuous batching; see Yu et al. 2022, "Orca: a distributed serving system for
-transformer-based generative models", where it is called iteration-level scheduling). Every other model, and what that
-search doesn't support (prefixes, sampling, no repeated n-grams), is searched in dynamic batches of equal options. Both
-take sentences in the order of `headwise.engine.scheduling.fair`. Results are those of
-`headwise.decoding.batching.decode`: bit for bit in continuous batches, and up to the rounding of PyTorch in others.
+transformer-based generative models", where it is called iteration-level scheduling). With every other engine, and where
+that search doesn't support a sentence (prefixes, sampling), sentences are searched in dynamic batches of equal options.
+Both take sentences in the order of `headwise.engine.scheduling.fair`. Results are those of `Engine.search`: bit for bit
+in continuous batches, and up to the rounding of PyTorch in others.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
 from concurrent.futures import Future
 from types import TracebackType
 
-import numpy as np
-from numpy.typing import NDArray
-
-from headwise.decoding.batching import BATCH_TOKENS
+from headwise.engine.base import BATCH_TOKENS, Engine, OpenSearch, SearchSentence
 from headwise.engine.hypotheses import Hypothesis
-from headwise.engine.ids import check_search
-from headwise.engine.options import SearchOptions
+from headwise.engine.ids import check_sentences
 from headwise.engine.scheduling.continuous import ContinuousBatching
 from headwise.engine.scheduling.dynamic import DynamicBatching
 from headwise.engine.scheduling.load import Load
-from headwise.engine.scheduling.request import Request
+from headwise.engine.scheduling.submission import Submission
 from headwise.engine.symbols import Symbols
-from headwise.engine.terms import Terms
-from headwise.models.base import Seq2Seq
 
 
 class Scheduler:
-    """The scheduler of one loaded model; its methods may be called by any thread.
+    """The scheduler of one engine; its methods may be called by any thread.
 
     At the end of a `with` statement all sentences are finished; after an error, and where the scheduler is neither
     closed nor referenced any more, they are cancelled.
     """
 
-    def __init__(self, model: Seq2Seq, symbols: Symbols, *, batch_tokens: int = BATCH_TOKENS) -> None:
+    def __init__(self, engine: Engine, symbols: Symbols, *, batch_tokens: int = BATCH_TOKENS) -> None:
         """`batch_tokens` bounds a batch's source tokens times hypotheses; a longer sentence is a batch of its own."""
-        self._model, self._symbols = model, symbols
+        self._engine, self._symbols = engine, symbols
         self._lock = threading.Lock()
         self._closed = False
-        self._dynamic = DynamicBatching(model, symbols, batch_tokens)
-        search = model.open_search(symbols, batch_tokens)
-        self._continuous = (
-            None
-            if search is None
-            else ContinuousBatching(search, lambda: model.open_search(symbols, batch_tokens))
-        )
+        self._dynamic = DynamicBatching(engine, symbols, batch_tokens)
+
+        def open_search() -> OpenSearch | None:
+            return engine.open_search(symbols, batch_tokens)
+
+        search = open_search()
+        self._continuous = None if search is None else ContinuousBatching(search, open_search)
         self._finalizer = weakref.finalize(self, _close, self._continuous, self._dynamic, finish=False)
 
     def __enter__(self) -> Scheduler:
@@ -61,22 +54,10 @@ class Scheduler:
     ) -> None:
         self.close(finish=kind is None)
 
-    def submit(
-        self,
-        source: Sequence[int],
-        options: SearchOptions,
-        *,
-        client: str = "",
-        prefix: Sequence[int] | None = None,
-        allowed: NDArray[np.int32] | None = None,
-        terms: Terms | None = None,
-    ) -> Future[list[Hypothesis]]:
+    def submit(self, sentence: SearchSentence, *, client: str = "") -> Future[list[Hypothesis]]:
         """Add a sentence; returns the future of its hypotheses, best first.
 
-        `source` are ids that end with the end symbol, `prefix` target ids with which the outputs begin, `allowed` the
-        target ids that they may contain besides, in ascending order and with the end symbol, and `terms` what they must
-        contain. Clients share the
-        batches equally, and each client's sentences are searched in order.
+        Clients share the batches equally, and each client's sentences are searched in order.
 
         Cancelling the future removes a waiting sentence. A running one leaves its batch before the next step; only in
         an engine that searches whole batches by itself it stays until the batch is finished.
@@ -86,23 +67,17 @@ class Scheduler:
         `CheckpointError` where the model's probabilities aren't finite numbers, and `MemoryError`. Its callbacks run in
         the scheduler's thread, before the results of other sentences are handed back.
         """
-        prefixes = None if prefix is None else [prefix]
-        lists = None if allowed is None else [allowed]
-        check_search(
-            self._model, [source], options, self._symbols, prefixes=prefixes, lists=lists, terms=[terms]
-        )
-        own_search = self._model.own_search(options, terms=terms is not None) if prefix is None else None
-        request = Request(
-            list(source), options, client, None if prefix is None else list(prefix), allowed, terms
-        )
+        check_sentences(self._engine, [sentence], self._symbols)
+        joins = self._engine.joins(sentence)
+        submission = Submission(sentence, client)
         with self._lock:
             if self._closed:
                 raise RuntimeError("the scheduler is closed: it accepts no more sentences")
-            if self._continuous is not None and own_search is not None:
-                self._continuous.submit(request)
+            if self._continuous is not None and joins:
+                self._continuous.submit(submission)
             else:
-                self._dynamic.submit(request)
-        return request.future
+                self._dynamic.submit(submission)
+        return submission.future
 
     @property
     def load(self) -> Load:

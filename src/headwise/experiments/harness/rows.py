@@ -132,7 +132,7 @@ class TrainingRow(Row):
 
     def run(self, seed: int, place: Place) -> dict[str, Any]:  # noqa: D102
         from headwise.experiments.harness.scoring import curve, score_run
-        from headwise.models.weights import read_recipe
+        from headwise.weights import read_recipe
 
         trained = self._train(self.command(seed, place))
         if "diverged" in trained:

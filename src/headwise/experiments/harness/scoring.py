@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 
-from headwise.decoding.batching import BATCH_TOKENS, batches, padded
+from headwise.decoding.batching import batches, padded
+from headwise.decoding.engine import pytorch_model
+from headwise.engine.base import BATCH_TOKENS
 from headwise.engine.symbols import SYMBOLS
 from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError
@@ -17,9 +19,9 @@ from headwise.evaluation.calibration import calibration
 from headwise.evaluation.translation import count_words, perplexity
 from headwise.experiments.harness.test_sets import TestSet
 from headwise.models.base import Seq2Seq
-from headwise.models.weights import read_recipe
 from headwise.text.tokens.subwords import BOS, EOS, PAD, Subwords
 from headwise.training.monitor import read_metrics
+from headwise.weights import read_recipe
 
 _BINS = 10  # confidence bins for calibration
 
@@ -97,7 +99,7 @@ def measure_calibration(
     translator: Translator, sources: Sequence[str], references: Sequence[str]
 ) -> dict[str, Any]:
     """Return the teacher-forced calibration on the references: accuracy of the likeliest subword by its probability."""
-    model, subwords = translator.model, translator.subwords
+    model, subwords = pytorch_model(translator), translator.subwords
     pairs = _encoded(subwords, sources, references, model.max_length)
     confidences, is_correct = [], []
     for indices in batches([max(len(s), len(t)) for s, t in pairs], BATCH_TOKENS):

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from headwise.config import Config, ModelConfig
 from headwise.errors import ConfigError
@@ -33,6 +33,7 @@ from headwise.interop.ctranslate2.layout import (
 from headwise.interop.pieces import source_code_notes
 from headwise.nn.positions import sinusoids
 
+Array = NDArray[np.float32]
 PRECISIONS = ("float32", "float16", "bfloat16", "int8")  # in which weights can be stored
 SPM_FILES = ("source.spm", "target.spm")
 
@@ -94,7 +95,7 @@ def check_installed(place: str) -> None:
 
 def convert(
     config: ModelConfig,
-    tensors: Callable[[str], Tensor | None],
+    tensors: Callable[[str], Array | None],
     vocabularies: tuple[Sequence[str], Sequence[str]],
     folder: Path,
     *,
@@ -142,7 +143,7 @@ def convert(
     spec.save(str(folder))
 
 
-def _set_linear(spec: Any, tensors: Callable[[str], Tensor | None], modules: Sequence[str]) -> None:
+def _set_linear(spec: Any, tensors: Callable[[str], Array | None], modules: Sequence[str]) -> None:
     """Set the weight and the bias, if there is one, of modules joined along the output dimension."""
     spec.weight = _array(*(tensors(f"{module}.weight") for module in modules))
     if (bias := tensors(f"{modules[0]}.bias")) is not None:
@@ -150,7 +151,7 @@ def _set_linear(spec: Any, tensors: Callable[[str], Tensor | None], modules: Seq
 
 
 def _set_embeddings(
-    spec: Any, config: ModelConfig, tensors: Callable[[str], Tensor | None], index_spec: Callable[..., Any]
+    spec: Any, config: ModelConfig, tensors: Callable[[str], Array | None], index_spec: Callable[..., Any]
 ) -> None:
     """Set the embeddings, the positions and the output projection; equal matrices are stored once."""
     parameters = {name: _array(tensors(name)) for name in dict.fromkeys(embeddings(config))}
@@ -166,17 +167,17 @@ def _set_embeddings(
         index_spec(spec, POSITIONS.format(side=side).removesuffix("/encodings")).encodings = table
 
 
-def _positions(config: ModelConfig, tensors: Callable[[str], Tensor | None]) -> Tensor | None:
+def _positions(config: ModelConfig, tensors: Callable[[str], Array | None]) -> Array | None:
     if config.positions == "learned":
         return tensors("positions.table")
     if config.positions == "none":
-        return torch.zeros(config.max_length, config.d_model)
-    return sinusoids(config.max_length, config.d_model)
+        return np.zeros((config.max_length, config.d_model), dtype=np.float32)
+    return sinusoids(config.max_length, config.d_model).numpy()
 
 
-def _array(*parts: Tensor | None) -> Any:
+def _array(*parts: Array | None) -> Any:
     """Return tensors as one NumPy array, joined along the first dimension."""
     present = [part for part in parts if part is not None]
     assert present
     assert len(present) == len(parts)
-    return torch.cat([part.detach() for part in present]).contiguous().numpy()
+    return np.concatenate(present)

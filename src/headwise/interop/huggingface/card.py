@@ -9,8 +9,8 @@ from typing import Any
 from headwise import __version__
 from headwise.config import Config
 from headwise.interop.base import Trained, TrainedRun, TrainedSingle
-from headwise.models.weights import read_recipe
 from headwise.training.monitor import averaged_scores, read_measured
+from headwise.weights import read_recipe
 
 # The Hub's names of the tasks.
 _TAGS = {

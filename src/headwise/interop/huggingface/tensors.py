@@ -20,8 +20,8 @@ from torch import Tensor
 
 from headwise.errors import CheckpointError
 from headwise.interop.base import Tensors
-from headwise.models.weights import Weights
 from headwise.parsing import read_json
+from headwise.weights import Weights
 
 _SHARD = re.compile(r"[\w.-]+")  # a file name without a folder
 _REFUSED = re.compile(r"Unsupported (?:global|class|operand|type)\W+(?:GLOBAL\W+)?([\w.]+)")
@@ -75,7 +75,7 @@ def safetensors_file(path: Path) -> Tensors:
     def read(name: str) -> Tensor:
         tensor = weights.get(name)
         assert tensor is not None, name
-        return tensor
+        return torch.from_numpy(tensor)
 
     return {name: partial(read, name) for name in sorted(weights.names)}
 

@@ -305,7 +305,7 @@ def routes(context: Context) -> Endpoints:
                 "source": model.source,
                 "target": model.target,
                 "targets": service.models.all_targets(model),
-                "engine": model.translator.engine,
+                "engine": model.translator.description,
                 "beam": model.translator.options.beam,
             }
             for model in service.models.all

@@ -23,26 +23,17 @@ _SAME = {"no": "nb", "nb": "no", "zh-hans": "zh", "zh-hant": "zt", "zh-tw": "zt"
 class Model:
     """A loaded translation run, its languages, and the scheduler of its sentences.
 
-    `reading` is held while `reader` scores or aligns: it records attention in a PyTorch model of its own.
+    `reading` is held while the translator scores or aligns, with the PyTorch model: one request at a time.
     """
 
-    def __init__(
-        self, name: str, source: str, target: str, translator: Translator, reader: Translator | None = None
-    ) -> None:
-        """Use a loaded run; `reader` is a translator with a PyTorch model of its own, by default made when needed."""
+    def __init__(self, name: str, source: str, target: str, translator: Translator) -> None:
+        """Use a loaded run."""
         self.name, self.source, self.target, self.translator = name, source, target, translator
         self.scheduler = _scheduler(translator)
         self.further_schedulers: list[Scheduler] = []  # of languages with one of their own
         self.reading = asyncio.Lock()
         # Sentences with the guard's second search, by its outcome.
         self.searched_again: Counter[str] = Counter()
-        if reader is not None:
-            self.reader = reader
-
-    @functools.cached_property
-    def reader(self) -> Translator:
-        """A translator with a PyTorch model of its own."""
-        return self.translator.twin()
 
     @property
     def load(self) -> Load:
@@ -91,12 +82,6 @@ class InLanguage(Model):
         self._model.further_schedulers.append(scheduler)
         return scheduler
 
-    @functools.cached_property
-    def reader(self) -> Translator:
-        """The model's reader, whose PyTorch model it shares, with the language's code."""
-        _ = self._model.reader.model
-        return self._model.reader.in_language(self._piece)
-
     @property
     def load(self) -> Load:
         """That of the model."""
@@ -114,7 +99,7 @@ def target_of(translator: Translator) -> str | None:
 
 
 def _scheduler(translator: Translator) -> Scheduler:
-    return Scheduler(translator.search_model, translator.symbols, batch_tokens=translator.batch_tokens)
+    return Scheduler(translator.engine, translator.symbols, batch_tokens=translator.batch_tokens)
 
 
 class Models:

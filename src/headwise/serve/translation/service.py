@@ -245,7 +245,7 @@ class Service:
                         f"sources: expected texts that the model reads whole, found text {number} too long",
                     )
             async with Deadline(self.limits.seconds), model.reading:
-                return await run_in_threadpool(lambda: model.reader.score(sources, targets, alpha=alpha))
+                return await run_in_threadpool(lambda: translator.score(sources, targets, alpha=alpha))
 
     async def close(self) -> None:
         """Finish what was accepted, and end the schedulers."""

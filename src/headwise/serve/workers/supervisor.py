@@ -26,7 +26,8 @@ from dataclasses import dataclass
 import torch
 
 from headwise.errors import ConfigError, HeadwiseError
-from headwise.nn.device import find_device, processors
+from headwise.nn.device import find_device
+from headwise.processes import processors
 from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.workers.shared import Shared
 from headwise.serve.workers.worker import Served, work

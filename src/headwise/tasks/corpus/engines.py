@@ -38,7 +38,7 @@ def find_engine(work: TextWork) -> Iterator[tuple[Engine, str, str]]:
         translator = work.runs.load()
         yield (
             (lambda chunks: (work.translate(translator, rows) for rows in chunks)),
-            translator.engine,
+            translator.description,
             engine_of(translator),
         )
 

@@ -105,4 +105,4 @@ class Runs:
 
 def engine_of(translator: Translator) -> str:
     """Return the description of a translator's engine without its threads, which don't change the translations."""
-    return _WORKERS.sub("", translator.engine)
+    return _WORKERS.sub("", translator.description)

@@ -93,7 +93,7 @@ class TextWork:
             if not self.split and (length := self._excess(translator, text)):
                 counts["too_long"] += row.problem != "too_long"
                 if self.long_lines == "stop":
-                    most = translator.search_model.max_length - 1
+                    most = translator.engine.max_length - 1
                     failure = DataError(
                         f"{self.source.path}: line {row.number}: expected at most {most} subwords, found {length}"
                         " (--on-bad-line replace or empty goes on)"
@@ -141,7 +141,7 @@ class TextWork:
     def _excess(self, translator: Translator, text: str) -> int:
         """Return the number of subwords of a text that the model can't read whole, else 0."""
         length = len(translator.subwords.encode_source(one_line(text).strip()))
-        return length if length > translator.search_model.max_length - 1 else 0
+        return length if length > translator.engine.max_length - 1 else 0
 
     def _lines(self, row: TextRow, translation: Translation) -> list[str]:
         if self.target_field is None:

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
+from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis
-from headwise.engine.options import SearchOptions
-from headwise.engine.terms import Terms
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
-    """A sentence, with the arguments of `Scheduler.submit`.
+class Submission:
+    """A sentence that was submitted by a client.
 
     The future stays pending until the result is there, so that it can be cancelled until then.
     """
 
-    source: Sequence[int]
-    options: SearchOptions
+    sentence: SearchSentence
     client: str
-    prefix: Sequence[int] | None
-    allowed: NDArray[np.int32] | None
-    terms: Terms | None = None
     future: Future[list[Hypothesis]] = field(default_factory=Future)
 
     @property
     def cost(self) -> int:
         """The part of a batch that it takes: source tokens times hypotheses."""
-        return len(self.source) * self.options.rows
+        return len(self.sentence.source) * self.sentence.options.rows
 
     def settle(self, result: list[Hypothesis] | Exception) -> None:
         """Set the result or the error, unless the future was cancelled."""

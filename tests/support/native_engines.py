@@ -1,0 +1,55 @@
+"""Native engines of models in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoding_models import SYMBOLS
+from headwise.decoding.engine import PyTorchEngine
+from headwise.decoding.native_steps import NativeSteps
+from headwise.engine.base import SearchSentence
+from headwise.engine.hypotheses import Hypothesis
+from headwise.engine.native.engine import NativeEngine
+from headwise.engine.options import SearchOptions
+from headwise.models.embedded import EmbeddedSeq2Seq
+from headwise.native.library import Library, find_library
+
+
+def native_engine(
+    model: EmbeddedSeq2Seq, library: Library | None = None, *, leave_out: str = "", **options: Any
+) -> NativeEngine:
+    """Return the native engine with a model's parameters as they are now, beside which is the model itself.
+
+    The parameter `leave_out` is missing.
+    """
+    found = library or find_library()
+    assert isinstance(found, Library)
+    parameters = {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
+    parameters.pop(leave_out, None)
+    return NativeEngine(
+        model.config,
+        model.source_size,
+        model.target_size,
+        parameters.get,
+        library=found,
+        open_pytorch=lambda native: PyTorchEngine(model, steps=NativeSteps(native), workers=native.workers),
+        **options,
+    )
+
+
+def search_at_once(
+    engine: NativeEngine,
+    sources: Sequence[Sequence[int]],
+    options: SearchOptions,
+    at_once: int,
+    lists: Sequence[NDArray[np.int32]] | None = None,
+) -> list[list[Hypothesis]]:
+    """Search with the native search itself, so many sentences at once; `lists` are shortlists."""
+    pairs = zip(sources, lists or [None] * len(sources), strict=True)
+    return engine.search_at_once(
+        [SearchSentence(source, options, allowed=allowed) for source, allowed in pairs], SYMBOLS, at_once
+    )
