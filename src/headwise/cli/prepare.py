@@ -100,7 +100,9 @@ def command(
     from headwise.config.languages import language_of_files, parse_languages
     from headwise.errors import ConfigError
     from headwise.text.preparation.cleaning import Rules
-    from headwise.text.preparation.corpus import Preparation, prepare_corpus
+    from headwise.text.preparation.corpus import prepare_corpus
+    from headwise.text.preparation.stages import Preparation
+    from headwise.text.tokens.subwords import Subwords
 
     pair = None
     if identify_languages:
@@ -125,7 +127,7 @@ def command(
         ),
         near=near,
         subwords=SubwordConfig(size=size),
-        subwords_from=subwords_from,
+        given=None if subwords_from is None else Subwords.load(subwords_from),
         sample=sample,
         dev_pairs=dev_pairs,
         longest=max_length,

@@ -7,6 +7,7 @@ section 5.1). Plans depend on the seed and the epoch only. "Rows" are examples, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -125,11 +126,41 @@ def mix(files: NDArray[Any], weights: Sequence[float], *, seed: int, epoch: int)
     samples = []
     for index, count in enumerate(np.diff(ends, prepend=0).tolist()):
         rows = np.flatnonzero(files == index)
-        begin, end = epoch * count, (epoch + 1) * count
-        for cycle in range(begin // len(rows), -(-end // len(rows))) if len(rows) else ():
-            order = np.random.default_rng([seed, index, cycle]).permutation(rows)
-            samples.append(order[max(begin - cycle * len(rows), 0) : end - cycle * len(rows)])
+        if len(rows):
+            passes = Passes(rows, rows + 1, (seed, index))
+            samples.append(passes.between(epoch * count, (epoch + 1) * count)[0])
     return np.concatenate(samples)
+
+
+@dataclass(frozen=True)
+class Passes:
+    """An endless sequence of examples: all slices of consecutive ones in a random order, again and again.
+
+    Attributes:
+        starts: first example of each slice.
+        stops: example after the last of each slice.
+        key: what the random orders depend on, with the number of the pass.
+    """
+
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    key: tuple[int, ...]
+
+    def between(self, begin: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return starts and stops of the slices from place `begin` to `end`, of which the outer ones may be cut."""
+        size = int((self.stops - self.starts).sum())
+        found = [(self.starts[:0], self.stops[:0])]
+        for number in range(begin // size, -(-end // size)) if begin < end else ():
+            order = np.random.default_rng([*self.key, number]).permutation(len(self.starts))
+            starts, stops = self.starts[order], self.stops[order]
+            after = np.cumsum(stops - starts)  # places of the pass, behind each slice
+            low, high = max(begin - number * size, 0), min(end - number * size, size)
+            used = slice(np.searchsorted(after, low, side="right"), np.searchsorted(after, high) + 1)
+            starts, stops, after = starts[used], stops[used], after[used]
+            starts[0], stops[-1] = stops[0] - (after[0] - low), stops[-1] - (after[-1] - high)
+            found.append((starts, stops))
+        starts, stops = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return starts, stops
 
 
 def share_out(batches: list[NDArray[np.int64]], world: int) -> list[NDArray[np.int64]]:

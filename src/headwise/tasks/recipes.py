@@ -70,7 +70,7 @@ def measure(data: DataConfig) -> CorpusSize:
             size.alphabet.update(pair.source, pair.target)
             if len(size.vocabulary) < _DISTINCT_WORDS_COUNTED:
                 size.vocabulary.update(words, pair.source.split())
-        check_cleaning(report, files)
+        check_cleaning(report, *files.paths)
     return size
 
 

@@ -23,11 +23,9 @@ from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_weights
 from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.tasks.batches.pairs import Batch, BatchStream, make_batch
-from headwise.tasks.batches.shards import ShardStream
 from headwise.tasks.start import find_start
-from headwise.text.preparation.parallel import PreparedData
-from headwise.text.preparation.parallel_preparation import prepare
-from headwise.text.preparation.sharded import ShardedData, open_corpora
+from headwise.text.preparation.in_process import prepare
+from headwise.text.preparation.parallel import AnyPrepared, open_corpora
 from headwise.text.tokens.extension import check_extensible, old_pieces
 from headwise.text.tokens.subwords import PAD, SPECIAL, UNK, Subwords
 from headwise.training.loss import LossSum, r_drop_cross_entropy, smoothed_cross_entropy
@@ -38,25 +36,16 @@ _USUAL = 0.999  # share of the training pairs that satisfy the length limit
 _MOST = 1_000_000  # lengths that the limit is computed from, at most
 
 
-class TranslationTask(PreparedTask[PreparedData | ShardedData, Seq2Seq]):
+class TranslationTask(PreparedTask[AnyPrepared, Seq2Seq]):
     """Training task of translation."""
 
-    def __init__(self, config: Config, prepared: PreparedData | ShardedData, model: Seq2Seq) -> None:
+    def __init__(self, config: Config, prepared: AnyPrepared, model: Seq2Seq) -> None:
         super().__init__(config, prepared, model)
         start = find_start(config, _STARTS)
         self._initialized_from = {"initialized_from": start.checksum} if start else {}
 
-    def batches(self, rank: int, world: int) -> BatchStream | ShardStream:
+    def batches(self, rank: int, world: int) -> BatchStream:
         """Return the training batches of one rank."""
-        if isinstance(self.prepared, ShardedData):
-            return ShardStream(
-                self.prepared,
-                self.config.batch.tokens,
-                seed=self.config.training.seed,
-                rank=rank,
-                world=world,
-                weights=self.config.data.weights,
-            )
         return BatchStream(
             self.prepared,
             self.config.batch.tokens,
@@ -199,7 +188,7 @@ class Translation(TaskKind):
 
     def prepare(  # noqa: D102
         self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]
-    ) -> PreparedData | ShardedData:
+    ) -> AnyPrepared:
         start = find_start(config, _STARTS)
         subwords = start.subwords(config) if start else _copied_subwords(config)
         if config.data.prepared:
@@ -218,7 +207,7 @@ class Translation(TaskKind):
             say=say,
         )
 
-    def build(self, config: Config, prepared: PreparedData | ShardedData) -> Seq2Seq:  # noqa: D102
+    def build(self, config: Config, prepared: AnyPrepared) -> Seq2Seq:  # noqa: D102
         subwords = prepared.subwords
         model = build_model(config.model, subwords.source_size, subwords.target_size)
         if start := find_start(config, _STARTS):
@@ -226,7 +215,7 @@ class Translation(TaskKind):
             load_weights(model, start.model, _new_rows(model, old, subwords))
         return model
 
-    def task(self, config: Config, prepared: PreparedData | ShardedData, model: Seq2Seq) -> TranslationTask:  # noqa: D102
+    def task(self, config: Config, prepared: AnyPrepared, model: Seq2Seq) -> TranslationTask:  # noqa: D102
         return TranslationTask(config, prepared, model)
 
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
@@ -249,7 +238,7 @@ def _check_prepared(config: Config) -> None:
             )
 
 
-def _open_shards(config: Config, subwords: Subwords | None, expected: str | None) -> ShardedData:
+def _open_shards(config: Config, subwords: Subwords | None, expected: str | None) -> AnyPrepared:
     """Open the corpora of `data.prepared`.
 
     Raises `CheckpointError` if they are damaged, or not those that the run began with, and `ConfigError` if they don't

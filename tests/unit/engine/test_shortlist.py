@@ -20,7 +20,7 @@ from headwise.engine import shortlist
 from headwise.engine.shortlist import FILE, Shortlist, learn_shortlist, translation_probabilities
 from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError
-from headwise.text.preparation.parallel_preparation import prepare
+from headwise.text.preparation.in_process import prepare
 from headwise.text.tokens.subwords import EOS, UNK, Subwords
 from translator_run import ENGLISH, GERMAN, make_run
 

@@ -14,8 +14,8 @@ from headwise.config import DataConfig, SubwordConfig
 from headwise.data.plans import mix, padding_share, plan_batches, share_out
 from headwise.errors import CheckpointError, DataError
 from headwise.tasks.batches.pairs import Batch, BatchStream, make_batch
+from headwise.text.preparation.in_process import prepare
 from headwise.text.preparation.parallel import PreparedData
-from headwise.text.preparation.parallel_preparation import prepare
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 from paths import SHARED
 

@@ -10,7 +10,7 @@ import pytest
 
 from headwise.errors import ConfigError
 from headwise.tasks.corpus.rows import TextFile
-from headwise.text.preparation.pieces import find_files
+from headwise.text.preparation.file_parts import find_files
 from headwise.text.preparation.tasks import ray_cluster
 from headwise.text.reading.compression import compressed, open_binary, plain_name
 

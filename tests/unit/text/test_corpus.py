@@ -254,9 +254,9 @@ def test_nothing_left_and_mostly_undecodable() -> None:
     files = pair_files("a.en", "a.de")
     _, report = cleaned([(b"", b"x")])
     with pytest.raises(DataError, match=r"a\.en and a\.de: cleaning left nothing .* 1 with an empty side"):
-        check_cleaning(report, files)
+        check_cleaning(report, *files.paths)
     _, report = cleaned([(b"\xfc", b"x")] * 2 + [(b"x", b"x")])
     with pytest.raises(DataError, match="expected UTF-8 text, found 2 of 3 pairs that aren't"):
-        check_cleaning(report, files)
+        check_cleaning(report, *files.paths)
     _, report = cleaned([(b"\xfc", b"x"), (b"x", b"x")])
-    check_cleaning(report, files)
+    check_cleaning(report, *files.paths)

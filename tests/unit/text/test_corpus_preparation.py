@@ -14,13 +14,16 @@ import pytest
 
 from headwise.config import CleaningConfig, DataConfig, SubwordConfig
 from headwise.errors import CheckpointError, ConfigError, DataError
-from headwise.tasks.batches.shards import ShardStream
+from headwise.tasks.batches.pairs import BatchStream
 from headwise.text.preparation import tasks
 from headwise.text.preparation.cleaning import Rules
-from headwise.text.preparation.corpus import Preparation, prepare_corpus
-from headwise.text.preparation.pieces import cut, find_files
-from headwise.text.preparation.sharded import ShardedData, open_corpora
+from headwise.text.preparation.corpus import prepare_corpus
+from headwise.text.preparation.file_parts import cut, find_files
+from headwise.text.preparation.parallel import PreparedData, open_corpora
+from headwise.text.preparation.stages import Preparation
+from headwise.text.preparation.stores import ShardedStore
 from headwise.text.preparation.tables import BANDS, PER_BAND, near_keys
+from headwise.text.tokens.subwords import Subwords
 from program import snapshot
 from toy import Toy, toy_pairs, write_toy
 
@@ -51,10 +54,14 @@ def prepared(corpus: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def texts(data: ShardedData) -> list[tuple[str, str]]:
-    block = data.train.block(
-        [(end - size, end) for size, end in zip(data.train._sizes, data.train._ends, strict=True)]
-    )
+def shards(data: PreparedData) -> ShardedStore:
+    assert isinstance(data.train, ShardedStore)
+    return data.train
+
+
+def texts(data: PreparedData) -> list[tuple[str, str]]:
+    store = shards(data)
+    block = store.block([(end - size, end) for size, end in zip(store._sizes, store._ends, strict=True)])
     decode = data.subwords.decode_target
     sides = [
         [decode(table[row].tolist()) for row in range(len(block))]
@@ -65,12 +72,12 @@ def texts(data: ShardedData) -> list[tuple[str, str]]:
 
 def test_all_pairs_are_in_the_shards_or_the_development_set(corpus: Toy, prepared: Path) -> None:
     data = open_corpora(DataConfig(prepared=[str(prepared)]))
-    assert len(data.train.corpora[0].sizes) == 5
+    assert len(shards(data).corpora[0].sizes) == 5
     assert len(data.dev) == 10
     held_out = list(zip(data.dev_source, data.dev_target, strict=True))
     assert sorted([*texts(data), *held_out]) == sorted(corpus.pairs)
     row = 100
-    assert f"line {data.train.block([(row, row + 1)]).lines[0]}" in data.train.locate([row])
+    assert f"line {shards(data).block([(row, row + 1)]).lines[0]}" in data.train.locate([row])
     manifest = json.loads((prepared / "manifest.json").read_text())
     listed = {name for shard in manifest["shards"] for name in shard["files"]}
     assert listed == {path.name for path in prepared.glob("shard-*")}
@@ -110,14 +117,14 @@ def test_formats_have_the_same_pairs(corpus: Toy, prepared: Path, tmp_path: Path
     source.write_text("".join(f"{s}\n" for s, _ in pairs[200:]))
     target.write_bytes(gzip.compress("".join(f"{t}\n" for _, t in pairs[200:]).encode()))
     out = tmp_path / "out"
-    prepare_corpus(job(folder, source, targets=(target,), subwords_from=prepared), out)
+    prepare_corpus(job(folder, source, targets=(target,), given=Subwords.load(prepared)), out)
     ours, theirs = (open_corpora(DataConfig(prepared=[str(path)])) for path in (out, prepared))
     assert texts(ours) == texts(theirs)
     assert ours.dev_source == theirs.dev_source
     assert find_files([f"{folder}/*.tsv"]) == [f"{folder}/a.tsv"]
     assert find_files([f"file://{folder}"]) == [f"file://{folder}/a.tsv", f"file://{folder}/b.jsonl.gz"]
     remote = tmp_path / "remote"
-    prepare_corpus(job(f"file://{folder}", source, targets=(target,), subwords_from=prepared), remote)
+    prepare_corpus(job(f"file://{folder}", source, targets=(target,), given=Subwords.load(prepared)), remote)
     assert texts(open_corpora(DataConfig(prepared=[str(remote)]))) == texts(theirs)
 
 
@@ -140,12 +147,11 @@ def test_each_rule_counts_what_it_removes(corpus: Toy, prepared: Path, tmp_path:
     )
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(tmp_path)
-        report = prepare_corpus(job(path, rules=rules, subwords_from=prepared), tmp_path / "out")
+        report = prepare_corpus(job(path, rules=rules, given=Subwords.load(prepared)), tmp_path / "out")
     assert report[0] == (
-        f"{PAIRS + 7} pairs read, {PAIRS + 2} kept; removed: 1 with an empty side, 1 over 20 words, 1 with a length "
-        "ratio over 3, 1 not UTF-8, 1 rules_of_mine:known"
+        f"{PAIRS + 7} pairs read, {PAIRS + 1} kept; removed: 1 with an empty side, 1 over 20 words, 1 with a length "
+        "ratio over 3, 1 not UTF-8, 1 rules_of_mine:known, 1 duplicates"
     )
-    assert report[1] == "removed: 1 duplicates"
 
 
 def test_near_duplicates_are_found_as_often_as_the_formula_says() -> None:
@@ -176,9 +182,11 @@ def test_near_duplicates_of_earlier_pairs_go(corpus: Toy, prepared: Path, tmp_pa
     lines += [f"{sentence}\t{sentence}", f"{sentence} !\t{sentence.upper()}", f"{sentence}\t{sentence}"]
     path = tmp_path / "near.tsv"
     path.write_text("\n".join(lines) + "\n")
-    report = prepare_corpus(job(path, near=True, subwords_from=prepared), tmp_path / "out")
-    assert report[1].startswith("removed: 1 duplicates, ")
-    assert int(report[1].split(", ")[1].split()[0]) >= 1
+    report = prepare_corpus(job(path, near=True, given=Subwords.load(prepared)), tmp_path / "out")
+    *_, exact, near = report[0].split(", ")
+    assert exact == "1 duplicates"
+    assert near.endswith(" near duplicates")
+    assert int(near.split()[0]) >= 1
     data = open_corpora(DataConfig(prepared=[str(tmp_path / "out")]))
     left = [source for source, _ in [*texts(data), *zip(data.dev_source, data.dev_target, strict=True)]]
     assert sum("nearly the same" in source or "⁇" in source for source in left) == 1
@@ -228,9 +236,9 @@ def test_bad_files_are_one_sentence(corpus: Toy, prepared: Path, tmp_path: Path)
 # Training
 
 
-def stream(data: ShardedData, **changes: object) -> ShardStream:
+def stream(data: PreparedData, **changes: object) -> BatchStream:
     options = {"seed": 3, "buffer": 100, **changes}
-    return ShardStream(data, 400, **options)  # type: ignore[arg-type]
+    return BatchStream(data, 400, **options)  # type: ignore[arg-type]
 
 
 def test_every_pair_is_used_once_a_pass(prepared: Path) -> None:
@@ -265,12 +273,12 @@ def test_ranks_share_the_batches_of_a_buffer(prepared: Path) -> None:
 
 def test_weights_bring_small_corpora_forward(corpus: Toy, prepared: Path, tmp_path: Path) -> None:
     small = write_toy(tmp_path, toy_pairs(40, seed=9))
-    few = job(small.source, targets=(small.target,), subwords_from=prepared, dev_pairs=2)
+    few = job(small.source, targets=(small.target,), given=Subwords.load(prepared), dev_pairs=2)
     prepare_corpus(few, tmp_path / "few")
     folders = [str(prepared), str(tmp_path / "few")]
     data = open_corpora(DataConfig(prepared=folders))
     assert len(data.dev) == 12
-    large = len(data.train.corpora[0])
+    large = len(shards(data).corpora[0])
     for options, share in (({}, 38 / 328), ({"weights": [1, 1]}, 0.5), ({"weights": [1, 3]}, 0.75)):
         batches, rows = stream(data, **options), list[int]()
         while batches.epoch < 1:

@@ -16,9 +16,9 @@ from headwise.config import DataConfig, SubwordConfig
 from headwise.data import prepared as folders
 from headwise.data.ragged import Ragged, RaggedWriter, gather
 from headwise.errors import CheckpointError, ConfigError, DataError, TrainingError
-from headwise.text.preparation import parallel_preparation, resegmented
+from headwise.text.preparation import in_process, resegmented
+from headwise.text.preparation.in_process import prepare
 from headwise.text.preparation.parallel import PreparedData
-from headwise.text.preparation.parallel_preparation import prepare
 from headwise.text.preparation.resegmented import EpochStores, Resegmentation, resegment
 from headwise.text.tokens import encoding
 from headwise.text.tokens.subwords import EOS, Subwords
@@ -179,7 +179,7 @@ def test_pairs_over_the_length_limit_are_counted(tmp_path: Path) -> None:
 def test_the_second_start_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = DataConfig(**corpus(tmp_path, sentences(60)))
     first = prepare(config, SMALL, tmp_path / "prepared")
-    for module, name in ((folders, "_checksum"), (parallel_preparation, "_build")):
+    for module, name in ((folders, "_checksum"), (in_process, "_build")):
         forbid(monkeypatch, module, name)
     second = prepare(config, SMALL, tmp_path / "prepared")
     assert (first.reused, second.reused) == (False, True)
@@ -239,13 +239,13 @@ def test_a_given_model_is_used(tmp_path: Path) -> None:
     assert not prepare(config, SMALL, tmp_path / "prepared").reused
 
 
-@pytest.mark.parametrize("stage", ["_split", "_learn", "_encode", "_write_texts", "_remove_texts"])
+@pytest.mark.parametrize("stage", ["_split", "_learn", "_store", "_store_development"])
 def test_kill_during_preparation_leaves_no_half_store(tmp_path: Path, stage: str) -> None:
     config = DataConfig(**corpus(tmp_path, sentences(60)))
     code = (
         "import os, signal, sys; from headwise.config import DataConfig, SubwordConfig\n"
-        "from headwise.text.preparation import parallel_preparation as preparation\n"
-        f"preparation.{stage} = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "from headwise.text.preparation import in_process as preparation\n"
+        f"preparation.Stages.{stage} = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
         f"preparation.prepare(DataConfig.model_validate_json(sys.argv[1]), SubwordConfig(size=60), sys.argv[2])"
     )
     command = [sys.executable, "-c", code, config.model_dump_json(), str(tmp_path / "prepared")]
@@ -261,7 +261,7 @@ def test_two_processes_at_once_agree(tmp_path: Path) -> None:
     config = DataConfig(**corpus(tmp_path, sentences(300)))
     code = (
         "import sys; from headwise.config import DataConfig, SubwordConfig\n"
-        "from headwise.text.preparation.parallel_preparation import prepare\n"
+        "from headwise.text.preparation.in_process import prepare\n"
         "data = DataConfig.model_validate_json(sys.argv[1])\n"
         "print(prepare(data, SubwordConfig(size=60), sys.argv[2]).reused)"
     )

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headwise.data.plans import mix, plan_batches, share_out
+from headwise.data.plans import plan_batches, share_out
 from headwise.data.ragged import gather
 from headwise.data.stream import Epoch, ResumableStream
 from headwise.errors import DataError
-from headwise.text.preparation.parallel import ParallelStore, PreparedData
-from headwise.text.preparation.resegmented import EpochStores
+from headwise.text.preparation.parallel import AnyPrepared
+from headwise.text.preparation.sampling import BUFFER, Buffers, EpochPairs, Sampler, WholeText
+from headwise.text.preparation.stores import ParallelStore, ShardedStore
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 
 
@@ -65,7 +65,7 @@ class BatchStream(ResumableStream[Batch]):
 
     def __init__(
         self,
-        prepared: PreparedData,
+        prepared: AnyPrepared,
         tokens: int,
         *,
         seed: int,
@@ -74,29 +74,33 @@ class BatchStream(ResumableStream[Batch]):
         dropout: float = 0.0,
         weights: Sequence[float] = (),
         max_length: int = 512,
+        buffer: int = BUFFER,
     ) -> None:
         """Start at the beginning of epoch 0.
 
         Args:
             prepared: the data, prepared with dropout where `dropout` isn't 0.
             tokens: token budget of a batch, for each side.
-            seed: seed of the batch order and of BPE-dropout.
+            seed: seed of all orders and of BPE-dropout.
             rank: data-parallel rank of this process.
             world: number of processes.
             dropout: rate of BPE-dropout; the text is resegmented for every epoch.
-            weights: sampling weight of each training file; empty: every sentence pair once per epoch.
+            weights: sampling weight of each training file, or of each corpus in shards; empty: as many as it has pairs.
             max_length: longest sentence in subwords that BPE-dropout may produce, EOS included.
+            buffer: most pairs of an epoch of corpora in shards.
         """
         self.tokens = tokens
-        self._prepared, self._dropout = prepared, dropout
-        self._longest = min(max_length, tokens)
-        self._weights = list(weights)
+        if isinstance(prepared.train, ShardedStore):
+            self._sampler: Sampler = Buffers(prepared.train, seed=seed, weights=weights, buffer=buffer)
+        else:
+            longest = min(max_length, tokens)
+            self._sampler = WholeText(prepared, seed=seed, weights=weights, dropout=dropout, longest=longest)
         identity = {
             "tokens": tokens,
             "seed": seed,
             "world": world,
-            "dropout": dropout,
-            "weights": self._weights,
+            "weights": list(weights),
+            **self._sampler.identity,
             "data": prepared.checksum,
             "subwords": prepared.subwords.digest(),
             "pairs": len(prepared.train),
@@ -104,44 +108,28 @@ class BatchStream(ResumableStream[Batch]):
         super().__init__(identity, seed=seed, rank=rank, world=world)
 
     def epochs(self, first: int) -> Generator[Epoch[Batch], None, None]:  # noqa: D102
-        if not self._dropout:
-            yield from self._epochs_of(lambda _: self._prepared.train, first)
-            return
-        stores = EpochStores(self._prepared, seed=self.seed, dropout=self._dropout, longest=self._longest)
-        with contextlib.closing(stores):
-            yield from self._epochs_of(stores.open, first)
+        with contextlib.closing(self._sampler.epochs(first)) as epochs:
+            for epoch, pairs in enumerate(epochs, start=first):
+                yield self._plan(pairs, epoch), functools.partial(_make_batch, pairs)
 
-    def _epochs_of(
-        self, stores: Callable[[int], ParallelStore], first: int
-    ) -> Generator[Epoch[Batch], None, None]:
-        for epoch in itertools.count(first):
-            store = stores(epoch)
-            yield self._plan(store, epoch), functools.partial(_make_batch, store)
-
-    def _plan(self, store: ParallelStore, epoch: int) -> list[NDArray[np.int64]]:
-        """Plan one epoch; returns the row indices of each batch of this rank, in order."""
-        sources, targets = store.source_lengths, store.target_lengths
-        check_lengths(store, self.tokens, "lower model.max_length")
-        rows = np.arange(len(store))
-        if self._weights:
-            rows = mix(store.files, self._weights, seed=self.seed, epoch=epoch)
+    def _plan(self, pairs: EpochPairs, epoch: int) -> list[NDArray[np.int64]]:
+        """Plan one epoch; returns the rows of each batch of this rank, in order."""
+        sources, targets = pairs.store.source_lengths, pairs.store.target_lengths
+        longest = np.maximum(sources, targets)
+        if longest.max() > self.tokens:
+            row = int(longest.argmax())
+            raise DataError(
+                f"{pairs.store.locate([row])} has {int(longest[row])} subwords on one side, more than a batch of "
+                f"{self.tokens} tokens holds; raise batch.tokens or {self._sampler.remedy}"
+            )
+        rows = pairs.rows
         plan = plan_batches(sources[rows], targets[rows], self.tokens, seed=self.seed, epoch=epoch)
         return [rows[batch] for batch in share_out(plan, self.world)[self.rank :: self.world]]
 
 
-def check_lengths(store: ParallelStore, tokens: int, otherwise: str) -> None:
-    """Raise `DataError` for a pair longer than a batch; `otherwise` is what else helps than a larger batch."""
-    longest = np.maximum(store.source_lengths, store.target_lengths)
-    if longest.max() > tokens:
-        row = int(longest.argmax())
-        raise DataError(
-            f"{store.locate([row])} has {int(longest[row])} subwords on one side, more than a batch of "
-            f"{tokens} tokens holds; raise batch.tokens or {otherwise}"
-        )
-
-
-def _make_batch(store: ParallelStore, _: int, rows: NDArray[np.int64]) -> Batch:
-    return make_batch(store, rows)
+def _make_batch(pairs: EpochPairs, _: int, rows: NDArray[np.int64]) -> Batch:
+    batch = make_batch(pairs.store, rows)
+    return batch if pairs.numbers is None else replace(batch, rows=pairs.numbers[rows].tolist())
 
 
 def _length_mask(lengths: NDArray[np.int64], width: int) -> NDArray[np.bool_]:

@@ -1,11 +1,10 @@
-"""Cleaning of a piece of a corpus into tables of UTF-8 rows, with the keys by which duplicates are found."""
+"""Cleaning of parts of files into tables of UTF-8 rows, with the keys by which duplicates are found."""
 
 from __future__ import annotations
 
 import importlib
 import itertools
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +16,13 @@ from headwise.config import CleaningConfig
 from headwise.data.ragged import RaggedWriter, save_array
 from headwise.errors import ConfigError, DataError
 from headwise.files import disk_errors
-from headwise.text.preparation.pieces import Piece
+from headwise.text.preparation.file_parts import FilePart
 from headwise.text.preparation.tables import near_keys
 from headwise.text.reading.compression import extra_module
 from headwise.text.reading.lines import one_line
-from headwise.text.reading.pairs import CleaningReport, Pair, clean_pairs, pair_hash
+from headwise.text.reading.pairs import CleaningReport, Pair, RawPair, clean_pairs, pair_hash
 
 _BLOCK = 1 << 13  # pairs whose keys are computed together
-_RULES = ("total", "not_utf8", "empty", "too_long", "ratio")
 
 # From source and target to whether the pair is kept, or to another pair.
 Filter = Callable[[str, str], "bool | tuple[str, str]"]
@@ -100,45 +98,44 @@ def load_filter(name: str) -> Filter:
 
 
 def clean(task: dict[str, Any]) -> dict[str, Any]:
-    """Clean a piece into tables of at most `task["most"]` rows; returns the tables, and the count of each rule.
+    """Clean parts of files into tables of at most `task["most"]` rows, or one table where that is 0.
 
-    Of each table there are `NAME.source` and `NAME.target` (UTF-8 rows), `NAME.lines`, and for every key
-    `NAME.key0`, … (its values, sorted) and `NAME.key0.rows`: first the hash of the pair, then those of near duplicates.
-    Raises a `HeadwiseError`.
+    Returns the names and numbers of rows of the tables, and for each part the counts of a `CleaningReport`. Of each
+    table there are `NAME.source` and `NAME.target` (UTF-8 rows), `NAME.lines`, `NAME.files`, `NAME.hashes` (of the
+    pairs), and for every key `NAME.key0`, … (its values, sorted) and `NAME.key0.rows`: first the hash of the pair, then
+    those of near duplicates. Raises a `HeadwiseError`.
     """
-    folder, piece, rules = Path(task["folder"]), Piece.of(task["piece"]), Rules.of(task["rules"])
-    counts: Counter[str] = Counter()
-    report = CleaningReport(limits=rules.cleaning)
-    raw = piece.pairs((task["fields"][0], task["fields"][1]), folder)
-    pairs = _filtered(clean_pairs(raw, rules.cleaning, report), rules, counts)
+    folder, rules, most = Path(task["folder"]), Rules.of(task["rules"]), task["most"]
+    parts, reports = [FilePart.of(part) for part in task["parts"]], [CleaningReport() for _ in task["parts"]]
+    found = (
+        (pair, part.file)
+        for part, report in zip(parts, reports, strict=True)
+        for pair in _cleaned(part.pairs(tuple(task["fields"]), folder), rules, report)
+    )
     tables = []
-    for number in itertools.count():
-        block = list(itertools.islice(pairs, task["most"]))
-        if not block:
-            break
-        name = f"{task['name']}-{number:04}"
+    for number, first in enumerate(found):
+        name = f"{task['name']}-{number:04}" if most else task["name"]
+        block = itertools.chain([first], itertools.islice(found, most - 1 if most else None))
         with disk_errors(folder):
-            _write(folder / name, block, near=task["near"], seed=task["seed"])
-        tables.append({"name": name, "rows": len(block), "file": piece.file})
-    counts.update({rule: getattr(report, rule) for rule in _RULES})
-    return {"tables": tables, "counts": dict(counts)}
+            rows = _write(folder / name, block, near=task["near"], seed=task["seed"])
+        tables.append({"name": name, "rows": rows})
+    counts = [{name: value for name, value in vars(r).items() if name != "limits"} for r in reports]
+    return {"tables": tables, "counts": counts}
 
 
-def _filtered(pairs: Iterator[Pair], rules: Rules, counts: Counter[str]) -> Iterator[Pair]:
+def _cleaned(pairs: Iterator[RawPair], rules: Rules, report: CleaningReport) -> Iterator[Pair]:
     loaded = rules.load()
-    if not loaded:
-        yield from pairs
-        return
-    for pair in pairs:
+    for pair in clean_pairs(pairs, rules.cleaning, report):
         sides: tuple[str, str] | None = pair.source, pair.target
         for name, rule in loaded:
             sides = rule(*sides)
             if sides is None:
-                counts[name] += 1
+                report.rules[name] += 1
+                report.kept -= 1
                 break
         else:
             assert sides is not None
-            yield Pair(*sides, pair.line)
+            yield Pair(*sides, pair.line) if loaded else pair
 
 
 def _checked(name: str, function: Filter) -> Callable[[str, str], tuple[str, str] | None]:
@@ -156,23 +153,26 @@ def _checked(name: str, function: Filter) -> Callable[[str, str], tuple[str, str
     return rule
 
 
-def _write(path: Path, pairs: list[Pair], *, near: bool, seed: int) -> None:
+def _write(path: Path, pairs: Iterator[tuple[Pair, int]], *, near: bool, seed: int) -> int:
+    """Write pairs, each with the number of its file, as a table; returns the number of rows."""
+    keys, lines, files = [], [], []
     with (
         RaggedWriter(path.with_name(f"{path.name}.source"), np.uint8) as sources,
         RaggedWriter(path.with_name(f"{path.name}.target"), np.uint8) as targets,
     ):
-        keys = []
-        for start in range(0, len(pairs), _BLOCK):
-            block = pairs[start : start + _BLOCK]
-            sources.append_texts([pair.source for pair in block])
-            targets.append_texts([pair.target for pair in block])
-            hashes = np.array([pair_hash(pair.source, pair.target) for pair in block], np.uint64)
-            texts = [f"{pair.source}\n{pair.target}" for pair in block]
+        while block := list(itertools.islice(pairs, _BLOCK)):
+            sources.append_texts([pair.source for pair, _ in block])
+            targets.append_texts([pair.target for pair, _ in block])
+            lines.append(np.array([pair.line for pair, _ in block], np.int64))
+            files.append(np.array([file for _, file in block], np.uint16))
+            hashes = np.array([pair_hash(pair.source, pair.target) for pair, _ in block], np.uint64)
+            texts = [f"{pair.source}\n{pair.target}" for pair, _ in block] if near else []
             keys.append(np.column_stack([hashes, near_keys(texts, seed)]) if near else hashes[:, None])
-    save_array(path.with_name(f"{path.name}.lines"), np.array([pair.line for pair in pairs], np.int64))
     columns = np.concatenate(keys)
-    save_array(path.with_name(f"{path.name}.hashes"), columns[:, 0])
+    for name, values in (("lines", lines), ("files", files), ("hashes", [columns[:, 0]])):
+        save_array(path.with_name(f"{path.name}.{name}"), np.concatenate(values))
     for number, column in enumerate(columns.T):
         order = np.argsort(column, kind="stable")
         save_array(path.with_name(f"{path.name}.key{number}"), column[order])
         save_array(path.with_name(f"{path.name}.key{number}.rows"), order.astype(np.uint32))
+    return len(columns)

@@ -1,98 +1,44 @@
-"""Prepared parallel corpus: encoded sentence pairs in memory-mapped arrays."""
+"""Prepared sentence pairs, opened for training: a run's own text, or corpora in shards of `headwise data prepare`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from headwise.data.places import locate
+from headwise.config import DataConfig
 from headwise.data.prepared import read_manifest
-from headwise.data.ragged import Ragged, map_places
-from headwise.errors import CheckpointError
-from headwise.text.tokens import encoding
+from headwise.data.ragged import Ragged
+from headwise.errors import CheckpointError, ConfigError
+from headwise.text.preparation.stores import (
+    SIDES,
+    ParallelStore,
+    ShardedStore,
+    Shards,
+    open_store,
+    together,
+)
 from headwise.text.tokens.subwords import Subwords
 
-TRAIN_TEXT = "train-text"  # stored for BPE-dropout only
-SIDES: tuple[Literal["source", "target"], ...] = ("source", "target")
-
-
-class ParallelStore:
-    """Encoded sentence pairs in memory-mapped arrays, in the order of the files.
-
-    A source row is ids + EOS; a target row is the ids alone, as BOS and EOS are added to the batch.
-    Lengths are those that the model sees, with EOS on both sides.
-    """
-
-    def __init__(
-        self, source: Ragged, target: Ragged, lines: NDArray[Any], files: NDArray[Any], names: Sequence[str]
-    ) -> None:
-        """Combine the tables of ids with the line number and the file index (in `names`) of each row."""
-        if not len(source) == len(target) == len(lines) == len(files):
-            sizes = f"{len(source)}, {len(target)}, {len(lines)} and {len(files)}"
-            raise CheckpointError(
-                f"prepared text: expected as many source rows, target rows, lines and files, found {sizes}"
-            )
-        self.source_table = source
-        self.target_table = target
-        self.lines = lines
-        self.files = files
-        self.names = list(names)
-
-    def __len__(self) -> int:
-        return len(self.source_table)
-
-    @property
-    def sample(self) -> ParallelStore:
-        """The pairs from which statistics are computed: all."""
-        return self
-
-    @cached_property
-    def source_lengths(self) -> NDArray[np.int32]:
-        """Number of subwords of each source sentence, EOS included."""
-        return self.source_table.lengths.astype(np.int32)
-
-    @cached_property
-    def target_lengths(self) -> NDArray[np.int32]:
-        """Number of subwords of each target sentence, plus one for BOS or EOS."""
-        return self.target_table.lengths.astype(np.int32) + 1
-
-    def source(self, row: int) -> NDArray[Any]:
-        """Return the ids of one source sentence, EOS included."""
-        return self.source_table[row]
-
-    def target(self, row: int) -> NDArray[Any]:
-        """Return the ids of one target sentence, without BOS and EOS."""
-        return self.target_table[row]
-
-    def line_numbers(self, rows: Sequence[int] | NDArray[Any]) -> list[int]:
-        """Return the 1-based line numbers of rows in their files."""
-        return [int(line) for line in self.lines[np.asarray(rows, np.int64)]]
-
-    def locate(self, rows: Sequence[int] | NDArray[Any], most: int = 10) -> str:
-        """Return the files and lines of rows, for messages: `train.en lines 3, 17 and 40`, at most `most` of them."""
-        return locate(rows, self.files, self.lines, self.names, most)
+Store = TypeVar("Store", ParallelStore, ShardedStore)
 
 
 @dataclass(frozen=True)
-class PreparedData:
-    """A prepared folder of parallel text, opened for training."""
+class PreparedData(Generic[Store]):
+    """Prepared sentence pairs, opened for training: development sets are read, shards are not."""
 
-    directory: Path
-    train: ParallelStore
+    directory: Path  # the first, of several corpora
+    train: Store
     dev: ParallelStore  # empty where there are neither development files nor pairs to split off
     dev_source: list[str]  # text of the pairs in `dev`
     dev_target: list[str]
     subwords: Subwords
     report: list[str]  # sentences on what was read, removed, split off and learned
-    checksum: str  # 12 hexadecimal digits of the input files' contents
-    seconds: float  # duration of the preparation
-    reused: bool  # whether an existing folder was opened
+    checksum: str  # 12 hexadecimal digits of the input files' contents, or of the shards'
+    reused: bool = True  # whether an existing folder was opened
 
     def identity(self) -> dict[str, str]:
         """Return the checksums of the text and of the subword model."""
@@ -102,37 +48,87 @@ class PreparedData:
         """Write the subword model(s) into a run directory; raises `TrainingError`."""
         self.subwords.save(run)
 
-    @classmethod
-    def open(cls, directory: str | Path, *, seconds: float = 0.0, reused: bool = True) -> PreparedData:
-        """Open a prepared folder without checking the files that it was prepared from.
+    @staticmethod
+    def open(directory: str | Path, *, reused: bool = True) -> PreparedData[ParallelStore]:
+        """Open a run's prepared folder without checking the files that it was prepared from.
 
         Raises:
             CheckpointError: it is missing or damaged.
         """
-        directory = Path(directory)
-        manifest = read_manifest(directory, "subwords", "names.train", "names.dev")
-        subwords = Subwords.load(directory)
-        if subwords.digest() != manifest["subwords"]:
-            raise CheckpointError(
-                f"{directory}: the subword model isn't the one that the text was encoded with"
-            )
-        dev_texts = [Ragged(directory / f"dev.{side}.text", np.uint8) for side in ("source", "target")]
-        return cls(
-            directory=directory,
-            train=open_store(directory / "train", subwords, manifest["names"]["train"]),
-            dev=open_store(directory / "dev", subwords, manifest["names"]["dev"]),
-            dev_source=dev_texts[0].texts(range(len(dev_texts[0]))),
-            dev_target=dev_texts[1].texts(range(len(dev_texts[1]))),
-            subwords=subwords,
-            report=manifest["report"],
-            checksum=manifest["checksum"],
-            seconds=seconds,
-            reused=reused,
+        folder = _Folder(Path(directory))
+        return PreparedData(
+            folder.path,
+            open_store(folder.path / "train", folder.subwords, folder.names),
+            folder.dev,
+            folder.dev_texts[0],
+            folder.dev_texts[1],
+            folder.subwords,
+            folder.manifest["report"],
+            folder.manifest["checksum"],
+            reused,
         )
 
 
-def open_store(path: Path, subwords: Subwords, names: Sequence[str]) -> ParallelStore:
-    """Map the store with this name; raises `CheckpointError` if it is missing or damaged."""
-    source = Ragged(path.with_name(f"{path.name}.source"), encoding.id_type(subwords.source_size))
-    target = Ragged(path.with_name(f"{path.name}.target"), encoding.id_type(subwords.target_size))
-    return ParallelStore(source, target, *map_places(path, names), names)
+AnyPrepared = PreparedData[ParallelStore] | PreparedData[ShardedStore]
+
+
+class _Folder:
+    """A prepared folder: its manifest, subwords and development set.
+
+    Raises `CheckpointError` where something is missing or damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.manifest: dict[str, Any] = read_manifest(path, "subwords", "names.train", "names.dev")
+        self.subwords = Subwords.load(path, digest=self.manifest["subwords"])
+        self.names: list[str] = self.manifest["names"]["train"]
+        self.dev = open_store(path / "dev", self.subwords, self.manifest["names"]["dev"])
+        tables = [Ragged(path / f"dev.{side}.text", np.uint8) for side in SIDES]
+        self.dev_texts = [table.texts(range(len(table))) for table in tables]
+
+    def shards(self) -> Shards:
+        """Return the shards, none of which is read."""
+        try:
+            sizes = tuple(int(shard["rows"]) for shard in self.manifest["shards"])
+        except (KeyError, TypeError, ValueError):
+            raise CheckpointError(
+                f"{self.path}: expected the sizes of shards, found something else"
+            ) from None
+        return Shards(self.path, sizes, tuple(self.names), self.subwords)
+
+
+def open_corpora(config: DataConfig) -> PreparedData[ShardedStore]:
+    """Open the corpora of `data.prepared`; development sets of several are joined.
+
+    Raises:
+        CheckpointError: one is missing or damaged, or has other subwords than the first.
+        ConfigError: there is not one weight for each.
+    """
+    if config.weights and len(config.weights) != len(config.prepared):
+        raise ConfigError(
+            f"data.weights: expected one weight for each of the {len(config.prepared)} corpora of data.prepared, "
+            f"found {len(config.weights)}"
+        )
+    folders = [_Folder(Path(directory)) for directory in config.prepared]
+    first = folders[0]
+    for folder in folders[1:]:
+        if folder.subwords.digest() != first.subwords.digest():
+            raise CheckpointError(
+                f"{folder.path}: expected the subwords of {first.path}, found others; "
+                f"prepare it with --subwords-from {first.path}"
+            )
+    checksums = "".join(folder.manifest["checksum"] for folder in folders)
+    sources, targets = (
+        [sentence for folder in folders for sentence in folder.dev_texts[side]] for side in (0, 1)
+    )
+    return PreparedData(
+        first.path,
+        ShardedStore([folder.shards() for folder in folders]),
+        together([folder.dev for folder in folders]),
+        sources,
+        targets,
+        first.subwords,
+        [f"{folder.path}: {sentence}" for folder in folders for sentence in folder.manifest["report"]],
+        hashlib.sha256(checksums.encode()).hexdigest()[:12],
+    )

@@ -19,7 +19,8 @@ from headwise.data.ragged import Ragged
 from headwise.errors import CheckpointError, HeadwiseError
 from headwise.files import atomic_directory, remove_directory, remove_partial
 from headwise.processes import Children
-from headwise.text.preparation.parallel import SIDES, TRAIN_TEXT, ParallelStore, PreparedData
+from headwise.text.preparation.parallel import PreparedData
+from headwise.text.preparation.stores import SIDES, TRAIN_TEXT, ParallelStore
 from headwise.text.tokens import encoding
 
 _WORKERS = 2  # one process per side, if the text is large enough
@@ -42,7 +43,7 @@ class Resegmentation:
         return f"{self.epoch}-{self.seed}-{self.dropout:g}-{self.longest}"
 
 
-def resegment(prepared: PreparedData, parameters: Resegmentation) -> ParallelStore:
+def resegment(prepared: PreparedData[ParallelStore], parameters: Resegmentation) -> ParallelStore:
     """Open the segmentation of one epoch, and create it first where it is missing.
 
     Its rows correspond to those of `prepared.train`. Segmentations older than the previous epoch are removed.
@@ -70,7 +71,7 @@ def resegment(prepared: PreparedData, parameters: Resegmentation) -> ParallelSto
     return ParallelStore(tables[0], tables[1], base.lines, base.files, base.names)
 
 
-def _create(prepared: PreparedData, parameters: Resegmentation, folder: Path) -> None:
+def _create(prepared: PreparedData[ParallelStore], parameters: Resegmentation, folder: Path) -> None:
     prepared_directory = prepared.directory
     if not (prepared_directory / "train.rows").exists():
         raise CheckpointError(
@@ -98,7 +99,9 @@ def _create(prepared: PreparedData, parameters: Resegmentation, folder: Path) ->
 class EpochStores:
     """Source of the training text of each epoch; a background process creates the next one of a large text."""
 
-    def __init__(self, prepared: PreparedData, *, seed: int, dropout: float, longest: int) -> None:
+    def __init__(
+        self, prepared: PreparedData[ParallelStore], *, seed: int, dropout: float, longest: int
+    ) -> None:
         """Segment the text of `prepared` with a dropout rate, in rows of at most `longest` subwords."""
         self._prepared = prepared
         self._first = Resegmentation(seed, 0, dropout, longest)

@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.data.hashing import mix_hashes, mixed
-from headwise.data.ragged import Ragged, RaggedWriter, map_array, save_array
+from headwise.data.ragged import RaggedWriter, gather, map_array, save_array
 from headwise.files import disk_errors
-from headwise.text.tokens.encoding import flatten, id_type
-from headwise.text.tokens.subwords import EOS, UNK, Subwords
+from headwise.text.preparation.stores import SIDES
+from headwise.text.tokens.encoding import EncodingJob, encode, open_part, remove_part
+from headwise.text.tokens.subwords import UNK
 
-SHARD = "shard-{:05}"  # name of the files of a shard
+HELD_OUT = "held-out"  # file of the hashes of the development set
 BANDS, PER_BAND = 9, 8
 _BLOCK = 1 << 13  # rows
 _GRAM = 8  # bytes of a substring
@@ -110,8 +111,9 @@ def _functions(seed: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
 def select(task: dict[str, Any]) -> dict[str, Any]:
     """Write the rows of a table that aren't duplicates as `NAME.kept`; returns their number.
 
-    The result also has the number of exact and of near duplicates, and the smallest hashes of the rows under the seed,
-    `dev_pairs` of them, from which a development set is chosen. Raises `TrainingError`.
+    The result also has the number of exact and of near duplicates, that of different pairs, and the smallest hashes
+    under the seed, `dev_pairs` of them, from which a development set is chosen; these two of the first `new_files`
+    files, if that isn't 0. Raises `TrainingError`.
     """
     folder, name, number = Path(task["folder"]), task["table"], task["number"]
     hashes = map_array(folder / f"{name}.hashes", np.uint64)
@@ -122,13 +124,37 @@ def select(task: dict[str, Any]) -> dict[str, Any]:
     kept = np.flatnonzero(~(dropped["exact"] | near))
     with disk_errors(folder):
         save_array(folder / f"{name}.kept", kept)
-    smallest = np.unique(mix_hashes(hashes[kept], task["seed"]))[: task["dev_pairs"]]
+    different = np.unique(mix_hashes(hashes[of_files(folder / name, kept, task["new_files"])], task["seed"]))
     return {
         "rows": len(kept),
         "duplicates": int(dropped["exact"].sum()),
         "near": int(near.sum()),
-        "smallest": smallest.tolist(),
+        "different": len(different),
+        "smallest": different[: task["dev_pairs"]].tolist(),
     }
+
+
+def of_files(table: Path, rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Return those rows of a table that are of the first `most` files; 0: all."""
+    return rows[map_array(table.with_name(f"{table.name}.files"), np.uint16)[rows] < most] if most else rows
+
+
+def mixed_hashes(table: Path, rows: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
+    """Return the hashes of rows of a table under a seed."""
+    return mix_hashes(map_array(table.with_name(f"{table.name}.hashes"), np.uint64)[rows], seed)
+
+
+def training_rows(table: Path, seed: int) -> tuple[NDArray[np.int64], int]:
+    """Return the selected rows of a table that aren't held out, and the number of those that are.
+
+    The hashes of the development set under the seed are in `HELD_OUT` beside the table.
+    """
+    rows = map_array(table.with_name(f"{table.name}.kept"), np.int64)
+    held_out = map_array(table.with_name(HELD_OUT), np.uint64)
+    if not len(held_out):
+        return rows, 0
+    chosen = np.isin(mixed_hashes(table, rows, seed), held_out)
+    return rows[~chosen], int(chosen.sum())
 
 
 def _rows_of(path: Path, table: int) -> NDArray[np.uint32]:
@@ -141,64 +167,64 @@ def _rows_of(path: Path, table: int) -> NDArray[np.uint32]:
 
 
 def store(task: dict[str, Any]) -> dict[str, Any]:
-    """Write the selected rows of a table that aren't in the development set as shard `shard`.
+    """Write the selected rows of a table that aren't in the development set as store `shard`.
 
-    Rows of more than `longest` subwords on a side are left out. Returns the number of rows, of those left out and of
-    those equal to a development pair, and the SHA-256 of each file. Raises `TrainingError`.
+    Returns what `write_rows` does, the number of rows that are in the development set, and the SHA-256 of each file.
+    Raises `TrainingError`.
     """
-    folder, out, name = Path(task["folder"]), Path(task["out"]), task["table"]
-    rows = map_array(folder / f"{name}.kept", np.int64)
-    held_out = np.zeros(len(rows), bool)
-    if task["held_out"] is not None:
-        hashes = map_array(folder / f"{name}.hashes", np.uint64)[rows]
-        held_out = mix_hashes(hashes, task["seed"]) <= np.uint64(task["held_out"])
-    rows = rows[~held_out]
-    written, unknown = write_rows(
-        folder / name, rows, Subwords.load(out), out / SHARD.format(task["shard"]), task["longest"]
-    )
-    with disk_errors(out):
-        save_array(
-            out / f"{SHARD.format(task['shard'])}.files", np.full(len(written), task["file"], np.uint16)
-        )
-    names = sorted(path.name for path in out.glob(f"{SHARD.format(task['shard'])}.*"))
-    return {
-        "rows": len(written),
-        "too_long": len(rows) - len(written),
-        "held_out": int(held_out.sum()),
-        "unknown": unknown,
-        "files": {name: _checksum(out / name) for name in names},
-    }
+    table, out = Path(task["folder"]) / task["table"], Path(task["out"])
+    rows, held_out = training_rows(table, task["seed"])
+    result = write_rows(table, rows, out / task["shard"], task["longest"], task["workers"])
+    names = sorted(path.name for path in out.glob(f"{task['shard']}.*"))
+    return {**result, "held_out": held_out, "files": {name: _checksum(out / name) for name in names}}
 
 
 def write_rows(
-    table: Path, rows: np.ndarray[Any, Any], subwords: Subwords, out: Path, longest: int
-) -> tuple[np.ndarray[Any, Any], int]:
-    """Encode rows of a table into the store `out`; returns the rows that fit, and the number of unknown subwords."""
-    texts = [Ragged(table.with_name(f"{table.name}.{side}"), np.uint8) for side in ("source", "target")]
-    types = [id_type(size) for size in (subwords.source_size, subwords.target_size)]
-    lines = map_array(table.with_name(f"{table.name}.lines"), np.int64)
-    kept, unknown = [rows[:0]], 0
+    table: Path, rows: NDArray[np.int64], out: Path, longest: int, workers: int = 1
+) -> dict[str, int]:
+    """Encode rows of a table into the store `out`, by the subwords in its folder and in that many processes.
+
+    Rows of more than `longest` subwords on a side, with the end symbol, are left out; `OUT.rows` beside the table says
+    which aren't. Returns the numbers of rows, of those left out and of unknown subwords. Raises `TrainingError`.
+    """
+    chosen, unknown, fits = table.with_name(f"{out.name}.rows"), 0, [np.zeros(0, bool)]
+    with disk_errors(table):
+        save_array(chosen, rows)
+    jobs = [
+        EncodingJob(
+            text=str(table.with_name(f"{table.name}.{side}")),
+            rows=str(chosen),
+            tokens=str(out.parent),
+            side=side,
+            out=str(table.with_name(f"{out.name}.{side}.part")),
+            start=0,
+            stop=len(rows),
+        )
+        for side in SIDES
+    ]
+    parts = encode(jobs, workers)
+    opened = [[open_part(part) for part in side] for side in parts]
     with (
         disk_errors(out),
-        RaggedWriter(out.with_name(f"{out.name}.source"), types[0]) as sources,
-        RaggedWriter(out.with_name(f"{out.name}.target"), types[1]) as targets,
+        RaggedWriter(out.with_name(f"{out.name}.source"), opened[0][0].values.dtype) as sources,
+        RaggedWriter(out.with_name(f"{out.name}.target"), opened[1][0].values.dtype) as targets,
     ):
-        for start in range(0, len(rows), _BLOCK):
-            block = rows[start : start + _BLOCK]
-            source_ids = subwords.encode_source_batch(texts[0].texts(block))
-            target_ids = subwords.encode_target_batch(texts[1].texts(block))
-            fits = [
-                len(source) < longest and len(target) < longest
-                for source, target in zip(source_ids, target_ids, strict=True)
-            ]
-            kept.append(block[np.array(fits, bool)])
-            for writer, ids, end in ((sources, source_ids, [EOS]), (targets, target_ids, [])):
-                fitting = [row for row, fit in zip(ids, fits, strict=True) if fit]
-                unknown += sum(row.count(UNK) for row in fitting)
-                writer.append(*flatten(fitting, end))
-        written = np.concatenate(kept)
-        save_array(out.with_name(f"{out.name}.lines"), lines[written])
-    return written, unknown
+        for source, target in zip(*opened, strict=True):
+            fits.append((source.lengths <= longest) & (target.lengths < longest))
+            fitting = np.flatnonzero(fits[-1])
+            for start in range(0, len(fitting), _BLOCK):
+                for side, writer in ((source, sources), (target, targets)):
+                    values, lengths = gather(side, fitting[start : start + _BLOCK])
+                    unknown += int(np.count_nonzero(values == UNK))
+                    writer.append(values, lengths)
+        written = rows[np.concatenate(fits)]
+        save_array(chosen, written)
+        for name, kind in (("lines", np.int64), ("files", np.uint16)):
+            values = map_array(table.with_name(f"{table.name}.{name}"), kind)[written]
+            save_array(out.with_name(f"{out.name}.{name}"), values)
+    for part in (part for side in parts for part in side):
+        remove_part(part)
+    return {"rows": len(written), "too_long": len(rows) - len(written), "unknown": unknown}
 
 
 def _checksum(path: Path) -> str:

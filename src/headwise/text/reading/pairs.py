@@ -13,6 +13,7 @@ so that line numbers equal the count of `\\n` and the two sides stay aligned; se
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,22 +71,30 @@ class CleaningReport:
     too_long: int = 0  # more than `max_words` words on either side
     ratio: int = 0  # one side more than `max_ratio` times as many characters as the other
     duplicates: int = 0
+    near: int = 0  # near duplicates
+    rules: Counter[str] = field(default_factory=Counter)  # pairs that each further rule removes
     limits: CleaningConfig = field(default_factory=CleaningConfig)
 
     def add(self, other: CleaningReport) -> None:
         """Add the counts of another report."""
-        for name in ("total", "kept", "not_utf8", "empty", "too_long", "ratio", "duplicates"):
+        for name in ("total", "kept", "not_utf8", "empty", "too_long", "ratio", "duplicates", "near"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.rules.update(other.rules)
 
     def __str__(self) -> str:
         """Return all counts on one line."""
-        duplicates = f"{self.duplicates:,} duplicates" if self.limits.drop_duplicates else "duplicates kept"
-        return (
-            f"{self.total:,} pairs read, {self.kept:,} kept; removed: {self.empty:,} with an empty side, "
-            f"{self.too_long:,} over {self.limits.max_words} words, "
-            f"{self.ratio:,} with a length ratio over {self.limits.max_ratio:g}, "
-            f"{self.not_utf8:,} not UTF-8, {duplicates}"
-        )
+        removed = {
+            "with an empty side": self.empty,
+            f"over {self.limits.max_words} words": self.too_long,
+            f"with a length ratio over {self.limits.max_ratio:g}": self.ratio,
+            "not UTF-8": self.not_utf8,
+            **self.rules,
+            **({"duplicates": self.duplicates} if self.limits.drop_duplicates else {}),
+            **({"near duplicates": self.near} if self.near else {}),
+        }
+        listed = ", ".join(f"{count:,} {name}" for name, count in removed.items())
+        kept = "" if self.limits.drop_duplicates else ", duplicates kept"
+        return f"{self.total:,} pairs read, {self.kept:,} kept; removed: {listed}{kept}"
 
 
 def training_files(config: DataConfig) -> list[PairFiles]:
@@ -187,9 +196,9 @@ def clean_pairs(pairs: Iterator[RawPair], config: CleaningConfig, report: Cleani
             yield Pair(source, target, raw.line)
 
 
-def check_cleaning(report: CleaningReport, files: PairFiles) -> None:
-    """Raise `DataError` where no pair was kept, or where most pairs aren't UTF-8 text."""
-    names = " and ".join(str(path) for path in files.paths)
+def check_cleaning(report: CleaningReport, *files: object) -> None:
+    """Raise `DataError` where no pair of the files was kept, or where most pairs aren't UTF-8 text."""
+    names = " and ".join(map(str, files))
     if report.not_utf8 * 2 > report.total:
         raise DataError(
             f"{names}: expected UTF-8 text, found {report.not_utf8:,} of {report.total:,} pairs that aren't; "

@@ -1,27 +1,91 @@
-"""Corpora in shards, written by `headwise data prepare`: opened without reading them."""
+"""Encoded sentence pairs in memory-mapped arrays: one store, or many shards, which are opened without reading them."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.config import DataConfig
 from headwise.data.places import locate
-from headwise.data.prepared import read_manifest
-from headwise.data.ragged import Ragged
-from headwise.errors import CheckpointError, ConfigError
-from headwise.text.preparation.parallel import ParallelStore, open_store
-from headwise.text.preparation.tables import SHARD
+from headwise.data.ragged import Ragged, map_places
+from headwise.errors import CheckpointError
+from headwise.text.tokens import encoding
 from headwise.text.tokens.subwords import Subwords
 
+SIDES: tuple[Literal["source", "target"], ...] = ("source", "target")
+TRAIN_TEXT = "train-text"  # table of the training text, which is kept for BPE-dropout alone
+SHARD = "shard-{:05}"  # name of the files of a shard
 _OPEN = 64  # shards whose files stay mapped
+
+
+class ParallelStore:
+    """Encoded sentence pairs in memory-mapped arrays, in the order of the files.
+
+    A source row is ids + EOS; a target row is the ids alone, as BOS and EOS are added to the batch.
+    Lengths are those that the model sees, with EOS on both sides.
+    """
+
+    def __init__(
+        self, source: Ragged, target: Ragged, lines: NDArray[Any], files: NDArray[Any], names: Sequence[str]
+    ) -> None:
+        """Combine the tables of ids with the line number and the file index (in `names`) of each row."""
+        if not len(source) == len(target) == len(lines) == len(files):
+            sizes = f"{len(source)}, {len(target)}, {len(lines)} and {len(files)}"
+            raise CheckpointError(
+                f"prepared text: expected as many source rows, target rows, lines and files, found {sizes}"
+            )
+        self.source_table = source
+        self.target_table = target
+        self.lines = lines
+        self.files = files
+        self.names = list(names)
+
+    def __len__(self) -> int:
+        return len(self.source_table)
+
+    @property
+    def sample(self) -> ParallelStore:
+        """The pairs from which statistics are computed: all."""
+        return self
+
+    @cached_property
+    def source_lengths(self) -> NDArray[np.int32]:
+        """Number of subwords of each source sentence, EOS included."""
+        return self.source_table.lengths.astype(np.int32)
+
+    @cached_property
+    def target_lengths(self) -> NDArray[np.int32]:
+        """Number of subwords of each target sentence, plus one for BOS or EOS."""
+        return self.target_table.lengths.astype(np.int32) + 1
+
+    def source(self, row: int) -> NDArray[Any]:
+        """Return the ids of one source sentence, EOS included."""
+        return self.source_table[row]
+
+    def target(self, row: int) -> NDArray[Any]:
+        """Return the ids of one target sentence, without BOS and EOS."""
+        return self.target_table[row]
+
+    def line_numbers(self, rows: Sequence[int] | NDArray[Any]) -> list[int]:
+        """Return the 1-based line numbers of rows in their files."""
+        return [int(line) for line in self.lines[np.asarray(rows, np.int64)]]
+
+    def locate(self, rows: Sequence[int] | NDArray[Any], most: int = 10) -> str:
+        """Return the files and lines of rows, for messages: `train.en lines 3, 17 and 40`, at most `most` of them."""
+        return locate(rows, self.files, self.lines, self.names, most)
+
+
+def open_store(path: Path, subwords: Subwords, names: Sequence[str]) -> ParallelStore:
+    """Map the store with this name; raises `CheckpointError` if it is missing or damaged."""
+    source = Ragged(path.with_name(f"{path.name}.source"), encoding.id_type(subwords.source_size))
+    target = Ragged(path.with_name(f"{path.name}.target"), encoding.id_type(subwords.target_size))
+    return ParallelStore(source, target, *map_places(path, names), names)
 
 
 @dataclass(frozen=True)
@@ -30,7 +94,7 @@ class Shards:
 
     Attributes:
         directory: the folder.
-        sizes: pairs of each shard.
+        sizes: pairs of each shard, of which there is one at least.
         names: names of the source files.
         subwords: the subword model, the same for all corpora.
     """
@@ -102,7 +166,7 @@ class ShardedStore:
             phrases.append(locate(place, store.files, store.lines, store.names, 1))
         return "; ".join(phrases)
 
-    @functools.cached_property
+    @cached_property
     def sample(self) -> ParallelStore:
         """The first shard, from which statistics are computed."""
         return self._open(0)
@@ -120,81 +184,7 @@ class ShardedStore:
         return self.corpora[corpus].open(shard)
 
 
-@dataclass(frozen=True)
-class ShardedData:
-    """Prepared corpora, opened for training: the development sets are read, the shards are not.
-
-    The attributes are those of `headwise.text.preparation.parallel.PreparedData`.
-    """
-
-    directory: Path
-    train: ShardedStore
-    dev: ParallelStore
-    dev_source: list[str]
-    dev_target: list[str]
-    subwords: Subwords
-    report: list[str]
-    checksum: str
-    seconds: float = 0.0
-    reused: bool = True
-
-    def identity(self) -> dict[str, str]:
-        """Return the checksums of the corpora and of the subword model."""
-        return {"data": self.checksum, "subwords": self.subwords.digest()}
-
-    def save(self, run: Path) -> None:
-        """Write the subword model into a run directory; raises `TrainingError`."""
-        self.subwords.save(run)
-
-
-def open_corpora(config: DataConfig) -> ShardedData:
-    """Open the corpora of `data.prepared`; development sets of several are joined.
-
-    Raises:
-        CheckpointError: one is missing or damaged, or has other subwords than the first.
-        ConfigError: there is not one weight for each.
-    """
-    if config.weights and len(config.weights) != len(config.prepared):
-        raise ConfigError(
-            f"data.weights: expected one weight for each of the {len(config.prepared)} corpora of data.prepared, "
-            f"found {len(config.weights)}"
-        )
-    corpora, developments, texts, report, digest = [], [], [[], []], [], hashlib.sha256()
-    for directory in map(Path, config.prepared):
-        manifest = read_manifest(directory, "subwords", "names.train", "shards")
-        subwords = Subwords.load(directory, digest=manifest["subwords"])
-        if corpora and subwords.digest() != corpora[0].subwords.digest():
-            raise CheckpointError(
-                f"{directory}: expected the subwords of {config.prepared[0]}, found others; "
-                f"prepare it with --subwords-from {config.prepared[0]}"
-            )
-        names = tuple(manifest["names"]["train"])
-        try:
-            sizes = tuple(int(shard["rows"]) for shard in manifest["shards"])
-        except (KeyError, TypeError, ValueError):
-            raise CheckpointError(
-                f"{directory}: expected the sizes of shards, found something else"
-            ) from None
-        corpora.append(Shards(directory, sizes, names, subwords))
-        developments.append(open_store(directory / "dev", subwords, names))
-        for side, sentences in zip(("source", "target"), texts, strict=True):
-            table = Ragged(directory / f"dev.{side}.text", np.uint8)
-            sentences += table.texts(range(len(table)))
-        report += [f"{directory}: {sentence}" for sentence in manifest["report"]]
-        digest.update(manifest["checksum"].encode())
-    return ShardedData(
-        Path(config.prepared[0]),
-        ShardedStore(corpora),
-        _together(developments),
-        dev_source=texts[0],
-        dev_target=texts[1],
-        subwords=corpora[0].subwords,
-        report=report,
-        checksum=digest.hexdigest()[:12],
-    )
-
-
-def _together(stores: Sequence[ParallelStore]) -> ParallelStore:
+def together(stores: Sequence[ParallelStore]) -> ParallelStore:
     """Return the pairs of several stores in memory."""
     firsts = np.cumsum([0, *(len(store.names) for store in stores)])
     return ParallelStore(

@@ -1,4 +1,4 @@
-"""Pieces of a corpus: what one task cleans. Large plain-text files are cut at line ends, other files are whole."""
+"""Parts of files, which one task cleans: large plain-text files are cut at line ends, other files are whole."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _ENDINGS = (".parquet", ".jsonl", ".tsv", ".jsonl.gz", ".tsv.gz", ".jsonl.zst", 
 
 
 @dataclass(frozen=True)
-class Piece:
+class FilePart:
     """Consecutive pairs of a file, or of two.
 
     Attributes:
         source: path or URL of the file with the source sentences, or with both sides.
         target: path or URL of the other file; None if there is none.
         file: index of the file, or of the two, in the corpus.
-        first: number of lines before the piece.
+        first: number of lines before the part.
         lines: number of lines; 0: all.
-        offsets: where the piece begins in the two files.
+        offsets: where the part begins in the two files.
     """
 
     source: str
@@ -46,12 +46,12 @@ class Piece:
     offsets: tuple[int, int] = (0, 0)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the piece as a JSON value."""
+        """Return the part as a JSON value."""
         return asdict(self)
 
     @classmethod
-    def of(cls, value: dict[str, Any]) -> Piece:
-        """Return the piece of a JSON value."""
+    def of(cls, value: dict[str, Any]) -> FilePart:
+        """Return the part of a JSON value."""
         return cls(**{**value, "offsets": tuple(value["offsets"])})
 
     def pairs(self, fields: tuple[str, str], folder: Path) -> Iterator[RawPair]:
@@ -81,8 +81,8 @@ def find_files(names: Sequence[str]) -> list[str]:
     return list(itertools.chain.from_iterable(map(_files_of, names)))
 
 
-def cut(sources: Sequence[str], targets: Sequence[str], most: int) -> list[Piece]:
-    """Return the pieces of all files; those of plain text have at most so many lines.
+def cut(sources: Sequence[str], targets: Sequence[str], most: int) -> list[FilePart]:
+    """Return the parts of all files; those of plain text have at most so many lines.
 
     Raises `ConfigError` if there isn't a target for each source with one side, and `DataError` if two files differ in
     their numbers of lines.
@@ -93,13 +93,13 @@ def cut(sources: Sequence[str], targets: Sequence[str], most: int) -> list[Piece
             f"--target: expected one file for each of the {len(one_sided)} plain-text files of --source, "
             f"found {len(targets)}"
         )
-    remaining, pieces = iter(targets), []
+    remaining, parts = iter(targets), []
     for index, name in enumerate(sources):
         target = None if is_two_sided(name) else next(remaining)
-        whole = Piece(name, target, index)
+        whole = FilePart(name, target, index)
         divisible = target is not None and not any(is_remote(p) or compression(p) for p in (name, target))
-        pieces += _divided(whole, most) if divisible else [whole]
-    return pieces
+        parts += _divided(whole, most) if divisible else [whole]
+    return parts
 
 
 def is_remote(name: str) -> bool:
@@ -184,7 +184,7 @@ def _remote_errors(name: str) -> Iterator[None]:
         raise DataError(f"{name}: can't be read ({error})") from None
 
 
-def _divided(whole: Piece, most: int) -> list[Piece]:
+def _divided(whole: FilePart, most: int) -> list[FilePart]:
     assert whole.target is not None
     (lines, starts), (others, other_starts) = (
         _line_starts(whole.source, most),
@@ -196,7 +196,7 @@ def _divided(whole: Piece, most: int) -> list[Piece]:
             f"and {others:,} in {whole.target}"
         )
     return [
-        Piece(whole.source, whole.target, whole.file, first, min(most, lines - first), offsets)
+        FilePart(whole.source, whole.target, whole.file, first, min(most, lines - first), offsets)
         for first, offsets in zip(range(0, lines, most), zip(starts, other_starts, strict=True), strict=False)
     ] or [whole]
 
