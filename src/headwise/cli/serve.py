@@ -103,8 +103,8 @@ def command(
     from headwise.serve.protocols.keys import KeyStore
     from headwise.serve.protocols.observation import log_line
     from headwise.serve.protocols.rates import Rates
+    from headwise.serve.shared import Shared
     from headwise.serve.translation.glossaries import GlossaryStore
-    from headwise.serve.workers.shared import Shared
     from headwise.serve.workers.supervisor import prepare_parent, supervise
     from headwise.serve.workers.worker import Served
     from headwise.web.hangup import ignore_hangup

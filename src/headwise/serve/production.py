@@ -24,15 +24,15 @@ from headwise.serve.protocols.context import Context
 from headwise.serve.protocols.keys import KeyStore
 from headwise.serve.protocols.observation import Log, Metrics, Observed
 from headwise.serve.protocols.observation import routes as operation_routes
+from headwise.serve.shared import Shared
 from headwise.serve.translation.document_store import DocumentStore
 from headwise.serve.translation.glossaries import GlossaryStore
 from headwise.serve.translation.limits import ServiceLimits
-from headwise.serve.translation.models import Model, Models, target_of
+from headwise.serve.translation.models import Model, ServedModels, target_of
 from headwise.serve.translation.service import Service
-from headwise.serve.workers.shared import Shared
 from headwise.text.reading.detection import preload
 from headwise.web import documentation
-from headwise.web.app import Middleware, Part, create_app
+from headwise.web.app import ApplicationPart, Middleware, create_app
 from headwise.web.endpoints import Endpoints
 from headwise.web.hosts import Hosts
 
@@ -105,7 +105,7 @@ class Production:
         """The service's limits."""
         return self.service.limits
 
-    def app(self, page: Part, hosts: Hosts | None = None, *, watch: bool = True) -> Starlette:
+    def app(self, page: ApplicationPart, hosts: Hosts | None = None, *, watch: bool = True) -> Starlette:
         """Return an application of the service and the page, for the host names; `watch` as for `create_app`."""
         cross_origin: Middleware = (
             CORSMiddleware,
@@ -226,5 +226,5 @@ def open_production(
     models = [model for run in runs.values() if (model := find_model(run, given, say)) is not None]
     if models:
         threading.Thread(target=preload, name="language detection", daemon=True).start()
-    service = Service(Models(models), limits, search=search, load=shared.load)
+    service = Service(ServedModels(models), limits, search=search, load=shared.load)
     return Production(service, runs, given, say, keys, origins, log, glossaries, shared)

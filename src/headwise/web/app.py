@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 Middleware = tuple[type[Any], dict[str, Any]]
 
 
-class Part(Protocol):
+class ApplicationPart(Protocol):
     """What an application consists of."""
 
     def routes(self) -> list[BaseRoute]:
@@ -50,7 +50,7 @@ class Part(Protocol):
 
 def create_app(
     runs: Mapping[str, WatchedRun],
-    parts: Sequence[Part],
+    parts: Sequence[ApplicationPart],
     hosts: Hosts | None = None,
     *,
     origins: Sequence[str] = (),

@@ -14,7 +14,7 @@ import httpx
 
 from headwise.config.languages import NAMES, short_code
 from headwise.engine.translator import Translator
-from headwise.serve.translation.models import Model, Models
+from headwise.serve.translation.models import Model, ServedModels
 from multilingual_run import CODES, make_multilingual
 from translation_server import translating
 from translator_run import ENGLISH
@@ -78,7 +78,7 @@ def test_a_vocabulary_may_have_chosen_none(tmp_path: Path) -> None:
 
 def test_schedulers_are_made_when_they_are_needed(run: Path) -> None:
     model = Model("m", "en", "fr", Translator.load(run, device="cpu"))
-    models = Models([model])
+    models = ServedModels([model])
     (german,) = models.route("en", "de")
     assert models.route("en", "de") == [german]
     assert model.further_schedulers == []

@@ -24,8 +24,8 @@ from headwise.nn.recording import recording
 from headwise.page.runs import open_runs
 from headwise.serve.production import find_model, given_languages, open_production
 from headwise.serve.translation.limits import ServiceLimits
-from headwise.serve.translation.models import Model, Models
-from headwise.serve.translation.service import Job, Service
+from headwise.serve.translation.models import Model, ServedModels
+from headwise.serve.translation.service import Service, TranslationJob
 from headwise.web.errors import ServiceError
 from serve_sockets import connect, serving
 from translation_server import make_pair, production_of
@@ -69,11 +69,11 @@ def stuck_service(run: Path, limits: ServiceLimits, rate: float = 0.0) -> tuple[
     model = Model("m", "en", "de", Translator.load(run, device="cpu"))
     stuck = Stuck(model, rate)
     model.scheduler = stuck  # type: ignore[assignment]
-    return Service(Models([model]), limits), stuck
+    return Service(ServedModels([model]), limits), stuck
 
 
-def job(*texts: str) -> Job:
-    return Job(list(texts), "de", "en")
+def job(*texts: str) -> TranslationJob:
+    return TranslationJob(list(texts), "de", "en")
 
 
 def test_a_deadline_frees_the_sentences(run: Path) -> None:
@@ -181,7 +181,7 @@ def test_the_page_doesnt_change_what_clients_get(run: Path) -> None:
     (model,) = production.service.models.all
     assert model.translator is runs["en-de"].translator()  # one model in memory for each engine
     changes = parse_interventions(["silence:cross.1.1", "uniform:cross.2.1"])
-    with_alignment = Job(ENGLISH[:1], "de", "en", alignments=True)
+    with_alignment = TranslationJob(ENGLISH[:1], "de", "en", alignments=True)
     (before,) = asyncio.run(production.service.translate(with_alignment))
     with runs["en-de"].tracer.model(changes), recording(pytorch_model(model.translator)):
         (after,) = asyncio.run(production.service.translate(with_alignment))

@@ -18,12 +18,12 @@ from headwise.errors import ConfigError
 from headwise.serve.protocols import rates
 from headwise.serve.protocols.observation import Metrics
 from headwise.serve.protocols.rates import Rates
+from headwise.serve.shared import Shared
 from headwise.serve.translation.document_store import DocumentStore
-from headwise.serve.translation.models import Models
+from headwise.serve.translation.models import ServedModels
 from headwise.serve.translation.service import Service
 from headwise.serve.translation.shared_load import SharedLoad
 from headwise.serve.workers import supervisor
-from headwise.serve.workers.shared import Shared
 from headwise.web.errors import ServiceError
 
 
@@ -107,7 +107,7 @@ def test_metrics_are_summed_and_a_place_keeps_its_counts(
 ) -> None:
     monkeypatch.setattr(values, "ValueClass", values.ValueClass)  # restores it
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
-    service = Service(Models([]))
+    service = Service(ServedModels([]))
 
     def read(metrics: Metrics, name: str) -> float:
         families = text_string_to_metric_families(metrics.text().decode())

@@ -13,7 +13,7 @@ from headwise.serve.translation.document_store import DocumentStore
 from headwise.serve.translation.documents import Documents
 from headwise.serve.translation.glossaries import GlossaryStore
 from headwise.serve.translation.limits import ServiceLimits
-from headwise.serve.translation.service import Job, Service, Translated
+from headwise.serve.translation.service import Service, TranslatedText, TranslationJob
 from headwise.text.reading.glossary import Glossary
 from headwise.web.endpoints import Endpoints
 from headwise.web.errors import ServiceError
@@ -53,7 +53,7 @@ class Context:
         """Return the owner of a client's glossaries: its key, or everybody."""
         return "" if client.key is None else client.key.name
 
-    def kept_glossary(self, client: Client, identifier: str, job: Job) -> Glossary:
+    def kept_glossary(self, client: Client, identifier: str, job: TranslationJob) -> Glossary:
         """Return a kept glossary for a job's languages; raises `ServiceError` (400, 404)."""
         if job.source is None and job.model is None:
             raise ServiceError(400, "glossary: expected the texts' language with it, found none")
@@ -70,14 +70,14 @@ class Context:
         return Endpoints(tag, errors, wrong, self.limits.body_bytes)
 
     async def translate(
-        self, request: Request, client: Client, job: Job, *, exceeded: int = 429
-    ) -> list[Translated]:
+        self, request: Request, client: Client, job: TranslationJob, *, exceeded: int = 429
+    ) -> list[TranslatedText]:
         """Charge the client and translate while it is connected; raises as `Service.translate` and `Access.charge`."""
         self.check_languages(job)
         self.charge(request, client, self.limits.check(job.texts), exceeded=exceeded)
         return await self.while_connected(request, self.service.translate(job))
 
-    def check_languages(self, job: Job) -> None:
+    def check_languages(self, job: TranslationJob) -> None:
         """Raise `ServiceError` (400) for languages or a model that aren't served, as far as the source is given."""
         if job.source is not None or job.model is not None:
             self.service.route_of(job, self.service.source_of(job, "")[0])

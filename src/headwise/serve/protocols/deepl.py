@@ -26,7 +26,7 @@ from headwise.serve.protocols.access import Client
 from headwise.serve.protocols.context import Context
 from headwise.serve.protocols.libretranslate import file_response
 from headwise.serve.protocols.tags import TagFields, within
-from headwise.serve.translation.service import Job
+from headwise.serve.translation.service import TranslationJob
 from headwise.web.endpoints import FILE, FORMS, Endpoints
 from headwise.web.errors import ServiceError
 from headwise.web.fields import uploaded
@@ -85,7 +85,7 @@ class _Refusing(DeepLFields):
             )
 
 
-class TranslateFields(_Refusing, TagFields):
+class DeepLTranslateFields(_Refusing, TagFields):
     """Texts to translate."""
 
     text: list[str] = Field(min_length=1, max_length=MOST_TEXTS)
@@ -129,13 +129,13 @@ class TextAnswer(BaseModel):
     billed_characters: int | None = None
 
 
-class TranslateAnswer(BaseModel):
+class DeepLTranslateAnswer(BaseModel):
     """The translations."""
 
     translations: list[TextAnswer]
 
 
-class LanguageAnswer(BaseModel):
+class DeepLLanguageAnswer(BaseModel):
     """A language."""
 
     language: str
@@ -172,13 +172,13 @@ def routes(context: Context) -> Endpoints:
     endpoints = context.endpoints("DeepL", error_answers("message", 404, QUOTA_EXCEEDED))
     models = context.service.models
 
-    @endpoints("POST", "/v2/translate", "Translate texts", TranslateAnswer, kinds=FORMS)
-    async def translate(request: Request, fields: TranslateFields) -> dict[str, Any]:
+    @endpoints("POST", "/v2/translate", "Translate texts", DeepLTranslateAnswer, kinds=FORMS)
+    async def translate(request: Request, fields: DeepLTranslateFields) -> dict[str, Any]:
         client = _client(context, request, fields)
         fields.check()
         mode, tags = _MODES[fields.split_sentences], fields.tags()
         mode = mode if tags is None else within(mode)
-        job = Job(
+        job = TranslationJob(
             fields.text, fields.target_lang, fields.source_lang, mode=mode, client=client.name, tags=tags
         )
         if fields.glossary_id is not None:
@@ -192,8 +192,8 @@ def routes(context: Context) -> Endpoints:
             translations.append(entry)
         return {"translations": translations}
 
-    @endpoints("GET", "/v2/languages", "List the languages", list[LanguageAnswer])
-    @endpoints("POST", "/v2/languages", "List the languages", list[LanguageAnswer])
+    @endpoints("GET", "/v2/languages", "List the languages", list[DeepLLanguageAnswer])
+    @endpoints("POST", "/v2/languages", "List the languages", list[DeepLLanguageAnswer])
     async def languages(request: Request, fields: LanguagesFields) -> list[dict[str, Any]]:
         _client(context, request, fields)
         if fields.type == "source":
@@ -220,7 +220,7 @@ def routes(context: Context) -> Endpoints:
         if fields.output_format and not name.lower().endswith(f".{fields.output_format.lower().lstrip('.')}"):
             raise ServiceError(400, "output_format: expected the format of the file, found another")
         file = await context.documents.read(name, content)
-        job = Job([], fields.target_lang, fields.source_lang, client=client.name)
+        job = TranslationJob([], fields.target_lang, fields.source_lang, client=client.name)
         if fields.glossary_id is not None:
             job = replace(job, glossary=context.kept_glossary(client, fields.glossary_id, job))
         context.check_languages(job)

@@ -22,6 +22,7 @@ from starlette.responses import Response
 
 from headwise.serve.protocols.access import Client
 from headwise.serve.protocols.context import Context
+from headwise.serve.protocols.deepl import DeepLFields
 from headwise.serve.translation.glossaries import (
     MOST_DICTIONARIES,
     MOST_NAME,
@@ -39,14 +40,6 @@ Name = Annotated[str, Field(min_length=1, max_length=MOST_NAME)]
 _TSV = "text/tab-separated-values"
 
 
-class Access(BaseModel):
-    """What every request may have."""
-
-    model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
-
-    auth_key: Annotated[str, Field(max_length=200)] | None = None
-
-
 class DictionaryFields(BaseModel):
     """The entries of a pair of languages."""
 
@@ -62,31 +55,31 @@ class DictionaryFields(BaseModel):
         return make_dictionary(self.source_lang, self.target_lang, self.entries, self.entries_format)
 
 
-class CreateFields(Access, DictionaryFields):
+class CreateFields(DeepLFields, DictionaryFields):
     """A glossary of one dictionary."""
 
     name: Name
 
 
-class CreateAllFields(Access):
+class CreateAllFields(DeepLFields):
     """A glossary of several dictionaries."""
 
     name: Name
     dictionaries: list[DictionaryFields] = Field(min_length=1, max_length=MOST_DICTIONARIES)
 
 
-class ChangeFields(Access):
+class ChangeFields(DeepLFields):
     """A new name, and entries that are added or replace those of the same terms."""
 
     name: Name | None = None
     dictionaries: list[DictionaryFields] = Field(default=[], max_length=MOST_DICTIONARIES)
 
 
-class ReplaceFields(Access, DictionaryFields):
+class ReplaceFields(DeepLFields, DictionaryFields):
     """A dictionary that replaces that of the same languages."""
 
 
-class PairFields(Access):
+class PairFields(DeepLFields):
     """A pair of languages."""
 
     source_lang: Language
@@ -291,7 +284,7 @@ def _add_dictionaries(endpoints: Endpoints, context: Context) -> None:
         context.glossaries.remove_dictionary(_owner(context, request, fields), identifier, *languages)
 
 
-def _owner(context: Context, request: Request, fields: Access | None = None) -> str:
+def _owner(context: Context, request: Request, fields: DeepLFields | None = None) -> str:
     """Return the owner of a request's glossaries; raises `ServiceError` (403, 429)."""
     client: Client = context.deepl_client(request, None if fields is None else fields.auth_key)
     return context.owner(client)

@@ -23,7 +23,7 @@ from headwise.config.languages import language_name
 from headwise.documents.formats import FORMATS, format_of
 from headwise.documents.rules import TagRules
 from headwise.serve.protocols.context import Context
-from headwise.serve.translation.service import Job, Translated
+from headwise.serve.translation.service import TranslatedText, TranslationJob
 from headwise.text.reading.detection import Detected, detect
 from headwise.web.endpoints import FILE, FORMS, Endpoints
 from headwise.web.errors import ServiceError
@@ -34,7 +34,7 @@ Language = Annotated[str, Field(min_length=1, max_length=40, examples=["en"])]
 ApiKey = Annotated[str, Field(max_length=200)]
 
 
-class TranslateFields(BaseModel):
+class LibreTranslateFields(BaseModel):
     """Texts to translate."""
 
     model_config = ConfigDict(extra="ignore")
@@ -85,7 +85,7 @@ class Detection(BaseModel):
     language: str
 
 
-class TranslateAnswer(BaseModel):
+class LibreTranslateAnswer(BaseModel):
     """The translations; lists where the texts were a list."""
 
     translatedText: str | list[str]
@@ -93,7 +93,7 @@ class TranslateAnswer(BaseModel):
     alternatives: list[str] | list[list[str]] | None = None
 
 
-class LanguageAnswer(BaseModel):
+class LibreLanguageAnswer(BaseModel):
     """A language and what it is translated to."""
 
     code: str
@@ -118,8 +118,8 @@ def routes(context: Context) -> Endpoints:
     endpoints = context.endpoints("LibreTranslate", error_answers("error", 404))
     models = context.service.models
 
-    @endpoints("POST", "/translate", "Translate texts", TranslateAnswer, kinds=FORMS)
-    async def translate(request: Request, fields: TranslateFields) -> dict[str, Any]:
+    @endpoints("POST", "/translate", "Translate texts", LibreTranslateAnswer, kinds=FORMS)
+    async def translate(request: Request, fields: LibreTranslateFields) -> dict[str, Any]:
         client = context.access.client(request, fields.api_key)
         texts = [fields.q] if isinstance(fields.q, str) else fields.q
         if not fields.q:
@@ -129,7 +129,7 @@ def routes(context: Context) -> Endpoints:
                 400,
                 f"alternatives: expected at most {context.limits.alternatives}, found {fields.alternatives}",
             )
-        job = Job(
+        job = TranslationJob(
             texts,
             fields.target,
             None if fields.source == "auto" else fields.source,
@@ -154,7 +154,7 @@ def routes(context: Context) -> Endpoints:
         context.charge(request, client, context.limits.check([fields.q]))
         return [_detection(one) for one in detect(fields.q, {*models.sources, *models.targets})]
 
-    @endpoints("GET", "/languages", "List the languages", list[LanguageAnswer])
+    @endpoints("GET", "/languages", "List the languages", list[LibreLanguageAnswer])
     async def languages(request: Request) -> list[dict[str, Any]]:
         codes = sorted({*models.sources, *models.targets})
         return [
@@ -194,7 +194,7 @@ def routes(context: Context) -> Endpoints:
         name, content = await uploaded(request)
         file = await context.documents.read(name, content)
         source = None if fields.source == "auto" else fields.source
-        job = Job([], fields.target, source, client=client.name)
+        job = TranslationJob([], fields.target, source, client=client.name)
         context.check_languages(job)
         context.charge(request, client, file.characters)
         document = context.documents.start(name, file, job)
@@ -236,7 +236,7 @@ def file_response(name: str, content: bytes) -> Response:
     )
 
 
-def _answer(found: list[Translated], fields: TranslateFields) -> dict[str, list[Any]]:
+def _answer(found: list[TranslatedText], fields: LibreTranslateFields) -> dict[str, list[Any]]:
     answer: dict[str, list[Any]] = {"translatedText": [one.text for one in found]}
     if fields.source == "auto":
         answer["detectedLanguage"] = [_detection(one.detected or Detected(one.source, 0.0)) for one in found]

@@ -29,7 +29,7 @@ from headwise.serve.protocols.access import Client
 from headwise.serve.protocols.context import Context
 from headwise.serve.protocols.tags import TagFields, within
 from headwise.serve.translation.glossaries import MOST_NAME
-from headwise.serve.translation.service import Event, Job, Translated
+from headwise.serve.translation.service import Event, TranslatedText, TranslationJob
 from headwise.text.reading.glossary import Entry, Glossary
 from headwise.web.endpoints import JSON, Endpoints
 from headwise.web.errors import ServiceError
@@ -219,7 +219,7 @@ def routes(context: Context) -> Endpoints:
     async def translate(request: Request, fields: TranslateRequest) -> dict[str, Any]:
         client = _client(context, request)
         options = fields.options() | ({"n_best": fields.n_best} if fields.n_best > 1 else {})
-        job = Job(
+        job = TranslationJob(
             fields.texts,
             fields.target_or_none(),
             fields.source,
@@ -253,7 +253,7 @@ def routes(context: Context) -> Endpoints:
     )
     async def stream(request: Request, fields: StreamRequest) -> Response:
         client = _client(context, request)
-        job = Job(
+        job = TranslationJob(
             [fields.text],
             fields.target_or_none(),
             fields.source,
@@ -283,7 +283,7 @@ def routes(context: Context) -> Endpoints:
             raise ServiceError(
                 400, "source: expected a language code, or a model's name in model, found neither"
             )
-        job = Job(fields.sources, fields.target_or_none(), fields.source, fields.model)
+        job = TranslationJob(fields.sources, fields.target_or_none(), fields.source, fields.model)
         route = service.route_of(job, service.source_of(job, "")[0])
         if len(route) > 1:
             raise ServiceError(
@@ -322,7 +322,7 @@ def _client(context: Context, request: Request) -> Client:
     return context.access.client(request, bearer or request.headers.get("x-api-key"))
 
 
-def _with_glossary(context: Context, client: Client, job: Job, fields: _Search) -> Job:
+def _with_glossary(context: Context, client: Client, job: TranslationJob, fields: _Search) -> TranslationJob:
     """Return the job with the request's glossary; raises `ServiceError` (400, 404)."""
     if fields.glossary is None:
         return job
@@ -350,7 +350,7 @@ def _event(kind: str, data: dict[str, Any]) -> str:
     return f"event: {kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
 
 
-def _translation(found: Translated, details: bool) -> dict[str, Any]:
+def _translation(found: TranslatedText, details: bool) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "text": found.text,
         "alternatives": found.alternatives,

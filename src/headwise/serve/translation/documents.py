@@ -14,7 +14,7 @@ from headwise.documents.formats import read_file
 from headwise.documents.reading import DocumentFile
 from headwise.errors import DataError, HeadwiseError
 from headwise.serve.translation.document_store import Document, DocumentStore
-from headwise.serve.translation.service import Job, Service
+from headwise.serve.translation.service import Service, TranslationJob
 from headwise.serve.translation.waiting import Deadline
 from headwise.web.errors import ServiceError
 
@@ -42,7 +42,7 @@ class Documents:
         self._service.limits.check_characters(file.characters)
         return file
 
-    def start(self, name: str, file: DocumentFile, job: Job) -> Document:
+    def start(self, name: str, file: DocumentFile, job: TranslationJob) -> Document:
         """Translate a file in the background; return its document. Raises `ServiceError` (429)."""
         limits = self._service.limits
         self._store.remove_old(limits.document_seconds)
@@ -83,7 +83,7 @@ class Documents:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._store.close()
 
-    async def _work(self, document: Document, file: DocumentFile, job: Job) -> None:
+    async def _work(self, document: Document, file: DocumentFile, job: TranslationJob) -> None:
         end = time.monotonic() + self._service.limits.document_seconds
         try:
             while True:
@@ -102,7 +102,7 @@ class Documents:
         finally:
             self._store.interrupt(document)  # has no effect on a finished one
 
-    def _with_language(self, job: Job, file: DocumentFile) -> Job:
+    def _with_language(self, job: TranslationJob, file: DocumentFile) -> TranslationJob:
         """Return the job with the language of all of the document's texts together, where none is given."""
         if job.source is not None or job.model is not None:
             return job

@@ -102,7 +102,7 @@ def _scheduler(translator: Translator) -> Scheduler:
     return Scheduler(translator.engine, translator.symbols, batch_tokens=translator.batch_tokens)
 
 
-class Models:
+class ServedModels:
     """The served models; of several for the same languages, the first is used unless another is named."""
 
     def __init__(self, models: Iterable[Model]) -> None:

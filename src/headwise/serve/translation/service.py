@@ -27,7 +27,7 @@ from headwise.documents.segments import Mode
 from headwise.documents.sentence import ProtectedPiece, Sentence
 from headwise.engine.outputs import Output, Translation
 from headwise.serve.translation.limits import ServiceLimits
-from headwise.serve.translation.models import Model, Models
+from headwise.serve.translation.models import Model, ServedModels
 from headwise.serve.translation.searching import Search, Searched, translate
 from headwise.serve.translation.shared_load import SharedLoad
 from headwise.serve.translation.waiting import Deadline, all_of, away
@@ -40,7 +40,7 @@ Event = tuple[str, dict[str, Any]]  # its kind and its data
 
 
 @dataclass(frozen=True)
-class Job:
+class TranslationJob:
     """What a request asks for.
 
     Attributes:
@@ -77,7 +77,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Translated:
+class TranslatedText:
     """The translation of a text.
 
     Attributes:
@@ -125,7 +125,7 @@ class Service:
 
     def __init__(
         self,
-        models: Models,
+        models: ServedModels,
         limits: ServiceLimits | None = None,
         *,
         search: Mapping[str, Any] | None = None,
@@ -146,7 +146,7 @@ class Service:
         """Number of the sentences that were accepted here and aren't finished yet."""
         return self._load.own
 
-    def source_of(self, job: Job, text: str) -> tuple[str, Detected | None]:
+    def source_of(self, job: TranslationJob, text: str) -> tuple[str, Detected | None]:
         """Return a text's language and what was detected; raises `ServiceError` (400)."""
         if job.model is not None:
             return self.models.named(job.model).source, None
@@ -159,7 +159,7 @@ class Service:
         language = next((one for one in found if one.language in sources), Detected(sources[0], 0.0))
         return language.language, language
 
-    def route_of(self, job: Job, source: str) -> list[Model]:
+    def route_of(self, job: TranslationJob, source: str) -> list[Model]:
         """Return the models that a job needs for a language; raises `ServiceError` (400)."""
         return (
             [self.models.named(job.model, job.target)]
@@ -167,7 +167,7 @@ class Service:
             else self.models.route(source, job.target)
         )
 
-    async def translate(self, job: Job) -> list[Translated]:
+    async def translate(self, job: TranslationJob) -> list[TranslatedText]:
         """Translate the texts of a request.
 
         Raises `ServiceError` for a request that is refused or too late, and `HeadwiseError` for a wrong option.
@@ -177,7 +177,9 @@ class Service:
             plans = await away(job.texts, lambda: [self._plan(job, job.parsed(text)) for text in job.texts])
             return await self._translate(job, plans)
 
-    async def translate_document(self, job: Job, texts: Sequence[ParsedText]) -> list[Translated]:
+    async def translate_document(
+        self, job: TranslationJob, texts: Sequence[ParsedText]
+    ) -> list[TranslatedText]:
         """Translate the texts of a file in place of the job's, within the deadline of documents; raises as `translate`.
 
         Their number and length were checked before.
@@ -186,7 +188,7 @@ class Service:
             plans = await run_in_threadpool(lambda: [self._plan(job, text) for text in texts])
             return await self._translate(job, plans)
 
-    async def stream(self, job: Job) -> AsyncGenerator[Event, None]:
+    async def stream(self, job: TranslationJob) -> AsyncGenerator[Event, None]:
         """Translate one text; yield `sentence` with its number, source and translation in order, then `end`.
 
         A document's tags inside a sentence are in its translation, those around it in the whole text alone. `end` has
@@ -256,7 +258,7 @@ class Service:
 
     # ------------------------------------------------------------------------------------------------ one request
 
-    async def _translate(self, job: Job, plans: Sequence[_Plan]) -> list[Translated]:
+    async def _translate(self, job: TranslationJob, plans: Sequence[_Plan]) -> list[TranslatedText]:
         groups: dict[tuple[int, ...], list[int]] = {}
         for index, plan in enumerate(plans):
             groups.setdefault(tuple(map(id, plan.models)), []).append(index)
@@ -270,12 +272,12 @@ class Service:
                     for indices in groups.values()
                 ]
             )
-        results: dict[int, Translated] = {}
+        results: dict[int, TranslatedText] = {}
         for indices, translations in zip(groups.values(), translated, strict=True):
             for index, rendered in zip(indices, translations, strict=True):
                 plan = plans[index]
                 text, *others = _joined(plan.prepared, rendered)
-                results[index] = Translated(
+                results[index] = TranslatedText(
                     text,
                     others,
                     plan.source,
@@ -286,7 +288,7 @@ class Service:
                 )
         return [results[index] for index in range(len(plans))]
 
-    def _plan(self, job: Job, text: ParsedText) -> _Plan:
+    def _plan(self, job: TranslationJob, text: ParsedText) -> _Plan:
         """Find a text's language, models and sentences; raises `ServiceError` (400)."""
         source, detected = self.source_of(job, text.text)
         return _Plan(source, detected, self.route_of(job, source), text.prepare(source))
@@ -309,7 +311,7 @@ class Service:
             self._load.finish(sentences)
 
     async def _group(
-        self, job: Job, models: list[Model], prepared: list[PreparedText], indices: list[int]
+        self, job: TranslationJob, models: list[Model], prepared: list[PreparedText], indices: list[int]
     ) -> list[list[Rendered[Translation]]]:
         """Translate the sentences of texts that take the same way; return those of each text."""
         sentences = [sentence for one in prepared for sentence in one.all_sentences]
@@ -324,7 +326,7 @@ class Service:
         return [[next(rendered) for _ in one.all_sentences] for one in prepared]
 
     async def _render(
-        self, models: list[Model], sentences: list[Sentence], job: Job, prefixes: list[str] | None
+        self, models: list[Model], sentences: list[Sentence], job: TranslationJob, prefixes: list[str] | None
     ) -> list[Rendered[Translation]]:
         """Translate sentences with their tags and pieces, and count what became of the pieces."""
 
@@ -341,7 +343,7 @@ class Service:
         self,
         models: list[Model],
         sentences: Sequence[str],
-        job: Job,
+        job: TranslationJob,
         prefixes: list[str] | None,
     ) -> list[Searched]:
         """Translate sentences by each of the models in turn, and return what each of them found.

@@ -28,8 +28,8 @@ import torch
 from headwise.errors import ConfigError, HeadwiseError
 from headwise.nn.device import find_device
 from headwise.processes import processors
+from headwise.serve.shared import Shared
 from headwise.serve.translation.limits import ServiceLimits
-from headwise.serve.workers.shared import Shared
 from headwise.serve.workers.worker import Served, work
 from headwise.text.reading.detection import preload
 from headwise.web.hangup import at_hangup

@@ -18,8 +18,8 @@ import torch
 import uvicorn
 
 from headwise.serve.production import Production, ServedRun
-from headwise.serve.workers.shared import Shared
-from headwise.web.app import Part
+from headwise.serve.shared import Shared
+from headwise.web.app import ApplicationPart
 from headwise.web.hosts import Hosts
 from headwise.web.server import BACKLOG, server
 
@@ -44,7 +44,7 @@ class Served:
     runs: Mapping[str, ServedRun]
     listener: socket.socket
     hosts: Hosts
-    page: Callable[[], Part]
+    page: Callable[[], ApplicationPart]
     production: Callable[[Shared], Production]
     threads: int
 
