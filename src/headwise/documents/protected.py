@@ -38,6 +38,7 @@ _KINDS = {
 _ANY = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS.items()))
 _AFTER_ADDRESS = ".,;:!?'\"…»”’*_~"
 _BRACKETS = {")": "(", "]": "["}
+_MOST_SOUGHT = 200  # different pieces of a sentence: the time to find them is the product with its length
 _SEPARATES = frozenset(
     {"url", "email", "placeholder", "format", "markup", "icu"}
 )  # what a sentence can't end in
@@ -79,10 +80,13 @@ def locate(sentence: Sentence, translation: str) -> tuple[list[Found], list[int]
     """Return where the sentence's pieces are in its translation, in order, and the numbers of those that aren't.
 
     A piece is there if it occurs as often as in the sentence. Of a number, spaces and the decimal mark may differ.
+    Of more than 200 different pieces, none is sought.
     """
     by_pattern: dict[str, list[int]] = defaultdict(list)
     for number, piece in enumerate(sentence.pieces):
         by_pattern[_pattern(piece)].append(number)
+    if len(by_pattern) > _MOST_SOUGHT:
+        return [], list(range(len(sentence.pieces)))
     taken = bytearray(len(translation))
     found: list[Found] = []
     missing: list[int] = []

@@ -198,27 +198,29 @@ class Sentence:
     def without(self, taken: Collection[int]) -> Sentence:
         """Return the sentence without the text of some of its pieces, with marks in their places."""
         items: list[Item] = list(self.items)
-        places = [place for place, item in enumerate(items) if isinstance(item, ProtectedPiece)]
-        for number in taken:
-            place = places[number]
-            piece = items[place]
-            assert isinstance(piece, ProtectedPiece)
-            before, after = _near(items[:place][::-1], -1), _near(items[place + 1 :], 0)
-            items[place] = Mark("point", piece.raw, spaces=(_spaced(before), _spaced(after)))
+        texts: list[int] = []  # the places of items with text before the present one
+        chosen, number = set(taken), -1
+        for place, item in enumerate(items):
+            number += isinstance(item, ProtectedPiece)
+            if not isinstance(item, ProtectedPiece) or number not in chosen:
+                if _text(item):
+                    texts.append(place)
+                continue
+            before = _text(items[texts[-1]])[-1] if texts else None
+            following = next((other for other in range(place + 1, len(items)) if _text(items[other])), None)
+            after = None if following is None else _text(items[following])[0]
+            items[place] = Mark("point", item.raw, spaces=(_spaced(before), _spaced(after)))
             if _is_space(before) and (after is None or not after.isalnum()):
-                _cut(items, range(place - 1, -1, -1), -1)
-            elif before is None and _is_space(after):
-                _cut(items, range(place + 1, len(items)), 0)
+                items[texts[-1]] = _text(items[texts[-1]])[:-1]
+                if not items[texts[-1]]:
+                    texts.pop()
+            elif before is None and following is not None and _is_space(after):
+                items[following] = _text(items[following])[1:]
         return replace(self, items=tuple(item for item in items if item != ""))
 
 
 def _text(item: Item) -> str:
     return item if isinstance(item, str) else item.text if isinstance(item, ProtectedPiece) else ""
-
-
-def _near(items: Sequence[Item], end: int) -> str | None:
-    """Return the first character of some items, or the last one of the first with text; None without text."""
-    return next((text[end] for text in map(_text, items) if text), None)
 
 
 def _is_space(character: str | None) -> bool:
@@ -227,12 +229,3 @@ def _is_space(character: str | None) -> bool:
 
 def _spaced(character: str | None) -> bool | None:
     return None if character is not None and character.isalnum() else _is_space(character)
-
-
-def _cut(items: list[Item], places: range, end: int) -> None:
-    """Remove the space at an end of the first text among some places."""
-    for place in places:
-        item = items[place]
-        if isinstance(item, str) and item:
-            items[place] = item[1:] if end == 0 else item[:-1]
-            return

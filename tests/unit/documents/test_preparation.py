@@ -274,6 +274,13 @@ def test_hostile_documents_are_bounded(part: str, times: int) -> None:
     assert time.process_time() - began < 8
 
 
+@pytest.mark.parametrize("source", [" ".join(f"{n} km" for n in range(8_000)), "\N{DOG FACE}" * 20_000])
+def test_many_pieces_of_a_sentence_are_bounded(source: str) -> None:
+    began = time.process_time()
+    assert through(f"a {source}", None) == f"a {source}"
+    assert time.process_time() - began < 8
+
+
 def test_words() -> None:
     text = "It's 日本 a_b, naïve."
     assert [text[start:end] for start, end in words(text)] == [
