@@ -22,6 +22,8 @@ EVERYWHERE = {
     "bounds",
     "characters",
     "chunks",
+    "clock",
+    "weights",
     "files",
     "parsing",
     "processes",

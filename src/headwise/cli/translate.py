@@ -104,9 +104,9 @@ def command(
 
     Example: headwise translate runs/de page.html -o seite.html
     """
+    from headwise.engine.corpus.columns import Columns
+    from headwise.engine.corpus.runs import Runs
     from headwise.nn.device import use_threads
-    from headwise.tasks.corpus.columns import Columns
-    from headwise.tasks.corpus.runs import Runs
     from headwise.text.reading.glossary import read_glossary
 
     search = search_settings(settings, beam=beam, alpha=alpha, n_best=n_best)

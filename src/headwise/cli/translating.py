@@ -15,11 +15,11 @@ from headwise.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from headwise.documents.formats import DocumentFormat
     from headwise.documents.rendering import Rendered
+    from headwise.engine.corpus.columns import Columns
+    from headwise.engine.corpus.manifest import Manifest
+    from headwise.engine.corpus.runs import Runs
+    from headwise.engine.corpus.work import TranslatedChunk
     from headwise.engine.outputs import Translation
-    from headwise.tasks.corpus.columns import Columns
-    from headwise.tasks.corpus.manifest import Manifest
-    from headwise.tasks.corpus.runs import Runs
-    from headwise.tasks.corpus.work import Translated
     from headwise.text.reading.glossary import Glossary
 
 
@@ -83,7 +83,7 @@ def translate_stream(request: Request, file: Path | None, out: Path | None, sour
 
 def _texts(file: Path, source_field: str) -> Iterator[str]:
     from headwise.cli.lines import read_lines
-    from headwise.tasks.corpus.rows import TextFile, form_of
+    from headwise.engine.corpus.rows import TextFile, form_of
 
     return (row.text for row in TextFile(file, source_field).rows()) if form_of(file) else read_lines(file)
 
@@ -104,9 +104,9 @@ def translate_file(
     """
     from headwise.cli.lines import check_output
     from headwise.cli.unknown import Notes, UnknownWords
-    from headwise.tasks.corpus.rows import TextFile, check_rule, form_of
-    from headwise.tasks.corpus.translation import FileTranslation, appended, warn_of_long_lines
-    from headwise.tasks.corpus.work import TextWork
+    from headwise.engine.corpus.rows import TextFile, check_rule, form_of
+    from headwise.engine.corpus.translation import FileTranslation, appended, warn_of_long_lines
+    from headwise.engine.corpus.work import TextWork
 
     rule = check_rule(bad_lines or "stop")
     check_output(out, *request.inputs)
@@ -126,7 +126,7 @@ def translate_file(
     )
     unknown, notes = UnknownWords(), Notes()
 
-    def notice(result: Translated) -> None:
+    def notice(result: TranslatedChunk) -> None:
         for remark in result.remarks:
             unknown.add(remark.number, remark.unknown, remark.words)
             notes.add(remark.number, remark.sentences)

@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from headwise.clock import clock
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import atomic_file, disk_errors, write_text
 from headwise.nn.device import describe_hardware
@@ -245,13 +246,6 @@ def _draw_loss(
 
 def _time(seconds: float | None) -> dict[str, float]:
     return {} if seconds is None else {"seconds": seconds}
-
-
-def clock(seconds: float) -> str:
-    """Return a duration as minutes and seconds, `1:05`, or with hours, `2:01:05`."""
-    minutes, seconds = divmod(round(max(0.0, seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
 def _tensorboard_writer(run: Path) -> Any:

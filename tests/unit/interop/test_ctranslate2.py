@@ -150,9 +150,10 @@ def test_low_precision_survives_the_way_back(precision: str, tmp_path: Path) -> 
     assert stored.keys() == restored.keys()
     assert all(torch.equal(stored[name], restored[name]) for name in stored)
     for name in weights.names:
-        found, expected = weights.get(name), original.get(name)
-        assert found is not None
-        assert expected is not None
+        arrays = weights.get(name), original.get(name)
+        assert arrays[0] is not None
+        assert arrays[1] is not None
+        found, expected = map(torch.from_numpy, arrays)
         if precision == "int8" and expected.dim() == 2:
             step = expected.abs().amax(1, keepdim=True) / 127
             assert bool(((found - expected).abs() <= 0.501 * step).all())

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from headwise.engine.corpus.rows import TextFile
 from headwise.errors import ConfigError
-from headwise.tasks.corpus.rows import TextFile
 from headwise.text.preparation.file_parts import find_files
 from headwise.text.preparation.tasks import ray_cluster
 from headwise.text.reading.compression import compressed, open_binary, plain_name

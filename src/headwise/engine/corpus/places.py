@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from headwise.engine.corpus.job import ChunkTranslator
+from headwise.engine.corpus.runs import engine_of
+from headwise.engine.corpus.work import TextWork, TranslatedChunk
 from headwise.engine.translator import Translator
 from headwise.errors import DeviceError, HeadwiseError, TrainingError
-from headwise.tasks.corpus.job import Engine
-from headwise.tasks.corpus.runs import engine_of
-from headwise.tasks.corpus.work import TextWork, Translated
 from headwise.text.preparation.tasks import ray_cluster
 
 _AHEAD = 2  # chunks that are given to each worker
@@ -25,7 +25,7 @@ _RETRIES = 10  # of a chunk, by which one that crashes every worker is found
 
 
 @contextmanager
-def find_engine(work: TextWork) -> Iterator[tuple[Engine, str, str]]:
+def find_place(work: TextWork) -> Iterator[tuple[ChunkTranslator, str, str]]:
     """Yield the engine, its description, and its name in the manifest.
 
     In this process, the translator uses several threads by itself. Raises what loading the runs raises, and for a
@@ -55,7 +55,7 @@ class Translating:
         """Return the description of the engine."""
         return engine_of(self._translator)
 
-    def translate(self, rows: Sequence[Any]) -> tuple[str, Translated]:
+    def translate(self, rows: Sequence[Any]) -> tuple[str, TranslatedChunk]:
         """Return the engine's description, and the translation of a chunk."""
         return self.describe(), self._work.translate(self._translator, rows)
 
@@ -68,7 +68,7 @@ class Cluster:
         self.engine: str = self._get(workers[0].describe.remote())
         self.description = f"{self.engine}, {len(workers)} Ray worker{'s' if len(workers) > 1 else ''}"
 
-    def translated(self, chunks: Iterable[Sequence[Any]]) -> Iterator[Translated]:
+    def translated(self, chunks: Iterable[Sequence[Any]]) -> Iterator[TranslatedChunk]:
         """Yield the translations of chunks in order; a bounded number of them is on the way."""
         waiting: deque[Any] = deque()
         for number, rows in enumerate(chunks):
@@ -79,7 +79,7 @@ class Cluster:
         while waiting:
             yield self._next(waiting)
 
-    def _next(self, waiting: deque[Any]) -> Translated:
+    def _next(self, waiting: deque[Any]) -> TranslatedChunk:
         engine, result = self._get(waiting.popleft())
         if engine != self.engine:
             raise DeviceError(

@@ -21,21 +21,21 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headwise.chunks import chunks
+from headwise.clock import clock
+from headwise.engine.corpus.manifest import FileState, Manifest, digest_of
+from headwise.engine.corpus.rows import TextRow
+from headwise.engine.corpus.work import TranslatedChunk
 from headwise.errors import HeadwiseError, TrainingError
 from headwise.files import disk_errors
-from headwise.tasks.corpus.manifest import FileState, Manifest, digest_of
-from headwise.tasks.corpus.rows import TextRow
-from headwise.tasks.corpus.work import Translated
-from headwise.training.monitor import clock
 
 _INTERVAL = 10.0  # seconds between lines of progress
 
 # From chunks to their translations, in order.
-Engine = Callable[[Iterable[Sequence[TextRow]]], Iterator[Translated]]
+ChunkTranslator = Callable[[Iterable[Sequence[TextRow]]], Iterator[TranslatedChunk]]
 
 
 @dataclass
-class Job:
+class CorpusJob:
     """A text to translate, its manifest, and how it is read.
 
     Attributes:
@@ -54,9 +54,9 @@ class Job:
     rows: Callable[[int], Iterator[TextRow]]
     chunk: int
     quiet: bool = False
-    notice: Callable[[Translated], None] = field(default=lambda _: None)
+    notice: Callable[[TranslatedChunk], None] = field(default=lambda _: None)
 
-    def run(self, engine: Engine) -> None:
+    def run(self, engine: ChunkTranslator) -> None:
         """Translate the remaining rows.
 
         Where a row can't be read, those before it are translated and written, and the error is raised; its chunk isn't
@@ -69,7 +69,7 @@ class Job:
             if state.lines < total:
                 self._translate(state, engine, progress)
 
-    def _translate(self, state: FileState, engine: Engine, progress: TranslationProgress) -> None:
+    def _translate(self, state: FileState, engine: ChunkTranslator, progress: TranslationProgress) -> None:
         path = self.output
         digest = digest_of(path, state.bytes)
         rows = _Readable(self.rows(state.lines))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headwise.tasks.corpus import job
-from headwise.tasks.corpus.runs import Runs
+from headwise.engine.corpus import job
+from headwise.engine.corpus.runs import Runs
 from headwise.text.tokens.pair_vocabulary import Side
 from multilingual_run import make_multilingual
 

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from headwise.data.prepared import files_checksum, stamp
+from headwise.engine.corpus.job import CorpusJob
+from headwise.engine.corpus.manifest import FileState, Manifest
+from headwise.engine.corpus.places import find_place
+from headwise.engine.corpus.rows import TextRow, form_of
+from headwise.engine.corpus.work import TextWork, TranslatedChunk
 from headwise.engine.sentences import LongLineWarning
 from headwise.errors import ConfigError, DataError
 from headwise.files import atomic_file, disk_errors, remove_partial
-from headwise.tasks.corpus.engines import find_engine
-from headwise.tasks.corpus.job import Job
-from headwise.tasks.corpus.manifest import FileState, Manifest
-from headwise.tasks.corpus.rows import TextRow, form_of
-from headwise.tasks.corpus.work import TextWork, Translated
 from headwise.text.reading.compression import compression, extra_module, zstandard
 from headwise.text.reading.glossary import Glossary
 from headwise.text.reading.lines import one_line, open_text, text_lines
@@ -81,7 +81,7 @@ class FileTranslation:
         }
 
     def run(
-        self, say: Callable[[str], None], notice: Callable[[Translated], None], *, quiet: bool = False
+        self, say: Callable[[str], None], notice: Callable[[TranslatedChunk], None], *, quiet: bool = False
     ) -> Manifest:
         """Translate the lines that the output lacks; returns the finished manifest.
 
@@ -92,13 +92,13 @@ class FileTranslation:
         request = self.request()
         manifest = self._begun(request)
 
-        with find_engine(self.work) as (engine, description, name):
+        with find_place(self.work) as (engine, description, name):
             say(description)
             state = manifest or self._begin(request, name)
             state.check_engine(name, self.out)
             if state.lines:
                 say(f"{self.out}: {state.lines:,} of {state.totals[0]:,} lines are translated already")
-            job = Job(state, self.progress, self.work.output, self._rows, self.chunk, quiet, notice)
+            job = CorpusJob(state, self.progress, self.work.output, self._rows, self.chunk, quiet, notice)
             try:
                 job.run(engine)
             except KeyboardInterrupt:
@@ -196,7 +196,7 @@ def appended(out: Path) -> Path:
     return out.with_name(f"{out.name}.lines") if form_of(out) == ".parquet" else out
 
 
-def warn_of_long_lines(result: Translated) -> None:
+def warn_of_long_lines(result: TranslatedChunk) -> None:
     """Warn of the lines of a chunk that were cut."""
     for message in result.long:
         warnings.warn(message, LongLineWarning, stacklevel=2)

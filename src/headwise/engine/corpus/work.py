@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headwise.engine.corpus.columns import Columns
+from headwise.engine.corpus.rows import TextFile, TextRow
+from headwise.engine.corpus.runs import Runs
 from headwise.engine.options import SearchOptions
 from headwise.engine.outputs import Translation
 from headwise.engine.sentences import LongLineWarning
 from headwise.engine.translator import Translator
 from headwise.errors import DataError, HeadwiseError
-from headwise.tasks.corpus.columns import Columns
-from headwise.tasks.corpus.rows import TextFile, TextRow
-from headwise.tasks.corpus.runs import Runs
 from headwise.text.reading.compression import compressed
 from headwise.text.reading.glossary import Glossary
 from headwise.text.reading.lines import json_line, one_line
@@ -33,7 +33,7 @@ class Remark:
 
 
 @dataclass(frozen=True)
-class Translated:
+class TranslatedChunk:
     """The output of a chunk of lines.
 
     Attributes:
@@ -83,7 +83,7 @@ class TextWork:
         """Return the same work for processes with another working directory."""
         return dataclasses.replace(self, runs=self.runs.elsewhere())
 
-    def translate(self, translator: Translator, rows: Sequence[TextRow]) -> Translated:
+    def translate(self, translator: Translator, rows: Sequence[TextRow]) -> TranslatedChunk:
         """Translate the rows; where one is too long and the rule is to stop, only those before it."""
         counts = Counter(row.problem for row in rows if row.problem)
         texts, failure = [], None
@@ -110,7 +110,7 @@ class TextWork:
             for row, translation in zip(rows, translations, strict=True)
             for line in self._lines(row, translation)
         ]
-        return Translated(
+        return TranslatedChunk(
             compressed("".join(f"{one_line(line)}\n" for line in lines).encode(), self.output),
             len(rows),
             {name: count for name, count in counts.items() if count},
