@@ -29,13 +29,13 @@ from torch import Tensor
 from benchmarks import command_line
 from headwise.config.presets import PRESETS, preset
 from headwise.native.library import Library, find_library
-from headwise.nn.linear import Products
-from headwise.nn.native_gemm import NativeProducts
+from headwise.nn.linear import GemmBackend
+from headwise.nn.native_gemm import NativeGemm
 
 CHUNK_ELEMENTS, LEAST_CHUNK = 5_000_000, 512  # rows of the output projection, as in headwise/training/loss.py
 
 
-class OneDNN(Products):
+class OneDNN(GemmBackend):
     """oneDNN's inner product: A Bᵀ + b for contiguous A."""
 
     def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -71,16 +71,16 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def find_ways() -> dict[str, Products]:
+def find_ways() -> dict[str, GemmBackend]:
     """Return the ways that this installation has."""
-    ways: dict[str, Products] = {"torch": Products()}
+    ways: dict[str, GemmBackend] = {"torch": GemmBackend()}
     if hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         ways["oneDNN"] = OneDNN()
     else:
         print("oneDNN: this build of torch lacks mkldnn::_linear_pointwise", file=sys.stderr)
     library = find_library()
     if isinstance(library, Library):
-        ways["native"] = NativeProducts(library)
+        ways["native"] = NativeGemm(library)
     else:
         print(f"native: {library}", file=sys.stderr)
     return ways
@@ -96,7 +96,7 @@ def shapes(options: argparse.Namespace) -> list[tuple[int, int, int]]:
     return [(rows, d, 3 * d), (rows, d, d), (rows, d, ff), (rows, ff, d), (chunk, d, options.vocabulary)]
 
 
-def measure(rows: int, inputs: int, outputs: int, ways: dict[str, Products], turns: int) -> None:
+def measure(rows: int, inputs: int, outputs: int, ways: dict[str, GemmBackend], turns: int) -> None:
     """Print the speed of the products of one linear map, one line for each direction."""
     clock = time.perf_counter if torch.get_num_threads() > 1 else time.thread_time
     random = torch.Generator().manual_seed(0)

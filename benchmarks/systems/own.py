@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headwise.engine.options import SearchOptions
     from headwise.engine.shortlist import Shortlist
     from headwise.models.base import Seq2Seq
-    from headwise.nn.linear import Products
+    from headwise.nn.linear import GemmBackend
     from headwise.tasks.batches.pairs import Batch
     from headwise.training.loss import LossSum
     from headwise.training.parallel.world import World
@@ -137,13 +137,13 @@ def _native(workload: Workload, setting: Setting) -> Engine:
     )
 
 
-def _native_products() -> Products:
+def _native_gemm() -> GemmBackend:
     from headwise.native.library import Library
-    from headwise.nn.native_gemm import NativeProducts
+    from headwise.nn.native_gemm import NativeGemm
 
     library = find_library()
     assert isinstance(library, Library)
-    return NativeProducts(library)
+    return NativeGemm(library)
 
 
 def search_options(job: Decoding) -> SearchOptions:
@@ -186,7 +186,7 @@ class _Trainee:
             Path(self._run.name),
             device=self._device,
             world=world,
-            products=_native_products() if NATIVE in setting.detail.split() else None,
+            products=_native_gemm() if NATIVE in setting.detail.split() else None,
             quiet=True,
         )
 

@@ -179,9 +179,7 @@ def test_short_trainings_have_no_trial(toy: Toy, tmp_path: Path, capsys: pytest.
 
 @pytest.mark.slow
 @pytest.mark.skipif(isinstance(find_library(), str), reason="the native library was not compiled")
-def test_native_products_train_the_same_and_resume_exactly(
-    toy: Toy, undisturbed: Path, tmp_path: Path
-) -> None:
+def test_native_gemm_train_the_same_and_resume_exactly(toy: Toy, undisturbed: Path, tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     command = ("train", "-c", toy.config, "training.processes=2")
     native = headwise(*command, "training.products=native", f"--max-steps={STEPS}", "-o", whole)
@@ -200,7 +198,7 @@ def test_native_products_train_the_same_and_resume_exactly(
     assert ours == expected
 
 
-def test_native_products_without_the_library(
+def test_native_gemm_without_the_library(
     toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(running, "find_library", lambda: "it was not compiled")

@@ -2,7 +2,7 @@
 // multiples of 16, because the caller pads the weights with zeros, which doesn't change results.
 #pragma once
 
-#include "linear.h"
+#include "packed_gemm.h"
 
 namespace headwise {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "engine.h"
-#include "products.h"
+#include "gemm.h"
 
 namespace headwise {
 

@@ -6,7 +6,7 @@
 #include <cfloat>
 
 #include "checks.h"
-#include "linear.h"
+#include "packed_gemm.h"
 
 namespace headwise {
 

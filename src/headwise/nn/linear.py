@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 
-class Products:
+class GemmBackend:
     """The three matrix products of a linear map and its gradients, as torch computes them; subclasses replace them.
 
     Shapes: x (rows, inputs), gradient (rows, outputs), weight (outputs, inputs).
@@ -40,12 +40,12 @@ class Products:
         total += gradient.t() @ x
 
 
-_TORCH = Products()
-_SELECTED: ContextVar[Products] = ContextVar("products", default=_TORCH)
+_TORCH = GemmBackend()
+_SELECTED: ContextVar[GemmBackend] = ContextVar("products", default=_TORCH)
 
 
 @contextmanager
-def use_products(products: Products) -> Iterator[None]:
+def use_gemm(products: GemmBackend) -> Iterator[None]:
     """Compute float32 products on the CPU by `products` in the forward passes of the block, and in their backward."""
     token = _SELECTED.set(products)
     try:
@@ -54,7 +54,7 @@ def use_products(products: Products) -> Iterator[None]:
         _SELECTED.reset(token)
 
 
-def selected_products(*factors: Tensor) -> Products:
+def selected_gemm(*factors: Tensor) -> GemmBackend:
     """Return the products in use for these factors: torch's on a GPU, in other dtypes and for empty tensors."""
     products = _SELECTED.get()
     if products is not _TORCH:
@@ -69,7 +69,7 @@ class _LinearFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(  # type: ignore[override]
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, products: Products
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, products: GemmBackend
     ) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.products = products
@@ -92,8 +92,8 @@ class _LinearFunction(torch.autograd.Function):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return x Wᵀ + b, (…, inputs) to (…, outputs), by the products in use (`use_products`)."""
-    products = selected_products(x, weight)
+    """Return x Wᵀ + b, (…, inputs) to (…, outputs), by the products in use (`use_gemm`)."""
+    products = selected_gemm(x, weight)
     if products is _TORCH:
         return functional.linear(x, weight, bias)
     return _LinearFunction.apply(x, weight, bias, products)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Matrix products of training by the native library (products.h)."""
+"""Matrix products of training by the native library (gemm.h)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from headwise.native.library import Library
-from headwise.nn.linear import Products
+from headwise.nn.linear import GemmBackend
 
 
-class NativeProducts(Products):
+class NativeGemm(GemmBackend):
     """Float32 products on the CPU; the factors may have any layout and aren't copied."""
 
     def __init__(self, library: Library) -> None:
@@ -32,7 +32,7 @@ class NativeProducts(Products):
     ) -> Tensor:
         """Write a @ b + bias to `result`, or add a @ b to it; raises `MemoryError` where memory runs out."""
         (rows, depth), columns = a.shape, b.size(1)
-        for tensor in (a, b, result):  # selected_products has checked the factors
+        for tensor in (a, b, result):  # selected_gemm has checked the factors
             assert tensor.dtype == torch.float32
             assert tensor.device.type == "cpu"
         assert b.size(0) == depth

@@ -18,7 +18,7 @@ from torch import nn
 from headwise.config import Config
 from headwise.errors import TrainingError
 from headwise.nn.device import give_back_freed_memory, keep_freed_memory
-from headwise.nn.linear import Products, use_products
+from headwise.nn.linear import GemmBackend, use_gemm
 from headwise.training.background import BackgroundWork
 from headwise.training.checkpoint import (
     Checkpoints,
@@ -90,7 +90,7 @@ class Trainer:
         *,
         device: torch.device,
         world: World | None = None,
-        products: Products | None = None,
+        products: GemmBackend | None = None,
         quiet: bool = False,
     ) -> None:
         """Load the last checkpoint, if any; raises `CheckpointError` if training can't resume from it.
@@ -101,7 +101,7 @@ class Trainer:
         if device.type == "cpu":
             keep_freed_memory()
         self.world = world or World()
-        self.products = products or Products()
+        self.products = products or GemmBackend()
         self.options = config.training
         self.model = task.model
         self.checkpoints = Checkpoints(run)
@@ -240,7 +240,7 @@ class Trainer:
         batches = [next(stream) for _ in range(self.config.batch.accumulate)]
         self.watchdog.at(COMPUTING, step)
         try:
-            with use_products(self.products):
+            with use_gemm(self.products):
                 loss = compute_gradients(self.replica, batches, self.world, self.device)
         except LossNotFinite as problem:
             raise TrainingError(f"step {step}: {problem}; {self._last_good()}") from None

@@ -25,7 +25,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from headwise.nn.device import sum_dtype
-from headwise.nn.linear import selected_products
+from headwise.nn.linear import selected_gemm
 
 _CHUNK_ELEMENTS = 5_000_000  # logits in a chunk: 10 MB in bfloat16, which fits a CPU's last-level cache
 _LEAST_CHUNK_TOKENS = 512  # fewer are slower: each chunk adds to the whole gradient of W
@@ -99,7 +99,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         tokens, vocabulary = hidden.size(0), weight.size(0)
         w = weight.to(hidden.dtype)
-        products = selected_products(hidden, w)
+        products = selected_gemm(hidden, w)
         to_hidden = torch.empty_like(hidden)
         to_weight = _zeros_of_gradient(ctx, weight)
         nll = torch.zeros((), dtype=sum_dtype(hidden), device=hidden.device)
@@ -138,7 +138,7 @@ class _RegularizedDropout(torch.autograd.Function):
         tokens, vocabulary = targets.size(0), weight.size(0)
         pair = alpha / 4
         w = weight.to(hidden.dtype)
-        products = selected_products(hidden, w)
+        products = selected_gemm(hidden, w)
         to_hidden = torch.empty_like(hidden)
         to_weight = _zeros_of_gradient(ctx, weight)
         nll, log_sum_exps, divergence = torch.zeros(3, dtype=sum_dtype(hidden), device=hidden.device).unbind()

@@ -16,8 +16,8 @@ from torch import Tensor
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.native.library import Library, find_library
-from headwise.nn.linear import Products, use_products
-from headwise.nn.native_gemm import NativeProducts
+from headwise.nn.linear import GemmBackend, use_gemm
+from headwise.nn.native_gemm import NativeGemm
 from headwise.training.gradients import LossNotFinite
 from headwise.training.parallel.world import World
 from headwise.training.task import Task
@@ -30,13 +30,13 @@ _PRODUCT_SECONDS = 0.4  # least duration of a trial of products
 _LEAST_ROUNDS = 3
 
 
-def find_products(name: str) -> Products:
+def find_products(name: str) -> GemmBackend:
     """Return the products of `training.products`; raises `ConfigError` where these can't be used."""
     if name != "native":
-        return Products()
+        return GemmBackend()
     library = find_library()
     if isinstance(library, Library):
-        return NativeProducts(library)
+        return NativeGemm(library)
     raise ConfigError(
         f"training.products: expected torch, because the native library can't be used ({library}), found native"
     )
@@ -50,13 +50,13 @@ def choose_products(
         return "auto"
     library = find_library()
     if isinstance(library, Library):
-        return faster_products(task, config, threads, NativeProducts(library), say)
+        return faster_products(task, config, threads, NativeGemm(library), say)
     say(f"training.products=torch, because the native library can't be used: {library}")
     return "torch"
 
 
 def faster_products(
-    task: Task, config: Config, threads: int, native: Products, say: Callable[[str], None]
+    task: Task, config: Config, threads: int, native: GemmBackend, say: Callable[[str], None]
 ) -> Literal["torch", "native"]:
     """Return the faster of `torch` and `native`, and print the measured speeds.
 
@@ -68,12 +68,12 @@ def faster_products(
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        recorded = _RecordedProducts()
-        with use_products(recorded):
+        recorded = _RecordedGemm()
+        with use_gemm(recorded):
             seconds = time_steps(task, config, World(), Trial(1, 0.0, steps=1)).seconds
         if not recorded.rows or training_seconds(config, seconds) < WORTH:
             return "torch"
-        speeds = _time_products(recorded.rows, {"torch": Products(), "native": native})
+        speeds = _time_products(recorded.rows, {"torch": GemmBackend(), "native": native})
     except LossNotFinite as problem:
         say(f"training.products=torch: the trial ended early, because {problem}")
         return "torch"
@@ -88,7 +88,7 @@ def faster_products(
     return best
 
 
-class _RecordedProducts(Products):
+class _RecordedGemm(GemmBackend):
     """torch's products; `rows` are those of each call, by the (inputs, outputs) of the linear map."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class _Example:
         self.x, self.gradient = torch.ones(timed, inputs), torch.ones(timed, outputs)
         self.weight = torch.ones(outputs, inputs)
 
-    def time(self, products: Products) -> float:
+    def time(self, products: GemmBackend) -> float:
         """Return the duration of the products in one step in seconds, extrapolated from the timed rows."""
         began = time.perf_counter()
         products.forward(self.x, self.weight)
@@ -119,7 +119,7 @@ class _Example:
 
 
 def _time_products(
-    rows: dict[tuple[int, int], list[int]], candidates: dict[str, Products]
+    rows: dict[tuple[int, int], list[int]], candidates: dict[str, GemmBackend]
 ) -> dict[str, float]:
     """Return the operations per second of each candidate; they take turns."""
     largest = sorted(rows, key=lambda shape: -shape[0] * shape[1] * sum(rows[shape]))[:_SHAPES]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headwise.config import Config
 from headwise.errors import TrainingError
-from headwise.nn.linear import Products, selected_products
+from headwise.nn.linear import GemmBackend, selected_gemm
 from headwise.training.checkpoint import Checkpoints
 from headwise.training.loop import Interruption, Trainer
 from headwise.training.loss import LossSum
@@ -282,17 +282,17 @@ def test_only_the_steps_use_the_given_products(tmp_path: Path) -> None:
     class Watched(Regression):
         def __init__(self) -> None:
             super().__init__()
-            self.seen: list[tuple[str, Products]] = []
+            self.seen: list[tuple[str, GemmBackend]] = []
 
         def loss(self, batch: Numbers) -> LossSum:
-            self.seen.append(("step", selected_products(batch.x)))
+            self.seen.append(("step", selected_gemm(batch.x)))
             return super().loss(batch)
 
         def validate(self, *, final: bool = False) -> dict[str, float]:
-            self.seen.append(("validation", selected_products(torch.ones(1))))
+            self.seen.append(("validation", selected_gemm(torch.ones(1))))
             return super().validate(final=final)
 
-    class Own(Products):
+    class Own(GemmBackend):
         """torch's products under another name."""
 
     task, products = Watched(), Own()

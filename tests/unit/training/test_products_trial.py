@@ -12,12 +12,12 @@ from torch import Tensor
 
 from headwise.config import Config
 from headwise.errors import ConfigError
-from headwise.nn.linear import Linear, Products, linear
+from headwise.nn.linear import GemmBackend, Linear, linear
 from headwise.training.loss import LossSum
 from headwise.training.products_trial import faster_products
 
 
-class Slow(Products):
+class Slow(GemmBackend):
     """torch's products, each after a wait."""
 
     def __init__(self, seconds: float) -> None:
@@ -29,7 +29,7 @@ class Slow(Products):
         return super().forward(x, weight, bias)
 
 
-class Free(Products):
+class Free(GemmBackend):
     """Products that compute nothing."""
 
     def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -85,7 +85,7 @@ class Mapping:
         return {}
 
 
-def choose(native: Products, task: Mapping | None = None, steps: int = 10**9) -> tuple[str, list[str]]:
+def choose(native: GemmBackend, task: Mapping | None = None, steps: int = 10**9) -> tuple[str, list[str]]:
     lines: list[str] = []
     config = Config.from_tree({"training": {"max_steps": steps}})
     return faster_products(task or Mapping(), config, 1, native, lines.append), lines

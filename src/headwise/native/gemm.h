@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "checks.h"
-#include "linear.h"
+#include "packed_gemm.h"
 #include "vectors.h"
 #include "workers.h"
 

@@ -14,8 +14,8 @@ from torch.testing import assert_close
 from headwise.config import ModelConfig
 from headwise.models.transformer import Transformer
 from headwise.native.library import VARIANTS, Library, find_library
-from headwise.nn.linear import linear, use_products
-from headwise.nn.native_gemm import NativeProducts
+from headwise.nn.linear import linear, use_gemm
+from headwise.nn.native_gemm import NativeGemm
 from headwise.training.loss import r_drop_cross_entropy, smoothed_cross_entropy
 
 LIBRARIES = {name: library for name in VARIANTS if isinstance(library := find_library(name), Library)}
@@ -31,8 +31,8 @@ def library(request: pytest.FixtureRequest) -> Library:
 
 
 @pytest.fixture(scope="module")
-def products(library: Library) -> NativeProducts:
-    return NativeProducts(library)
+def products(library: Library) -> NativeGemm:
+    return NativeGemm(library)
 
 
 @pytest.fixture
@@ -74,12 +74,12 @@ SHAPES = [(1, 1, 1), (5, 7, 3), (6, 16, 64), (97, 130, 63), (40, 600, 65), (13, 
 @pytest.mark.parametrize("with_bias", [True, False])
 @pytest.mark.parametrize(("rows", "inputs", "outputs"), SHAPES)
 def test_products_are_torchs(
-    products: NativeProducts, rows: int, inputs: int, outputs: int, with_bias: bool
+    products: NativeGemm, rows: int, inputs: int, outputs: int, with_bias: bool
 ) -> None:
     x, weight = make(rows, inputs), make(outputs, inputs, seed=1)
     bias = make(outputs, seed=2) if with_bias else None
     gradient = make(rows, outputs, seed=3)
-    with use_products(products):
+    with use_gemm(products):
         found = gradients(x, weight, bias, gradient)
     for ours, exact in zip(found, exact_gradients(x, weight, bias, gradient), strict=True):
         close(ours, exact)
@@ -96,14 +96,14 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_any_layout(products: NativeProducts, layout: str) -> None:
+def test_any_layout(products: NativeGemm, layout: str) -> None:
     change: Any = LAYOUTS[layout]
     x, weight, gradient = (
         change(make(3, 11, 40)),
         change(make(70, 40, seed=1)),
         change(make(3, 11, 70, seed=3)),
     )
-    with use_products(products):
+    with use_gemm(products):
         found = gradients(x, weight, None, gradient)
     for ours, exact in zip(found, exact_gradients(x, weight, None, gradient), strict=True):
         close(ours, exact)
@@ -116,20 +116,20 @@ def test_any_layout(products: NativeProducts, layout: str) -> None:
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize(("rows", "inputs", "outputs"), [(97, 300, 63), (5, 40, 2100), (1, 3, 1)])
 def test_the_number_of_threads_does_not_change_a_bit(
-    products: NativeProducts, rows: int, inputs: int, outputs: int
+    products: NativeGemm, rows: int, inputs: int, outputs: int
 ) -> None:
     x, weight, gradient = make(rows, inputs), make(outputs, inputs, seed=1), make(rows, outputs, seed=2)
     results = []
     for count in (1, 2, 5):
         torch.set_num_threads(count)
-        with use_products(products):
+        with use_gemm(products):
             results.append(gradients(x, weight, None, gradient))
     for other in results[1:]:
         for a, b in zip(results[0], other, strict=True):
             assert torch.equal(a, b)
 
 
-def test_values_that_are_not_finite_show(products: NativeProducts) -> None:
+def test_values_that_are_not_finite_show(products: NativeGemm) -> None:
     x, weight = make(20, 30), make(40, 30, seed=1)
     x[3, 5], x[4, 6] = float("nan"), float("inf")
     result = products.forward(x, weight)
@@ -142,26 +142,26 @@ def test_values_that_are_not_finite_show(products: NativeProducts) -> None:
     ("shape", "dtype"), [((0, 8), torch.float32), ((5, 8), torch.float64), ((5, 8), torch.bfloat16)]
 )
 def test_torch_computes_other_dtypes_and_nothing(
-    shape: tuple[int, int], dtype: torch.dtype, products: NativeProducts, monkeypatch: pytest.MonkeyPatch
+    shape: tuple[int, int], dtype: torch.dtype, products: NativeGemm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(NativeProducts, "forward", None)
+    monkeypatch.setattr(NativeGemm, "forward", None)
     x, weight = make(*shape).to(dtype), make(6, 8).to(dtype)
-    with use_products(products):
+    with use_gemm(products):
         assert torch.equal(linear(x, weight), functional.linear(x, weight))
 
 
-def test_only_the_block_uses_them(products: NativeProducts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_block_uses_them(products: NativeGemm, monkeypatch: pytest.MonkeyPatch) -> None:
     x, weight = make(5, 8).requires_grad_(), make(6, 8)
-    with use_products(products):
+    with use_gemm(products):
         inside = linear(x, weight)
     assert type(inside.grad_fn).__name__ == "_LinearFunctionBackward"
     close(torch.autograd.grad(inside.sum(), x)[0], weight.double().sum(0).expand(5, 8))
-    monkeypatch.setattr(NativeProducts, "forward", None)
+    monkeypatch.setattr(NativeGemm, "forward", None)
     assert torch.equal(linear(x, weight), functional.linear(x, weight))
 
 
 @pytest.mark.parametrize("r_drop", [False, True])
-def test_the_loss_is_the_same(products: NativeProducts, r_drop: bool) -> None:
+def test_the_loss_is_the_same(products: NativeGemm, r_drop: bool) -> None:
     targets = torch.randint(90, (24,), generator=torch.Generator().manual_seed(5))
 
     def loss() -> list[Tensor]:
@@ -176,13 +176,13 @@ def test_the_loss_is_the_same(products: NativeProducts, r_drop: bool) -> None:
         return [total.detach(), nll, *torch.autograd.grad(total, [hidden, weight])]
 
     expected = loss()
-    with use_products(products):
+    with use_gemm(products):
         found = loss()
     for ours, theirs in zip(found, expected, strict=True):
         assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
-def test_a_model_has_the_same_gradients(products: NativeProducts) -> None:
+def test_a_model_has_the_same_gradients(products: NativeGemm) -> None:
     torch.manual_seed(1)
     changes = {
         "encoder_layers": 1,
@@ -202,7 +202,7 @@ def test_a_model_has_the_same_gradients(products: NativeProducts) -> None:
         return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
     expected = step()
-    with use_products(products):
+    with use_gemm(products):
         found = step()
     assert found.keys() == expected.keys()
     for name, gradient in found.items():
