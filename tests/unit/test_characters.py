@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headwise.characters import check_characters, unwritable
 from headwise.config import Config
 from headwise.errors import ConfigError, DataError
-from headwise.text.preparation.classification import LabelledTexts
+from headwise.text.preparation.labelled.classification import LabelledTexts
 from headwise.text.reading.records import json_object, read_records
 
 ANY_CHARACTERS = st.text(st.characters(codec=None, categories=None))  # surrogates, too

@@ -30,7 +30,7 @@ def write_another(run: Path, out: Path, precision: str | None, last: int | None,
     from headwise.files import atomic_directory
     from headwise.images.prepared import FORMAT_FILE
     from headwise.models.weights import write_quantized
-    from headwise.text.preparation.examples import LABELS_FILE
+    from headwise.text.preparation.labelled.examples import LABELS_FILE
     from headwise.text.tokens.pair_vocabulary import FILE as VOCABULARY
     from headwise.text.tokens.vocabulary import CHARACTERS_FILE, TOKENIZER_FILE
 

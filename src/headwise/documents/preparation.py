@@ -19,7 +19,7 @@ _MASK = "x"  # a letter, which ends no sentence
 
 
 @dataclass(frozen=True)
-class PreparedText:
+class PreparedDocument:
     """A text's sentences, and what stands before, between and after them: one more than there are sentences.
 
     `messages` are the texts inside ICU arguments, by the source that stands for each in a sentence.
@@ -70,7 +70,7 @@ def put_messages(text: str, messages: Mapping[str, str]) -> str:
 class IcuMessage:
     """An ICU argument: its sub-messages, and the source before, between and after them."""
 
-    parts: tuple[PreparedText, ...]
+    parts: tuple[PreparedDocument, ...]
     literals: tuple[str, ...]
 
 
@@ -87,7 +87,7 @@ class ParsedText:
         """The text without tags."""
         return "\n".join(block.text for block in self.blocks if isinstance(block, Block))
 
-    def prepare(self, language: str) -> PreparedText:
+    def prepare(self, language: str) -> PreparedDocument:
         """Split it into sentences."""
         return _joined([_block(block, language, self.mode, self.protect) for block in self.blocks])
 
@@ -104,7 +104,7 @@ def read(text: str, mode: Mode = "all", rules: TagRules | None = None, *, protec
     return ParsedText((Block([TextRun(text, text)], lines=True, markup=False),), mode, protect)
 
 
-def _joined(parts: Sequence[PreparedText]) -> PreparedText:
+def _joined(parts: Sequence[PreparedDocument]) -> PreparedDocument:
     if len(parts) == 1:
         return parts[0]
     sentences: list[Sentence] = []
@@ -115,14 +115,14 @@ def _joined(parts: Sequence[PreparedText]) -> PreparedText:
         between += part.between[1:]
         sentences += part.sentences
         messages.update(part.messages)
-    return PreparedText(tuple(sentences), tuple(between), messages)
+    return PreparedDocument(tuple(sentences), tuple(between), messages)
 
 
-def _block(block: str | Block, language: str, mode: Mode, protect: bool, depth: int = 0) -> PreparedText:
+def _block(block: str | Block, language: str, mode: Mode, protect: bool, depth: int = 0) -> PreparedDocument:
     if isinstance(block, str):
-        return PreparedText((), (block,))
+        return PreparedDocument((), (block,))
     if not any(map(str.isalpha, block.text)):
-        return PreparedText((), ("".join(_source(item) for item in block.items),))
+        return PreparedDocument((), ("".join(_source(item) for item in block.items),))
     messages: dict[str, IcuMessage] = {}
     if protect:
         items: list[TextRun | Mark | ProtectedPiece] = []
@@ -134,11 +134,11 @@ def _block(block: str | Block, language: str, mode: Mode, protect: bool, depth: 
         block = replace(block, items=items)
     if not messages and all(isinstance(item, TextRun) for item in block.items) and not block.markup:
         segments = segment(block.text, language, mode)  # nothing to place or to keep
-        return PreparedText(tuple(Sentence((one,)) for one in segments.sentences), segments.between)
+        return PreparedDocument(tuple(Sentence((one,)) for one in segments.sentences), segments.between)
     sentences, between = block.split(
         _ranges(block, language, "all" if block.lines and block.markup else mode)
     )
-    return PreparedText(tuple(sentences), tuple(between), messages)
+    return PreparedDocument(tuple(sentences), tuple(between), messages)
 
 
 def _source(item: TextRun | Mark | ProtectedPiece) -> str:
@@ -198,7 +198,7 @@ def _message(
     argument: Argument, run: TextRun, block: Block, language: str, mode: Mode, depth: int
 ) -> IcuMessage:
     literals: list[str] = []
-    parts: list[PreparedText] = []
+    parts: list[PreparedDocument] = []
     position = argument.start
     for start, end in argument.messages:
         literals.append("".join(run.sources[position:start]))

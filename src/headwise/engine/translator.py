@@ -34,7 +34,7 @@ from headwise.shipped.runs import find_run
 from headwise.text.reading.glossary import Glossary
 from headwise.text.reading.lines import one_line
 from headwise.text.tokens.subwords import EOS, Subwords
-from headwise.text.tokens.unknown import SideName, UnknownWords
+from headwise.text.tokens.unknown import SideName, UnknownWordFinder
 
 
 class Translator:
@@ -51,9 +51,9 @@ class Translator:
             beam=decoding.beam, alpha=decoding.alpha, extra_length=decoding.extra_length
         )
         self.shortlist: Shortlist | None = None
-        self.unknown: dict[SideName, UnknownWords] = {
-            "source": UnknownWords(subwords, "source"),
-            "target": UnknownWords(subwords, "target"),
+        self.unknown: dict[SideName, UnknownWordFinder] = {
+            "source": UnknownWordFinder(subwords, "source"),
+            "target": UnknownWordFinder(subwords, "target"),
         }
 
     @classmethod

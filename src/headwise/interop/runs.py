@@ -29,7 +29,7 @@ from headwise.models.output_heads import (
 )
 from headwise.models.vision import build_classifier
 from headwise.models.weights import quantized
-from headwise.text.preparation.examples import load_labels
+from headwise.text.preparation.labelled.examples import load_labels
 from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import Subwords
 from headwise.weights import check_finite, read_recipe

@@ -14,8 +14,8 @@ from headwise.models.output_heads import ClassificationHead, HeadedEncoder
 from headwise.tasks.base import Prediction
 from headwise.tasks.batches.examples import RowBatch
 from headwise.tasks.encoder import EncoderKind, Tools
-from headwise.text.preparation.classification import LabelledText, LabelledTexts
-from headwise.text.preparation.examples import Encoded
+from headwise.text.preparation.labelled.classification import LabelledText, LabelledTexts
+from headwise.text.preparation.labelled.examples import Encoded
 
 
 class Classification(EncoderKind[LabelledText]):

@@ -33,7 +33,7 @@ from headwise.tasks.base import (
 from headwise.tasks.batches.examples import RowBatch, RowStream, make_rows
 from headwise.tasks.batches.masking import MASK
 from headwise.tasks.start import find_start
-from headwise.text.preparation.examples import (
+from headwise.text.preparation.labelled.examples import (
     Encoded,
     Example,
     Format,

@@ -16,8 +16,8 @@ from headwise.models.output_heads import HeadedEncoder, SpanHead
 from headwise.tasks.base import Prediction
 from headwise.tasks.batches.examples import RowBatch
 from headwise.tasks.encoder import EncoderKind, Tools
-from headwise.text.preparation.examples import Encoded
-from headwise.text.preparation.question_answering import Question, Questions, Window, read_question
+from headwise.text.preparation.labelled.examples import Encoded
+from headwise.text.preparation.labelled.question_answering import Question, Questions, Window, read_question
 from headwise.text.tokens.subwords import EOS
 
 

@@ -14,8 +14,8 @@ from headwise.models.output_heads import HeadedEncoder, TaggingHead
 from headwise.tasks.base import Prediction
 from headwise.tasks.batches.examples import RowBatch
 from headwise.tasks.encoder import EncoderKind, Tools
-from headwise.text.preparation.examples import Encoded
-from headwise.text.preparation.tagging import TaggedSentence, TaggedSentences
+from headwise.text.preparation.labelled.examples import Encoded
+from headwise.text.preparation.labelled.tagging import TaggedSentence, TaggedSentences
 
 
 class Tagging(EncoderKind[TaggedSentence]):

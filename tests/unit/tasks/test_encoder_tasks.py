@@ -20,8 +20,8 @@ from headwise.tasks.classification import Classification
 from headwise.tasks.encoder import EncoderKind, Tools, run_rows
 from headwise.tasks.question_answering import QuestionAnswering, best_answer
 from headwise.tasks.tagging import Tagging, best_iob2
-from headwise.text.preparation.examples import Encoded
-from headwise.text.preparation.question_answering import Window
+from headwise.text.preparation.labelled.examples import Encoded
+from headwise.text.preparation.labelled.question_answering import Window
 from headwise.text.tokens.subwords import BOS, EOS
 from headwise.text.tokens.vocabulary import Characters
 

@@ -16,9 +16,9 @@ from headwise.config.tasks import ClassificationConfig, QuestionAnsweringConfig,
 from headwise.corpora.synthetic import DATA_SETS, generate
 from headwise.corpora.synthetic.names import names
 from headwise.errors import ConfigError, DataError
-from headwise.text.preparation.classification import LabelledTexts
-from headwise.text.preparation.question_answering import Question, Questions, read_question
-from headwise.text.preparation.tagging import TaggedSentence, TaggedSentences
+from headwise.text.preparation.labelled.classification import LabelledTexts
+from headwise.text.preparation.labelled.question_answering import Question, Questions, read_question
+from headwise.text.preparation.labelled.tagging import TaggedSentence, TaggedSentences
 from headwise.text.tokens.subwords import BOS, EOS
 from headwise.text.tokens.vocabulary import Pieces, Vocabulary
 from headwise.text.tokens.words import find_words

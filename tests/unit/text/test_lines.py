@@ -19,7 +19,7 @@ from headwise.config import CleaningConfig, SubwordConfig
 from headwise.engine.translator import Translator
 from headwise.errors import DataError
 from headwise.evaluation.alignment import read_alignments
-from headwise.text.preparation.question_answering import read_question
+from headwise.text.preparation.labelled.question_answering import read_question
 from headwise.text.reading import lines as module
 from headwise.text.reading.conllu import read_trees
 from headwise.text.reading.lines import json_line, one_line

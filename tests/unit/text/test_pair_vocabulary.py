@@ -11,7 +11,7 @@ from headwise.config import Config, SubwordConfig
 from headwise.errors import CheckpointError, ConfigError
 from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES, PairVocabulary
 from headwise.text.tokens.subwords import UNK, Subwords, train_model
-from headwise.text.tokens.unknown import UnknownWords
+from headwise.text.tokens.unknown import UnknownWordFinder
 from translator_run import ENGLISH, GERMAN
 
 
@@ -46,7 +46,7 @@ def test_what_the_list_lacks_is_unknown() -> None:
     assert subwords.encode_source(">>fra<<")[0] == UNK
     assert UNK in subwords.encode_source("A dog")
     assert subwords.encode_source("</s>").count(3) == 0
-    assert UnknownWords(subwords, "source").of("A dog") == ("dog",)
+    assert UnknownWordFinder(subwords, "source").of("A dog") == ("dog",)
 
 
 def test_a_directory_keeps_it(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from headwise.config import SubwordConfig
 from headwise.engine.translator import Translator
 from headwise.text.reading.lines import one_line
 from headwise.text.tokens.subwords import Subwords, train_model
-from headwise.text.tokens.unknown import UnknownWords
+from headwise.text.tokens.unknown import UnknownWordFinder
 from translator_run import ENGLISH, GERMAN, make_run
 
 
@@ -26,7 +26,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_word_of_single_letters_or_of_characters_outside_the_vocabulary_is_unknown(run: Path) -> None:
-    unknown = UnknownWords(Subwords.load(run), "source")
+    unknown = UnknownWordFinder(Subwords.load(run), "source")
     assert unknown.of(ENGLISH[0]) == ()
     assert unknown.of("A man 字 rides\tx  the ☃horse.\n🦄 runs") == ("字", "rides\tx", "☃horse.", "🦄")
     spelled = "ecbfc"
@@ -39,10 +39,10 @@ def test_a_word_of_single_letters_or_of_characters_outside_the_vocabulary_is_unk
 def test_letters_without_case_and_vocabularies_of_characters_mark_nothing() -> None:
     text = ["猫 坐 在 垫子", "ab ba abba"] * 40
     pieces = Subwords(train_model(iter(text), SubwordConfig(size=20)))
-    assert UnknownWords(pieces, "source").of("坐在猫子 b") == ()
+    assert UnknownWordFinder(pieces, "source").of("坐在猫子 b") == ()
     letters = Subwords(train_model(iter(["a b c d"] * 40), SubwordConfig(size=9)))
     assert all(len(piece) == 1 for piece in letters.source_pieces(range(4, letters.source_size)))
-    assert UnknownWords(letters, "source").of("abcd e") == ("e",)
+    assert UnknownWordFinder(letters, "source").of("abcd e") == ("e",)
 
 
 def test_a_word_with_bytes_is_unknown() -> None:
@@ -50,7 +50,7 @@ def test_a_word_with_bytes_is_unknown() -> None:
     text = [*ENGLISH * 200, *GERMAN * 200, "漢 a", "字 a"]
     subwords = Subwords(train_model(iter(text), config, byte_fallback=True))
     assert any(piece.startswith("<0x") for piece in subwords.source_pieces(subwords.encode_source("漢字")))
-    assert UnknownWords(subwords, "source").of("A man 字漢 rides a漢") == ("字漢", "a漢")
+    assert UnknownWordFinder(subwords, "source").of("A man 字漢 rides a漢") == ("字漢", "a漢")
 
 
 def test_the_record_of_an_old_run_is_ignored(run: Path, tmp_path: Path) -> None:

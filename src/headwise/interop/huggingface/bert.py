@@ -40,7 +40,7 @@ from headwise.interop.huggingface.tensors import folder_tensors
 from headwise.interop.huggingface.tokenizer import ExportedTokenizer, Original, read_original, take_over
 from headwise.interop.runs import ENCODER_TASKS, LABELLED, encoder_builder
 from headwise.interop.table import Changes, Left, Row, both, their_tensors
-from headwise.text.preparation.examples import LABELS_FILE
+from headwise.text.preparation.labelled.examples import LABELS_FILE
 from headwise.text.tokens.imported import ImportedVocabulary
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
 

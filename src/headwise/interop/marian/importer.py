@@ -28,7 +28,7 @@ from headwise.interop.marian.options import (
     model_options,
 )
 from headwise.interop.marian.table import NORM_EPSILON, OPTIONS, OUTPUT, POSITIONS, embeddings, table
-from headwise.interop.marian.vocabulary import Vocabulary, read_vocabulary
+from headwise.interop.marian.vocabulary import MarianVocabulary, read_vocabulary
 from headwise.interop.pieces import Rows, arranged, make_subwords
 from headwise.interop.reading import assembled
 from headwise.interop.residual import sines_first
@@ -163,7 +163,7 @@ def _tie(arrays: dict[str, Array], options: ModelOptions) -> None:
 
 
 def _text(
-    vocabularies: list[Vocabulary], files: _Files, arrays: dict[str, Array], model: ModelConfig
+    vocabularies: list[MarianVocabulary], files: _Files, arrays: dict[str, Array], model: ModelConfig
 ) -> tuple[Subwords, list[Rows]]:
     """Return the subwords, and for each list of pieces the rows of the embeddings."""
     tied = model.share_embeddings == "all"

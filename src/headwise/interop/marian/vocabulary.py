@@ -17,7 +17,7 @@ SUFFIXES = (".yml", ".yaml", ".json", ".spm")
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class MarianVocabulary:
     """The piece of each id, empty where an id has none; `begin` isn't what Marian's decoder begins with."""
 
     pieces: list[str]
@@ -28,7 +28,7 @@ class Vocabulary:
     model: bytes | None  # the SentencePiece model, if it is one
 
 
-def read_vocabulary(path: Path, size: int) -> Vocabulary:
+def read_vocabulary(path: Path, size: int) -> MarianVocabulary:
     """Read the pieces with ids below `size`, the number of rows of the embeddings; raises `CheckpointError`."""
     if path.suffix not in SUFFIXES:
         raise CheckpointError(f"{path}: expected a vocabulary ({', '.join(SUFFIXES)}), found {path.suffix!r}")
@@ -48,10 +48,10 @@ def read_vocabulary(path: Path, size: int) -> Vocabulary:
     def find(piece: str) -> int | None:
         return pieces.index(piece) if piece in pieces else None
 
-    return Vocabulary(pieces, find(_PAD), pieces.index(_UNK), find(_BOS), pieces.index(_EOS), None)
+    return MarianVocabulary(pieces, find(_PAD), pieces.index(_UNK), find(_BOS), pieces.index(_EOS), None)
 
 
-def _sentencepiece(content: bytes, path: Path, size: int) -> Vocabulary:
+def _sentencepiece(content: bytes, path: Path, size: int) -> MarianVocabulary:
     processor = open_processor(content, str(path))
     if processor.vocab_size() > size or processor.eos_id() < 0:
         raise CheckpointError(
@@ -61,7 +61,7 @@ def _sentencepiece(content: bytes, path: Path, size: int) -> Vocabulary:
     pieces = list(processor.id_to_piece(list(range(processor.vocab_size()))))
     pieces += [""] * (size - len(pieces))
     padding, begin = (number if number >= 0 else None for number in (processor.pad_id(), processor.bos_id()))
-    return Vocabulary(pieces, padding, processor.unk_id(), begin, processor.eos_id(), content)
+    return MarianVocabulary(pieces, padding, processor.unk_id(), begin, processor.eos_id(), content)
 
 
 def _entries(content: bytes, path: Path) -> list[tuple[str, int]]:

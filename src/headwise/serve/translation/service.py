@@ -20,7 +20,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from headwise.documents.preparation import ParsedText, PreparedText, put_messages, read
+from headwise.documents.preparation import ParsedText, PreparedDocument, put_messages, read
 from headwise.documents.rendering import Rendered, lost, render
 from headwise.documents.rules import TagRules
 from headwise.documents.segments import Mode
@@ -117,7 +117,7 @@ class _Plan:
     source: str
     detected: Detected | None
     models: list[Model]
-    prepared: PreparedText
+    prepared: PreparedDocument
 
 
 class Service:
@@ -311,7 +311,7 @@ class Service:
             self._load.finish(sentences)
 
     async def _group(
-        self, job: TranslationJob, models: list[Model], prepared: list[PreparedText], indices: list[int]
+        self, job: TranslationJob, models: list[Model], prepared: list[PreparedDocument], indices: list[int]
     ) -> list[list[Rendered[Translation]]]:
         """Translate the sentences of texts that take the same way; return those of each text."""
         sentences = [sentence for one in prepared for sentence in one.all_sentences]
@@ -394,7 +394,7 @@ def _seconds_waiting(model: Model) -> float:
     return load.waiting_tokens / load.tokens_per_second if load.tokens_per_second else 0.0
 
 
-def _joined(prepared: PreparedText, sentences: Sequence[Rendered[Translation]]) -> list[str]:
+def _joined(prepared: PreparedDocument, sentences: Sequence[Rendered[Translation]]) -> list[str]:
     """Return the text's translations, rank by rank, without doubles; a sentence with fewer outputs repeats its last."""
     ranks = max((len(sentence.texts) for sentence in sentences), default=1)
     texts = [

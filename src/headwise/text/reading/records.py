@@ -18,7 +18,7 @@ from headwise.text.reading.lines import one_line, one_line_each, open_text, text
 SUFFIXES = (".jsonl", ".tsv", ".csv")
 
 
-class Record(NamedTuple):
+class TextRecord(NamedTuple):
     """Fields by name, and the 1-based number of the line that holds the record (or its end)."""
 
     fields: dict[str, Any]
@@ -43,7 +43,7 @@ def read_lines_of(path: Path) -> Iterator[tuple[str, int]]:
                 raise DataError(f"{path} line {number}: expected UTF-8 text, found other bytes") from None
 
 
-def read_records(path: Path) -> Iterator[Record]:
+def read_records(path: Path) -> Iterator[TextRecord]:
     """Yield the records of a file; its suffix determines the format.
 
     Raises:
@@ -52,7 +52,7 @@ def read_records(path: Path) -> Iterator[Record]:
     """
     if suffix(path) == ".jsonl":
         for line, number in read_lines_of(path):
-            yield Record(json_object(line, f"{path} line {number}"), number)
+            yield TextRecord(json_object(line, f"{path} line {number}"), number)
         return
     lines = read_lines_of(path)
     rows = _csv_rows(path, lines) if suffix(path) == ".csv" else ((t.split("\t"), n) for t, n in lines)
@@ -62,7 +62,7 @@ def read_records(path: Path) -> Iterator[Record]:
             raise DataError(
                 f"{path} line {number}: expected {len(header)} columns ({', '.join(header)}), found {len(values)}"
             )
-        yield Record(dict(zip(header, map(one_line, values), strict=True)), number)
+        yield TextRecord(dict(zip(header, map(one_line, values), strict=True)), number)
 
 
 def json_object(text: str, location: str) -> dict[str, Any]:

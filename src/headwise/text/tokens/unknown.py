@@ -21,7 +21,7 @@ _WORD = re.compile(
 )  # SentencePiece splits at these only: other white space is an ordinary character
 
 
-class UnknownWords:
+class UnknownWordFinder:
     """Finder of the words of one side that the subwords spell by single letters, or that have an unknown one."""
 
     def __init__(self, subwords: Subwords, side: SideName) -> None:

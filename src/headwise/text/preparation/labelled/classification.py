@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from headwise.config.tasks import ClassificationConfig
 from headwise.errors import ConfigError, DataError
-from headwise.text.preparation.examples import Encoded, Format
+from headwise.text.preparation.labelled.examples import Encoded, Format
 from headwise.text.reading.records import SUFFIXES, read_lines_of, read_records, suffix, text_field
 from headwise.text.tokens.subwords import BOS, EOS
 from headwise.text.tokens.vocabulary import Vocabulary

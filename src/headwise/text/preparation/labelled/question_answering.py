@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from headwise.config.tasks import QuestionAnsweringConfig
 from headwise.errors import DataError
-from headwise.text.preparation.examples import Encoded, Format
+from headwise.text.preparation.labelled.examples import Encoded, Format
 from headwise.text.reading.records import json_object, read_lines_of, read_records, suffix, text_field
 from headwise.text.tokens.subwords import BOS, EOS
 from headwise.text.tokens.vocabulary import Vocabulary

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from headwise.config.tasks import TaggingConfig
 from headwise.errors import DataError
-from headwise.text.preparation.examples import Encoded, Format
+from headwise.text.preparation.labelled.examples import Encoded, Format
 from headwise.text.reading.records import read_lines_of, suffix
 from headwise.text.tokens.subwords import BOS, EOS
 from headwise.text.tokens.vocabulary import Vocabulary
