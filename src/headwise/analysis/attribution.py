@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from headwise.analysis.attention import SentenceWords, overlap
 from headwise.analysis.trace import Forced
@@ -26,6 +25,7 @@ from headwise.decoding.batching import padded
 from headwise.decoding.scoring import token_log_probs
 from headwise.errors import ConfigError
 from headwise.models.embedded import EmbeddedSeq2Seq
+from headwise.nn.recording import recording
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 
 Matrix = NDArray[np.float64]
@@ -116,25 +116,20 @@ def gradient_times_input(tracer: TranslationTracer, text: str, forced: Forced) -
     with tracer.model() as model, torch.enable_grad():
         if not isinstance(model, EmbeddedSeq2Seq):
             raise ConfigError("gradient: expected a model with source embeddings, found another")
-        full_embedding = model.source_embedding
-        try:
-            # One embedding row per position, so that each position has its own gradient.
-            embeddings = full_embedding.weight.detach()[list(source_side.ids)]
-            model.source_embedding = nn.Embedding.from_pretrained(embeddings.clone(), freeze=False)
-            device = embeddings.device
-            source = torch.arange(len(source_side.ids), device=device)[None]
-            inputs = torch.tensor([forced.reads.ids], device=device)
-            outputs = torch.tensor([forced.target.ids], device=device)
-            log_probs = token_log_probs(
-                model, source, torch.ones_like(source, dtype=torch.bool), inputs, outputs
-            )[0]
-            weight = model.source_embedding.weight
-            gradients = [
-                torch.autograd.grad(log_prob, weight, retain_graph=True)[0] for log_prob in log_probs
-            ]
-        finally:
-            model.source_embedding = full_embedding
-    return np.stack([(gradient * embeddings).sum(1).double().cpu().numpy() for gradient in gradients])
+        source, mask = padded([source_side.ids], PAD, model.device)
+        inputs = torch.tensor([forced.reads.ids], device=model.device)
+        outputs = torch.tensor([forced.target.ids], device=model.device)
+        with recording(model.source_embedding, calls=True) as recorded:
+            log_probs = token_log_probs(model, source, mask, inputs, outputs)[0]
+        embeddings = recorded.calls[""][
+            0
+        ].returned  # (1, source, d_model), a decoder that shares them comes later
+        gradients = [
+            torch.autograd.grad(log_prob, embeddings, retain_graph=True)[0] for log_prob in log_probs
+        ]
+    return np.stack(
+        [(gradient * embeddings).sum(-1)[0].detach().double().cpu().numpy() for gradient in gradients]
+    )
 
 
 @torch.inference_mode()

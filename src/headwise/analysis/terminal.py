@@ -200,3 +200,19 @@ def _largest(weights: NDArray[np.float32], count: int, first: int) -> Sequence[t
     best = weights.argmax(axis=1)
     rows = np.argsort(-weights.max(axis=1)[first:], kind="stable")[:count] + first
     return [(int(row), int(best[row])) for row in rows]
+
+
+def table_lines(names: Sequence[str], head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table with a column for each of `head`, and a row of cells for each name, aligned on the right."""
+    first = max(map(columns, names))
+    widths = [max(map(columns, (title, *cells))) for title, *cells in zip(head, *rows, strict=True)]
+    return [
+        "  "
+        + "  ".join(
+            [
+                padded(name, first),
+                *(" " * (w - columns(cell)) + cell for cell, w in zip(cells, widths, strict=True)),
+            ]
+        )
+        for name, cells in zip(["", *names], [head, *rows], strict=True)
+    ]

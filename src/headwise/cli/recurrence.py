@@ -23,9 +23,8 @@ def show(
     out: Path | None,
 ) -> None:
     """Print the comparison and its times, or write them to a .json file; the default radius is the library's."""
-    from headwise.analysis.recurrence.comparing import STRETCHING, compare
-    from headwise.analysis.recurrence.terminal import comparison_lines, time_lines
-    from headwise.analysis.recurrence.timing import measure_times
+    from headwise.analysis.recurrence.comparing import STRETCHING, compare, comparison_lines
+    from headwise.analysis.recurrence.timing import measure_times, time_lines
 
     found = compare(tracer, text, STRETCHING if radius is None else radius, interventions)
     times = measure_times(found.width)

@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from headwise.analysis.recurrence.networks import Lookups
 from headwise.config import Config
 from headwise.decoding.engine import pytorch_model
 from headwise.engine.translator import Translator
@@ -40,6 +39,8 @@ from headwise.experiments.paper import TABLE_1
 from headwise.experiments.scales import ARCHITECTURES, SCALES, Scale
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model
+from headwise.models.embedded import EmbeddedSeq2Seq
+from headwise.nn.recording import recording
 from headwise.text.tokens.subwords import BOS
 
 _PATHS, _UNTRAINED, _TRAINED = "table1-paths", "table1-gradient-untrained", "table1-gradient-trained"
@@ -55,18 +56,22 @@ def flow(model: Seq2Seq, source: Tensor, target: Tensor) -> dict[str, list[float
     source (batch, n) and target (batch, m) are ids without padding. The encoder's gradients are those of its first and
     last state (to cover both directions of a recurrent encoder), the decoder's those of its last hidden state.
     """
+    assert isinstance(model, EmbeddedSeq2Seq)
     model.eval()
     mask = torch.ones_like(source, dtype=torch.bool)
-    with Lookups() as embeddings:
+    with recording(model.source_embedding, calls=True) as sources:
         memory = model.encode(source, mask)
         states = memory.states
     encoder = sum(
-        (_squared_norms(states[:, end], embeddings.tensors[0]).flip(0 if end else ()) for end in (-1, 0)),
+        (
+            _squared_norms(states[:, end], sources.calls[""][0].returned).flip(0 if end else ())
+            for end in (-1, 0)
+        ),
         start=torch.zeros(source.size(1), dtype=torch.float64),
     )
-    with Lookups() as embeddings:
+    with recording(model.target_embedding, calls=True) as targets:
         hidden = model.decode(memory, target)
-    decoder = _squared_norms(hidden[:, -1], embeddings.tensors[0]).flip(0)
+    decoder = _squared_norms(hidden[:, -1], targets.calls[""][0].returned).flip(0)
     return {"encoder": encoder.sqrt().tolist(), "decoder": decoder.sqrt().tolist()}
 
 

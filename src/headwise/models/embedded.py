@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from headwise.config import ModelConfig
 from headwise.models.base import Seq2Seq
 from headwise.nn.dropout import dropout
-from headwise.nn.layers import look_up
+from headwise.nn.layers import Embedding
 
 
 class EmbeddedSeq2Seq(Seq2Seq):
@@ -19,11 +19,11 @@ class EmbeddedSeq2Seq(Seq2Seq):
         self.config = config
         self.source_size, self.target_size = source_size, target_size
         self.max_length = config.max_length
-        self.source_embedding = nn.Embedding(source_size, config.d_model)
+        self.source_embedding = Embedding(source_size, config.d_model)
         if config.share_embeddings == "all":
             self.target_embedding = self.source_embedding
         else:
-            self.target_embedding = nn.Embedding(target_size, config.d_model)
+            self.target_embedding = Embedding(target_size, config.d_model)
         if config.share_embeddings == "none":
             self.output_projection = nn.Linear(config.d_model, target_size, bias=False)
         self.logit_bias = nn.Parameter(torch.zeros(target_size)) if config.logit_bias else None
@@ -46,7 +46,7 @@ class EmbeddedSeq2Seq(Seq2Seq):
 
     def _look_up(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
         """Return the embeddings (…, d_model) of tokens (…), in the dtype of the activations."""
-        return look_up(tokens, embedding.weight).to(self.compute_dtype)
+        return embedding(tokens).to(self.compute_dtype)
 
     def _drop(self, x: Tensor) -> Tensor:
         return dropout(x, self.config.dropout, self.training)

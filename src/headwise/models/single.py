@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from headwise.config import ModelConfig
 from headwise.models.base import Projecting
 from headwise.models.transformer import InputEmbedding
-from headwise.nn.layers import look_up
+from headwise.nn.layers import Embedding
 
 
 class SingleText(Projecting):
@@ -23,7 +23,7 @@ class SingleText(Projecting):
     def __init__(self, config: ModelConfig, size: int) -> None:
         super().__init__()
         self.config, self.size, self.max_length = config, size, config.max_length
-        self.embedding = nn.Embedding(size, config.d_model)
+        self.embedding = Embedding(size, config.d_model)
         nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
         self.positions = InputEmbedding(config)
         if config.share_embeddings == "none":
@@ -43,4 +43,4 @@ class SingleText(Projecting):
 
     def look_up(self, tokens: Tensor) -> Tensor:
         """Return the embeddings (…, d_model) of tokens (…) in the activations' dtype, without scaling and positions."""
-        return look_up(tokens, self.embedding.weight).to(self.compute_dtype)
+        return self.embedding(tokens).to(self.compute_dtype)

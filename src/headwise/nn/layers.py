@@ -101,16 +101,19 @@ class Residual(nn.Module):
         return x if self.pre else self.norm(x)
 
 
-def look_up(ids: Tensor, table: Tensor) -> Tensor:
-    """Return the embeddings (…, d_model) of ids (…) from a table (size, d_model).
+class Embedding(nn.Embedding):
+    """Embedding table whose `DataError` names an id outside it."""
 
-    Raises `DataError` for an id outside the table. On a GPU, a device-side assertion ends the process instead, because
-    checking the ids would need a synchronization.
-    """
-    try:
-        return functional.embedding(ids, table)
-    except IndexError:
-        low, high = torch.stack(ids.aminmax()).tolist()
-        raise DataError(
-            f"expected ids from 0 to {len(table) - 1}, found {low if low < 0 else high}"
-        ) from None
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the embeddings (…, d_model) of ids, the input (…).
+
+        On a GPU, an id outside the table ends the process with a device-side assertion instead, because checking the
+        ids would need a synchronization.
+        """
+        try:
+            return super().forward(input)
+        except IndexError:
+            low, high = torch.stack(input.aminmax()).tolist()
+            raise DataError(
+                f"expected ids from 0 to {self.num_embeddings - 1}, found {low if low < 0 else high}"
+            ) from None

@@ -233,6 +233,6 @@ def test_times_are_measured_for_each_length() -> None:
 def test_the_own_encoder_gives_the_models_states_for_the_models_embeddings(tracer: TranslationTracer) -> None:
     model = tracer.trained
     ids = torch.tensor(tracer.read(TEXT)[0].ids)
-    own = OwnEncoder(Encoding(model), ids)
+    own = OwnEncoder(Encoding(model), model.source_embedding, ids)
     with torch.no_grad():
         torch.testing.assert_close(own(own.inputs()[None]), Encoding(model)(ids[None]))

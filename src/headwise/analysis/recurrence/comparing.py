@@ -25,12 +25,14 @@ from headwise.analysis.recurrence.networks import (
     SimpleRecurrence,
     attention_layer,
 )
+from headwise.analysis.terminal import plain, table_lines
 from headwise.analysis.trace import Side
 from headwise.analysis.tracer import Tracer
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.errors import ConfigError
-from headwise.models.base import Seq2Seq
 from headwise.models.decoder_only import DecoderOnly
+from headwise.models.embedded import EmbeddedSeq2Seq
+from headwise.models.output_heads import HeadedEncoder
 from headwise.models.recurrent import RecurrentSeq2Seq
 
 Network = Callable[[Tensor], Tensor]  # x (rows, time, width) -> states (rows, time, size)
@@ -188,15 +190,19 @@ def _about_own(model: nn.Module) -> tuple[str, str, str, bool]:
 
 def _own_encoder(model: nn.Module, ids: Sequence[int]) -> OwnEncoder:
     tokens = torch.tensor(ids, device=next(model.parameters()).device)
-    if not isinstance(model, Seq2Seq):
-        return OwnEncoder(model, tokens)
+    if not isinstance(model, EmbeddedSeq2Seq):
+        embedding = model.encoder.embedding if isinstance(model, HeadedEncoder) else model.embedding
+        assert isinstance(embedding, nn.Module)
+        return OwnEncoder(model, embedding, tokens)
 
     def encode(rows: Tensor) -> Tensor:
         return model.encode(rows, torch.ones_like(rows, dtype=torch.bool)).states
 
+    embedding = model.source_embedding
     if isinstance(model, RecurrentSeq2Seq):
-        return OwnEncoder(encode, tokens, size=model.size, backward=model.options.reading == "backward")
-    return OwnEncoder(encode, tokens)
+        backward = model.options.reading == "backward"
+        return OwnEncoder(encode, embedding, tokens, size=model.size, backward=backward)
+    return OwnEncoder(encode, embedding, tokens)
 
 
 def _tokens(tracer: Tracer, text: str) -> Side:
@@ -215,3 +221,29 @@ def _repeated(x: Tensor) -> Tensor:
     """Repeat a sentence x (time, width) up to `REMEMBERED` positions; a longer one stays as it is."""
     length = max(REMEMBERED, len(x))
     return x[torch.arange(length) % len(x)]
+
+
+_DISTANCES = (0, 1, 2, 4, 8, 16, 32, 63)
+
+
+def comparison_lines(found: RecurrenceComparison) -> list[str]:
+    """Return the lines of two tables: the gradient by distance, and what each state has of the first token."""
+    names = [network.title for network in found.networks]
+    gradients = [
+        [f"{network.gradient[k]:.1e}" if k < len(network.gradient) else "–" for k in _DISTANCES]
+        for network in found.networks
+    ]
+    lines = [
+        "gradient of the last state with respect to the input k positions earlier, relative to k = 0",
+        *table_lines(names, [f"k = {k}" for k in _DISTANCES], gradients),
+        "",
+        f"what is left of the first token{', which is read last in the text,' if found.backward else ''} in each state",
+        *table_lines(
+            names,
+            [plain(piece) for piece in found.pieces],
+            [[f"{share:.2f}" for share in n.kept] for n in found.networks],
+        ),
+        "",
+    ]
+    lines += [f"{network.title}: {network.about}" for network in found.networks]
+    return [*lines, f"networks with random weights have width {found.width}"]

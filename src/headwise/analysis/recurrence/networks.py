@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
 from headwise.nn.multihead import MultiHeadAttention
 from headwise.nn.recurrent import Recurrence
@@ -81,33 +79,17 @@ def attention_layer(width: int) -> MultiHeadAttention:
     return MultiHeadAttention(width, math.gcd(width, 8), kind="reference")
 
 
-class Lookups(TorchFunctionMode):
-    """Mode that records the outputs of embedding lookups in `tensors`; `replacement` replaces the first one's."""
-
-    def __init__(self, replacement: Tensor | None = None) -> None:
-        super().__init__()
-        self.tensors: list[Tensor] = []
-        self.replacement = replacement
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func is functional.embedding:
-            if self.replacement is not None and not self.tensors:
-                result = self.replacement
-            self.tensors.append(result)
-        return result
-
-
 class OwnEncoder(nn.Module):
     """A run's own encoder as a function of its token embeddings.
 
-    `encode` maps token ids (rows, time) to states (rows, time, size) and begins with the lookup of their embeddings.
+    `encode` maps token ids (rows, time) to states (rows, time, size); it looks the ids up in `embedding`.
     With `backward`, it reads the last token first; inputs and states are in the order of reading.
     """
 
     def __init__(
         self,
         encode: Callable[[Tensor], Tensor],
+        embedding: nn.Module,
         ids: Tensor,
         *,
         size: int | None = None,
@@ -115,19 +97,22 @@ class OwnEncoder(nn.Module):
     ) -> None:
         """Encode ids (time,); `size` keeps so many features of a state: the direction that reads forward."""
         super().__init__()
-        self.encode, self.ids, self.size, self.backward = encode, ids, size, backward
+        self.encode, self.embedding, self.ids = encode, embedding, ids
+        self.size, self.backward = size, backward
 
     @torch.no_grad()
     def inputs(self) -> Tensor:
         """Return the embeddings (time, width) of the tokens, in the order of reading."""
-        with Lookups() as lookups:
-            self.encode(self.ids[None])
-        return self._ordered(lookups.tensors[0][0], 0).float()
+        return self._ordered(self.embedding(self.ids), 0).float()
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the states (rows, time, size) for x (rows, time, width) in place of the embeddings."""
-        with Lookups(self._ordered(x, 1)):
+        given = self._ordered(x, 1)
+        handle = self.embedding.register_forward_hook(lambda *_: given)
+        try:
             states = self.encode(self.ids.expand(x.size(0), -1))
+        finally:
+            handle.remove()
         return self._ordered(states[..., : self.size], 1).float()
 
     def _ordered(self, values: Tensor, dimension: int) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from headwise.analysis.recurrence.networks import GatedRecurrence, attention_layer
+from headwise.analysis.terminal import table_lines
 
 LENGTHS = (8, 16, 32, 64, 128, 256, 512)
 _REPEATS = 3
@@ -72,3 +73,16 @@ def _milliseconds(compute: Callable[[Tensor], Tensor], x: Tensor) -> float:
             torch.cuda.synchronize()
         best = min(best, time.perf_counter() - began)
     return 1000 * best
+
+
+def time_lines(times: Times) -> list[str]:
+    """Return the lines of a table of milliseconds against length."""
+    threads = f"{times.threads} thread{'' if times.threads == 1 else 's'}"
+    return [
+        f"milliseconds of a layer of width {times.width} against the number of tokens ({times.device}, {threads})",
+        *table_lines(
+            [row.title for row in times.rows],
+            [f"n = {length}" for length in times.lengths],
+            [[f"{value:.2f}" for value in row.milliseconds] for row in times.rows],
+        ),
+    ]
