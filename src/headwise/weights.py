@@ -93,12 +93,11 @@ class Weights:
             return None
         if self._lenient:
             self._check_type(name)
-        with reading(self.path):
+        with reading(self.path), np.errstate(all="ignore"):  # what isn't finite is found below
             if self._types[name] == "BF16":
                 tensor = self._bfloat16(name)
             else:
-                with np.errstate(over="ignore"):  # of float64, which is checked below
-                    tensor = self._file.get_tensor(name).astype(np.float32)
+                tensor = self._file.get_tensor(name).astype(np.float32)
             if self._types[name] == "I8":
                 tensor *= self._file.get_tensor(name + SCALE)[:, None]
         check_finite(f"{self.path}: {name}", tensor)

@@ -17,6 +17,7 @@ import httpx
 
 from headwise.analysis.interventions import parse_interventions
 from headwise.decoding.engine import pytorch_model
+from headwise.engine.base import SearchSentence
 from headwise.engine.scheduling.load import Load
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
@@ -42,24 +43,24 @@ class Stuck:
 
     def __init__(self, model: Model, tokens_per_second: float = 0.0) -> None:
         self._real, self._rate = model.scheduler, tokens_per_second
-        self.submitted: list[tuple[Any, Any, Future[Any]]] = []
+        self.submitted: list[tuple[SearchSentence, Future[Any]]] = []
         self.arrived = threading.Event()
 
-    def submit(self, source: Any, options: Any, **more: Any) -> Future[Any]:
+    def submit(self, sentence: SearchSentence, **more: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        self.submitted.append((source, options, future))
+        self.submitted.append((sentence, future))
         self.arrived.set()
         return future
 
     @property
     def load(self) -> Load:
-        waiting = [source for source, _, future in self.submitted if not future.done()]
+        waiting = [sentence.source for sentence, future in self.submitted if not future.done()]
         return Load(len(waiting), sum(map(len, waiting)), 0, 0, self._rate)
 
     def go_on(self) -> None:
-        for source, options, future in self.submitted:
+        for sentence, future in self.submitted:
             if not future.cancelled():
-                future.set_result(self._real.submit(source, options).result())
+                future.set_result(self._real.submit(sentence).result())
 
     def close(self, *, finish: bool) -> None:
         self._real.close(finish=finish)
@@ -82,7 +83,7 @@ def test_a_deadline_frees_the_sentences(run: Path) -> None:
         asyncio.run(service.translate(job(*ENGLISH)))
     assert caught.value.status == 504
     assert len(stuck.submitted) == len(ENGLISH)
-    assert all(future.cancelled() for _, _, future in stuck.submitted)
+    assert all(future.cancelled() for _, future in stuck.submitted)
     assert service.accepted == 0
 
 
@@ -95,7 +96,7 @@ def test_a_full_queue_says_when_to_come_back(run: Path) -> None:
             await asyncio.sleep(0.01)
         with pytest.raises(ServiceError) as caught:
             await service.translate(job(*ENGLISH))
-        tokens = sum(len(source) for source, _, _ in stuck.submitted)
+        tokens = sum(len(sentence.source) for sentence, _ in stuck.submitted)
         assert caught.value.status == 429
         assert caught.value.retry_after == -(-tokens // 10)
         second = asyncio.ensure_future(service.translate(job(ENGLISH[0])))  # there is room for one
@@ -121,7 +122,7 @@ def test_a_client_that_leaves_frees_its_sentences(run: Path) -> None:
         assert stuck.arrived.wait(30)
         connection.close()
         end = time.monotonic() + 30
-        while not stuck.submitted[0][2].cancelled():
+        while not stuck.submitted[0][1].cancelled():
             assert time.monotonic() < end
             time.sleep(0.01)
 

@@ -15,6 +15,7 @@ pytest.importorskip("starlette", reason="needs pip install 'headwise[serve]'")
 
 import httpx
 
+from headwise.engine.base import SearchSentence
 from headwise.engine.translator import Translator
 from headwise.web import reloading
 from serve_sockets import serving
@@ -82,8 +83,9 @@ def test_a_changed_run_is_used_and_no_request_fails(tmp_path: Path) -> None:
     assert set(texts) <= {before, after}
     assert texts[0] == before
     gc.collect()
+    sentence = SearchSentence([5], production.service.models.all[0].translator.options)
     with pytest.raises(RuntimeError):  # the scheduler of the model from before is closed
-        wait_until(lambda: scheduler.submit([5], production.service.models.all[0].translator.options) is None)
+        wait_until(lambda: scheduler.submit(sentence) is None)
 
 
 def test_a_damaged_run_keeps_its_model_and_is_reported_once(tmp_path: Path) -> None:
