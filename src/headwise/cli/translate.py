@@ -32,9 +32,7 @@ from headwise.cli.translating import (
 )
 from headwise.errors import ConfigError
 
-InputFile = Annotated[
-    Path | None, typer.Argument(help="Lines, .jsonl, .parquet or a document; else standard input.")
-]
+InputFile = Annotated[Path | None, typer.Argument(help="Lines, .jsonl, .parquet, a document; else stdin.")]
 
 
 def command(
@@ -95,8 +93,8 @@ def command(
     """Translate a file or standard input, line by line, in its order; an empty line stays empty.
 
     With FILE and -o OUT, the same command resumes after an interruption. A document (.html, .xml, .docx, .srt, .po)
-    becomes one of its format, in which nothing but its sentences changes. Keys of -s: min_length, max_length,
-    no_repeat_ngram, patience, guard, sample, temperature, top_k, top_p, seed, ….
+    keeps all but its sentences. Keys of -s: min_length, max_length, no_repeat_ngram, patience, guard, sample,
+    temperature, top_k, top_p, seed, ….
 
     Example: headwise translate runs/de test.en -o test.de --beam 5
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import docx
@@ -121,3 +122,14 @@ def test_a_failure_leaves_the_old_file(run: Path, tmp_path: Path, monkeypatch: p
     assert headwise(["translate", str(run), str(file), "-o", str(out)]) == 130
     assert out.read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.html", "page.html"]
+
+
+def test_a_missing_package_is_named(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "page.html"
+    file.write_text("<p>A dog.</p>")
+    monkeypatch.setitem(sys.modules, "sentencex", None)
+    assert headwise(["translate", str(run), str(file), "-o", str(tmp_path / "out.html")]) == 2
+    assert "sentencex, found none; run `pip install 'headwise[documents]'`" in capsys.readouterr().err
+    assert not (tmp_path / "out.html").exists()
