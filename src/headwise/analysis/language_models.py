@@ -37,7 +37,7 @@ class TextTracer(Tracer[Model]):
     part: Stack
 
     def __init__(self, trained: Model, vocabulary: Vocabulary, max_length: int) -> None:
-        super().__init__(trained, min(LONGEST, max_length))
+        super().__init__(lambda: trained, min(LONGEST, max_length))
         self.vocabulary = vocabulary
 
     @abstractmethod

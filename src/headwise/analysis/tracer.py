@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -34,7 +35,6 @@ class Tracer(ABC, Generic[Model]):
     Each request uses a private copy of the model, so interventions don't affect each other.
 
     Attributes:
-        copies: of the run's model.
         longest: maximum length of a traced text in tokens.
         what: what the tokens are whose probability is shown, in words.
         free: tokens whose probability at the beginning isn't counted.
@@ -43,9 +43,14 @@ class Tracer(ABC, Generic[Model]):
     what: str
     free: Sequence[int] = ()
 
-    def __init__(self, trained: Model, longest: int) -> None:
-        self.copies = Copies(trained)
-        self.longest = longest
+    def __init__(self, open_model: Callable[[], Model], longest: int) -> None:
+        """Use a model that is opened when the first request needs it."""
+        self._open_model, self.longest = open_model, longest
+
+    @cached_property
+    def copies(self) -> Copies[Model]:
+        """Private copies of the run's model."""
+        return Copies(self._open_model())
 
     @property
     def trained(self) -> Model:

@@ -17,7 +17,7 @@ from headwise.analysis.trace import Forced, Node, Ranked, Side, Trace
 from headwise.analysis.tracer import LONGEST, Tracer
 from headwise.decoding.batching import padded
 from headwise.decoding.beam_tree import BeamNode, BeamTrace
-from headwise.decoding.engine import pytorch_model
+from headwise.decoding.engine import pytorch_engine, pytorch_model
 from headwise.decoding.ensemble import Ensemble
 from headwise.decoding.search import search
 from headwise.engine.base import SearchSentence
@@ -46,10 +46,10 @@ class TranslationTracer(Tracer[Seq2Seq]):
 
         `longest` is the maximum text length in subwords; raises `ConfigError` for an ensemble of several models.
         """
-        model = pytorch_model(translator)
-        if isinstance(model, Ensemble):
+        engine = translator.engine
+        if isinstance(pytorch_engine(engine).steps, Ensemble):
             raise ConfigError("expected one model to look into, found an ensemble of several")
-        super().__init__(model, min(longest, model.max_length - 1))
+        super().__init__(lambda: pytorch_model(translator), min(longest, engine.max_length - 1))
         self.translator, self.history = translator, history
         self.free = translator.symbols.given
         self._earlier: tuple[int, Copies[Seq2Seq]] | None = None

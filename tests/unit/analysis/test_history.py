@@ -40,6 +40,7 @@ def test_step_0_is_what_training_began_with(run: Path) -> None:
     assert tracer.history is not None
     assert tracer.history.steps() == [0, 1, 2, 3, 4]
     first = load_file(Checkpoints(run).path(1) / "model.safetensors")
+    _ = tracer.trained  # opened now, as that draws random numbers
     before = torch.random.get_rng_state()
     with tracer.model(parse_interventions(["checkpoint:0"])) as model:
         for name, parameter in model.named_parameters():
