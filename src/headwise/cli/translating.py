@@ -178,7 +178,7 @@ def translate_document(request: Request, form: DocumentFormat, file: Path, out: 
         raise DataError(f"{file}: {str(error).removeprefix('file: ')}") from None
     language = Config.of_run(request.runs.runs[0], "translation").data.languages[0]
     translator = request.runs.load()
-    typer.echo(f"headwise: {translator.engine}", err=True)
+    typer.echo(f"headwise: {translator.description}", err=True)
     unknown, notes, number = UnknownWords("sentence"), Notes("sentence"), 0
 
     def notice(sentence: Rendered[Translation]) -> None:

@@ -50,12 +50,15 @@ def test_pages_subtitles_and_catalogues(run: Path, german: list[str], tmp_path: 
     assert [one.msgstr for one in polib.pofile(str(translated(run, tmp_path / "a.po")))] == [*german[:2], "x"]
 
 
-def test_a_word_file(run: Path, german: list[str], tmp_path: Path) -> None:
+def test_a_word_file(
+    run: Path, german: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     document = docx.Document()
     document.add_heading(ENGLISH[0], 1)
     document.add_paragraph(f"{ENGLISH[1]} ").add_run(ENGLISH[2]).bold = True
     document.save(str(tmp_path / "letter.DOCX"))
     result = docx.Document(str(translated(run, tmp_path / "letter.DOCX")))
+    assert capsys.readouterr().err.startswith("headwise: native engine")
     assert result.paragraphs[0].text == german[0]
     assert result.paragraphs[0].style.name == "Heading 1"
     assert result.paragraphs[1].text == f"{german[1]} {german[2]}"
