@@ -104,7 +104,6 @@ def command(
     """
     from headwise.engine.corpus.columns import Columns
     from headwise.engine.corpus.runs import Runs
-    from headwise.nn.device import use_threads
     from headwise.text.reading.glossary import read_glossary
 
     search = search_settings(settings, beam=beam, alpha=alpha, n_best=n_best)
@@ -124,7 +123,10 @@ def command(
     if ignore_case and glossary is None:
         raise ConfigError("--ignore-case: expected it together with --glossary, found it alone")
     terms = None if glossary is None else read_glossary(glossary, ignore_case=ignore_case)
-    use_threads(threads)
+    if threads:
+        from headwise.nn.device import use_threads  # imports torch, which the native engine doesn't need
+
+        use_threads(threads)
     runs = Runs(
         [run, *(also or [])],
         search,
