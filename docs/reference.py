@@ -20,7 +20,14 @@ from headwise.config import Config
 MODULES = {
     "The package": ["headwise"],
     "Translation": ["headwise.engine.translator", "headwise.engine.options", "headwise.engine.outputs"],
-    "Analysis": ["headwise.analysis.trace", "headwise.analysis.tracer", "headwise.analysis.interventions"],
+    "Analysis": [
+        "headwise.analysis.trace",
+        "headwise.analysis.tracer",
+        "headwise.analysis.translation_tracer",
+        "headwise.analysis.recording",
+        "headwise.analysis.head_arithmetic",
+        "headwise.analysis.interventions",
+    ],
     "Models": ["headwise.models.transformer", "headwise.models.base", "headwise.nn.multihead"],
     "Learning": ["headwise.learn.from_scratch", "headwise.learn.runs"],
 }

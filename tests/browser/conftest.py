@@ -27,7 +27,7 @@ from headwise.engine.translator import Translator
 from headwise.interop.runs import open_trained
 from headwise.page.application import page_app
 from headwise.page.evaluation_pairs import EvaluationPairs
-from headwise.page.runs import Run, open_runs
+from headwise.page.runs import PageRun, open_runs
 from headwise.page.static_page import write_page
 from headwise.web.server import listen, server
 from translator_run import ENGLISH, GERMAN, make_run
@@ -200,7 +200,7 @@ def static_files(run: Path, folder: Path, corpus: EvaluationPairs | None = None)
     page = folder / "class" / "page"
     page.mkdir(parents=True)
     trained = open_trained(run)
-    write_page(trained, Run(run.name, run, trained.config, "cpu"), page, corpus)
+    write_page(trained, PageRun(run.name, run, trained.config, "cpu"), page, corpus)
     files = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(QuietFiles, directory=str(folder)))
     threading.Thread(target=files.serve_forever, daemon=True).start()
     try:

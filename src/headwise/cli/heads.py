@@ -66,8 +66,8 @@ def command(
     """
     from headwise.analysis.heads.measuring import Annotated as Sentence
     from headwise.analysis.heads.measuring import measure_heads
-    from headwise.analysis.heads.single import TASKS as SINGLE
-    from headwise.analysis.heads.single import measure_single
+    from headwise.analysis.heads.single_text import TASKS as SINGLE_TEXT
+    from headwise.analysis.heads.single_text import measure_single_text
     from headwise.cli.annotated import read_sentences
     from headwise.cli.tables import heads_table, relations_table
     from headwise.config import Config
@@ -79,7 +79,7 @@ def command(
     sentences = read_sentences(
         source, target, miniature=subset, tokenized=tokenized, lowercase=lowercase, limit=limit
     )
-    config = Config.of_run(run, "translation", *SINGLE)
+    config = Config.of_run(run, "translation", *SINGLE_TEXT)
     if config.task != "translation":
         options = {"--target": target, "--prune": prune, "--importance": importance or None}
         given = [name for name, value in options.items() if value is not None]
@@ -88,7 +88,7 @@ def command(
                 f"{(given or ['--train-source'])[0]}: expected nothing here, as {run} is a run of task {config.task}, "
                 "found a value"
             )
-        report = measure_single(run, config, sentences.sources, device=device)
+        report = measure_single_text(run, config, sentences.sources, device=device)
         _show([report], run, out, as_json=as_json)
         return
     translator = Translator.load(run, device=device)

@@ -34,7 +34,7 @@ from headwise.page.evaluation_pairs import EvaluationPairs
 from headwise.page.evidence import Evidence
 from headwise.page.request_queue import RequestQueue
 from headwise.page.routes import interface
-from headwise.page.runs import Run
+from headwise.page.runs import PageRun
 from headwise.web.app import create_app
 from headwise.web.endpoints import Endpoints
 from headwise.web.errors import ServiceError
@@ -49,7 +49,7 @@ class Page:
     The heads are measured on `corpus`, by default on each run's own development set.
     """
 
-    def __init__(self, runs: Mapping[str, Run], corpus: EvaluationPairs | None = None) -> None:
+    def __init__(self, runs: Mapping[str, PageRun], corpus: EvaluationPairs | None = None) -> None:
         self._runs, self._corpus, self._queue = runs, corpus, RequestQueue()
         self._evidence: dict[str, Evidence] = {}
         for name in runs:
@@ -79,7 +79,7 @@ class Page:
 
 
 def page_app(
-    runs: Mapping[str, Run], corpus: EvaluationPairs | None = None, hosts: Hosts | None = None
+    runs: Mapping[str, PageRun], corpus: EvaluationPairs | None = None, hosts: Hosts | None = None
 ) -> Starlette:
     """Return an application that consists of the page alone."""
     return create_app(runs, [Page(runs, corpus)], hosts)

@@ -6,13 +6,13 @@ import math
 import time
 from typing import Any
 
-from headwise.page.runs import Run
+from headwise.page.runs import PageRun
 from headwise.training.monitor import read_metrics
 
 _STILL_RUNNING = 120.0  # seconds since the last record, within which an unfinished training counts as running
 
 
-def read_curves(run: Run, after: int = 0) -> dict[str, Any]:
+def read_curves(run: PageRun, after: int = 0) -> dict[str, Any]:
     """Return the records from number `after` on, the number of all records, and whether the training still runs.
 
     Numbers that aren't finite become None, because JSON has no such numbers.

@@ -11,7 +11,7 @@ from headwise.engine.translator import Translator
 from headwise.errors import DataError
 from headwise.evaluation.alignment import read_alignments
 from headwise.page.development_set import development_pairs
-from headwise.page.runs import Run
+from headwise.page.runs import PageRun
 from headwise.text.reading.conllu import read_trees
 
 MOST_SENTENCES = 500
@@ -56,7 +56,7 @@ class EvaluationPairs:
         return EvaluationPairs(self.name, self.sources, self.targets, gold)
 
     @classmethod
-    def of(cls, run: Run) -> EvaluationPairs | None:
+    def of(cls, run: PageRun) -> EvaluationPairs | None:
         """Return the run's development set, or None if its files no longer exist.
 
         Trees are read from CoNLL-U files beside it (`dev.en.conllu` beside `dev.en`) and alignments from a Pharaoh

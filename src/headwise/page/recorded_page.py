@@ -25,7 +25,7 @@ from headwise.files import write_text
 from headwise.page.evidence import Evidence
 from headwise.page.json_arrays import reading_json, steps_json, trace_json
 from headwise.page.requests import TextRequest
-from headwise.page.runs import Run
+from headwise.page.runs import PageRun
 from headwise.page.static_page import CHAPTERS, PAGE
 from headwise.page.views import VIEWS
 from headwise.page.views.language_model import next_json
@@ -45,7 +45,7 @@ def write_recording(tracer: Tracer, path: Path, text: str, trace: Trace, plain: 
     be written.
     """
     config = Config.load(path / "config.yaml")
-    run = Run(path.resolve().name, path, config, _view=VIEWS[config.task](tracer, config))
+    run = PageRun(path.resolve().name, path, config, _view=VIEWS[config.task](tracer, config))
     recording = {
         "state": urlencode([("changes", str(change)) for change in trace.interventions]),
         "answers": [*_about_run(run, text, trace), *_about_text(run, tracer, text, trace, plain)],
@@ -96,7 +96,7 @@ def _modules() -> dict[str, str]:
     return found
 
 
-def _about_run(run: Run, text: str, trace: Trace) -> Iterator[dict[str, Any]]:
+def _about_run(run: PageRun, text: str, trace: Trace) -> Iterator[dict[str, Any]]:
     """Yield what the page asks for about the run: its name and description, and that nothing else is known."""
     description = run.describe()
     description["can"] = {name: value and name in _ANSWERED for name, value in description["can"].items()}
@@ -109,7 +109,9 @@ def _about_run(run: Run, text: str, trace: Trace) -> Iterator[dict[str, Any]]:
     yield _answer("evidence", {}, Evidence(None, run.translator).to_json())
 
 
-def _about_text(run: Run, tracer: Tracer, text: str, trace: Trace, plain: Trace) -> Iterator[dict[str, Any]]:
+def _about_text(
+    run: PageRun, tracer: Tracer, text: str, trace: Trace, plain: Trace
+) -> Iterator[dict[str, Any]]:
     """Yield the trace, its hypotheses read and decoded step by step, and the trace without interventions (`plain`)."""
     changes = [str(change) for change in trace.interventions]
     searched = {"text": text, "beam": None, "alpha": None}

@@ -32,7 +32,7 @@ from headwise.page.requests import (
     TimesRequest,
     TraceRequest,
 )
-from headwise.page.runs import Run
+from headwise.page.runs import PageRun
 from headwise.page.views.images import ImagesView, patches_json
 from headwise.page.views.language_model import LanguageModelView, continued_json, next_json
 from headwise.page.views.translation import TranslationView
@@ -42,16 +42,18 @@ from headwise.web.errors import ServiceError
 from headwise.web.openapi import error_answers
 
 
-def interface(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: RequestQueue) -> Endpoints:
+def interface(
+    runs: Mapping[str, PageRun], evidence: Mapping[str, Evidence], queue: RequestQueue
+) -> Endpoints:
     """Return the endpoints for these runs."""
     endpoints = Endpoints("page", error_answers("error", 404, 409), wrong=422)
 
-    def find(name: str) -> Run:
+    def find(name: str) -> PageRun:
         if name not in runs:
             raise ServiceError(404, f"run: expected one of {', '.join(runs)}, found {name!r}")
         return runs[name]
 
-    def add(path: str, function: Callable[[Run, Any], dict[str, Any]]) -> None:
+    def add(path: str, function: Callable[[PageRun, Any], dict[str, Any]]) -> None:
         @endpoints("POST", path, function.__name__[1:].capitalize(), kinds=JSON)
         @wraps(function)
         async def queued(request: Request, fields: Any) -> dict[str, Any]:
@@ -82,7 +84,7 @@ def interface(runs: Mapping[str, Run], evidence: Mapping[str, Evidence], queue: 
     return endpoints
 
 
-def _trace(run: Run, fields: TraceRequest) -> dict[str, Any]:
+def _trace(run: PageRun, fields: TraceRequest) -> dict[str, Any]:
     overrides = {"beam": fields.beam, "alpha": fields.alpha}
     options = {name: value for name, value in overrides.items() if value is not None}
     return trace_json(
@@ -90,57 +92,57 @@ def _trace(run: Run, fields: TraceRequest) -> dict[str, Any]:
     )
 
 
-def _force(run: Run, fields: ForceRequest) -> dict[str, Any]:
+def _force(run: PageRun, fields: ForceRequest) -> dict[str, Any]:
     forced = run.view_as(TextView).model.force(
         fields.text, fields.target, fields.changes(), alpha=fields.alpha
     )
     return reading_json(forced, fields.arrays)
 
 
-def _products(run: Run, fields: ProductsRequest) -> dict[str, Any]:
+def _products(run: PageRun, fields: ProductsRequest) -> dict[str, Any]:
     cell = (fields.part, fields.layer, fields.head, fields.query)
     forward = run.view_as(TextView).model.record(fields.text, fields.target, fields.changes())
     return products_json(head_arithmetic(forward, *cell), fields.arrays)
 
 
-def _boxes(run: Run, fields: BoxesRequest) -> dict[str, Any]:
+def _boxes(run: PageRun, fields: BoxesRequest) -> dict[str, Any]:
     return arrays_json(architecture(run.view().record(fields)).to_json(), fields.arrays)
 
 
-def _box(run: Run, fields: BoxRequest) -> dict[str, Any]:
+def _box(run: PageRun, fields: BoxRequest) -> dict[str, Any]:
     recorded = run.view().record(fields)
     found = box_of(recorded, fields.box, fields.layer, fields.position, temperature=fields.temperature)
     return arrays_json(found.to_json(), fields.arrays)
 
 
-def _steps(run: Run, fields: StepsRequest) -> dict[str, Any]:
+def _steps(run: PageRun, fields: StepsRequest) -> dict[str, Any]:
     question = (fields.text, fields.target, fields.changes())
     found = step_by_step(run.view_as(TranslationView).model, *question, alternatives=fields.alternatives)
     return steps_json(found, fields.arrays)
 
 
-def _recurrence(run: Run, fields: RecurrenceRequest) -> dict[str, Any]:
+def _recurrence(run: PageRun, fields: RecurrenceRequest) -> dict[str, Any]:
     found = compare(run.view_as(TextView).model, fields.text, fields.radius, fields.changes())
     return arrays_json(found.to_json(), fields.arrays)
 
 
-def _times(run: Run, fields: TimesRequest) -> dict[str, Any]:
+def _times(run: PageRun, fields: TimesRequest) -> dict[str, Any]:
     return measure_times(fields.width).to_json()
 
 
-def _next(run: Run, fields: TextRequest) -> dict[str, Any]:
+def _next(run: PageRun, fields: TextRequest) -> dict[str, Any]:
     return next_json(run.view_as(LanguageModelView).generator, fields)
 
 
-def _continue(run: Run, fields: ContinueRequest) -> dict[str, Any]:
+def _continue(run: PageRun, fields: ContinueRequest) -> dict[str, Any]:
     return continued_json(run.view_as(LanguageModelView).generator, fields)
 
 
-def _patches(run: Run, fields: PatchesRequest) -> dict[str, Any]:
+def _patches(run: PageRun, fields: PatchesRequest) -> dict[str, Any]:
     return patches_json(run.view_as(ImagesView).model, fields)
 
 
-_QUESTIONS: dict[str, Callable[[Run, Any], dict[str, Any]]] = {
+_QUESTIONS: dict[str, Callable[[PageRun, Any], dict[str, Any]]] = {
     "/api/trace": _trace,
     "/api/force": _force,
     "/api/products": _products,

@@ -19,7 +19,7 @@ SomeView = TypeVar("SomeView", bound=View)
 
 
 @dataclass
-class Run:
+class PageRun:
     """A run directory that is served under a unique name.
 
     A run in training has no model.safetensors: only its training curves are served until the file exists. `threads`
@@ -102,12 +102,12 @@ class Run:
         return {**description, "can": {**description["can"], **view.can()}, **view.describe()}
 
 
-def open_runs(paths: Sequence[Path], device: str = "auto", threads: int = 0) -> dict[str, Run]:
-    """Open run directories under unique names (`name`, `name-2`, …) and load their models; `threads` as in `Run`.
+def open_runs(paths: Sequence[Path], device: str = "auto", threads: int = 0) -> dict[str, PageRun]:
+    """Open run directories under unique names (`name`, `name-2`, …) and load their models; `threads` as in `PageRun`.
 
     Raises a `HeadwiseError` for a directory that is not a run, for a damaged run, and for a task without a view.
     """
-    runs: dict[str, Run] = {}
+    runs: dict[str, PageRun] = {}
     for path in paths:
         config = Config.of_run(path)
         if config.task not in VIEWS:
@@ -115,12 +115,12 @@ def open_runs(paths: Sequence[Path], device: str = "auto", threads: int = 0) -> 
                 f"{path}: expected a run of the task {' or '.join(VIEWS)}, found {config.task}, which has no view"
             )
         name = _unique_name(path.resolve().name, runs)
-        runs[name] = Run(name, path, config, device, threads)
+        runs[name] = PageRun(name, path, config, device, threads)
         runs[name].load()
     return runs
 
 
-def _unique_name(name: str, taken: dict[str, Run]) -> str:
+def _unique_name(name: str, taken: dict[str, PageRun]) -> str:
     """Return the name, with a number appended if it is taken already."""
     number, unique = 1, name
     while unique in taken:

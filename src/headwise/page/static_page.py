@@ -21,7 +21,7 @@ from headwise.interop.base import Trained
 from headwise.page.curves import read_curves
 from headwise.page.evaluation_pairs import EvaluationPairs
 from headwise.page.evidence import Evidence
-from headwise.page.runs import Run
+from headwise.page.runs import PageRun
 from headwise.text.tokens.pair_vocabulary import FILE as VOCABULARY
 from headwise.text.tokens.sentencepiece_file import (
     BPE,
@@ -79,7 +79,7 @@ class Exporter(base.Exporter):
 
     def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:  # noqa: D102
         _check_subwords(trained)
-        run = Run(trained.run.resolve().name, trained.run, trained.config, "cpu")
+        run = PageRun(trained.run.resolve().name, trained.run, trained.config, "cpu")
         evidence = write_page(trained, run, folder, EvaluationPairs.of(run))
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         notes = [f"{size / 1e6:.1f} MB; any web server can serve them, such as `python -m http.server`"]
@@ -90,7 +90,7 @@ class Exporter(base.Exporter):
         return notes
 
 
-def write_page(trained: Trained, run: Run, folder: Path, corpus: EvaluationPairs | None) -> Evidence:
+def write_page(trained: Trained, run: PageRun, folder: Path, corpus: EvaluationPairs | None) -> Evidence:
     """Write the page of a run into an empty directory, with what is measured on `corpus`; return that."""
     evidence = Evidence(corpus, run.translator)
     if corpus is not None:

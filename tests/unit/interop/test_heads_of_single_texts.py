@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from headwise.analysis.attention import SentenceWords
-from headwise.analysis.heads.single import split_words
+from headwise.analysis.heads.single_text import split_words
 from headwise.cli.main import run as headwise
 from headwise.text.tokens.loading import load_vocabulary
 from translator_run import ENGLISH

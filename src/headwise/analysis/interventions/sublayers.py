@@ -210,12 +210,12 @@ def _inside(model: nn.Module, within: Iterable[str], kind: type[_Kind]) -> Itera
             yield name, module
 
 
-def _twin(module: _Kind) -> _Kind:
+def _shallow_copy(module: _Kind) -> _Kind:
     """Return a shallow copy with dictionaries of its own; parameters, buffers and children are shared."""
-    twin = copy.copy(module)
+    copied = copy.copy(module)
     for name in ("_parameters", "_buffers", "_modules"):
-        vars(twin)[name] = dict(vars(module)[name])
-    return twin
+        vars(copied)[name] = dict(vars(module)[name])
+    return copied
 
 
 def _with_table(
@@ -268,17 +268,17 @@ def _with_changed_table(
     embedding: InputEmbedding, changed: Callable[[Tensor | None, int], Tensor | None]
 ) -> InputEmbedding:
     """Return a copy whose table is computed at each call, from that of an embedding that may be such a copy itself."""
-    twin, table = _twin(embedding), embedding.table
-    twin._parameters.pop("table", None)
-    twin._buffers.pop("table", None)
+    copied, table = _shallow_copy(embedding), embedding.table
+    copied._parameters.pop("table", None)
+    copied._buffers.pop("table", None)
     earlier: Callable[[int], Tensor | None] = vars(embedding).get("table_of", lambda length: table)
 
     def table_of(length: int) -> Tensor | None:
         return changed(earlier(length), length)
 
     def forward(x: Tensor, start: int = 0, segments: Tensor | None = None) -> Tensor:
-        twin.table = table_of(x.size(-2))
-        return type(twin).forward(twin, x, start, segments)
+        copied.table = table_of(x.size(-2))
+        return type(copied).forward(copied, x, start, segments)
 
-    vars(twin).update(table=None, table_of=table_of, forward=forward)
-    return twin
+    vars(copied).update(table=None, table_of=table_of, forward=forward)
+    return copied

@@ -39,7 +39,7 @@ from headwise.text.tokens.words import encode_words
 TASKS = ("language_model", "masked_language_model", "classification", "tagging", "question_answering")
 
 
-def measure_single(
+def measure_single_text(
     run: Path, config: Config, sentences: Sequence[Annotated], *, device: str = "auto"
 ) -> PartReport:
     """Measure every head of a run of one of `TASKS`; sentences that are longer than the model reads are left out.
