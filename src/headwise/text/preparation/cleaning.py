@@ -15,7 +15,6 @@ import numpy as np
 from headwise.config import CleaningConfig
 from headwise.data.ragged import RaggedWriter, save_array
 from headwise.errors import ConfigError, DataError
-from headwise.files import disk_errors
 from headwise.text.preparation.file_parts import FilePart
 from headwise.text.preparation.tables import near_keys
 from headwise.text.reading.compression import extra_module
@@ -116,8 +115,7 @@ def clean(task: dict[str, Any]) -> dict[str, Any]:
     for number, first in enumerate(found):
         name = f"{task['name']}-{number:04}" if most else task["name"]
         block = itertools.chain([first], itertools.islice(found, most - 1 if most else None))
-        with disk_errors(folder):
-            rows = _write(folder / name, block, near=task["near"], seed=task["seed"])
+        rows = _write(folder / name, block, near=task["near"], seed=task["seed"])
         tables.append({"name": name, "rows": rows})
     counts = [{name: value for name, value in vars(r).items() if name != "limits"} for r in reports]
     return {"tables": tables, "counts": counts}
@@ -140,7 +138,10 @@ def _cleaned(pairs: Iterator[RawPair], rules: Rules, report: CleaningReport) -> 
 
 def _checked(name: str, function: Filter) -> Callable[[str, str], tuple[str, str] | None]:
     def rule(source: str, target: str) -> tuple[str, str] | None:
-        result = function(source, target)
+        try:
+            result = function(source, target)
+        except OSError as error:  # which isn't that of a full disk
+            raise DataError(f"--filter {name}: {error}") from error
         if result is True or result is False or result is None:
             return (source, target) if result else None
         if not isinstance(result, tuple) or len(result) != 2 or not all(isinstance(s, str) for s in result):

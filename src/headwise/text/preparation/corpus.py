@@ -19,7 +19,7 @@ from typing import Any
 from headwise.data.prepared import MANIFEST
 from headwise.data.ragged import MOST_FILES
 from headwise.errors import CheckpointError, ConfigError, DataError
-from headwise.files import hold, write_text
+from headwise.files import disk_errors, hold, write_text
 from headwise.parsing import read_json
 from headwise.text.preparation.cleaning import load_filter
 from headwise.text.preparation.file_parts import cut, find_files, stamp_of
@@ -72,7 +72,9 @@ def prepare_corpus(
         write_text(begun, json.dumps(stage_request))
         with ray_cluster() if job.engine == "ray" else contextlib.nullcontext():  # one for all stages
             stages = Stages(job, out, out / WORK, _runner(job, out / WORK, say), say)
-            shards, development = stages.prepare(cut(sources, targets, job.shard_pairs))
+            parts = cut(sources, targets, job.shard_pairs)
+            with disk_errors(out):
+                shards, development = stages.prepare(parts)
         manifest = {
             "request": request,
             "checksum": _checksum_of(shards, stages.subwords),

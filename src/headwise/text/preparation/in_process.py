@@ -19,7 +19,7 @@ from headwise.text.preparation.file_parts import FilePart
 from headwise.text.preparation.parallel import PreparedData
 from headwise.text.preparation.stages import Preparation, Stages
 from headwise.text.preparation.stores import SIDES, TRAIN_TEXT, ParallelStore
-from headwise.text.preparation.tasks import Task, run_all
+from headwise.text.preparation.tasks import Task, run_task
 from headwise.text.reading.pairs import PairFiles, development_files, training_files
 from headwise.text.tokens.subwords import Subwords
 
@@ -121,7 +121,7 @@ def _build(
     def run(title: str, tasks: list[Task]) -> list[Task]:
         if tasks:
             say(title)
-        return list(run_all(tasks))
+        return list(map(run_task, tasks))
 
     work = folder / "work"
     work.mkdir()

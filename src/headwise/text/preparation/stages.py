@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from headwise.config import CleaningConfig, SubwordConfig
 from headwise.data.ragged import Ragged, RaggedWriter, map_array, save_array
 from headwise.errors import DataError
-from headwise.files import disk_errors, write_text
+from headwise.files import write_text
 from headwise.text.preparation.cleaning import Rules
 from headwise.text.preparation.file_parts import FilePart
 from headwise.text.preparation.stores import SHARD, SIDES, TRAIN_TEXT
@@ -241,10 +241,7 @@ class Stages:
     def _gather(self, chosen: list[tuple[str, NDArray[np.int64]]]) -> None:
         """Write rows of tables as the table of the development set."""
         for side in SIDES:
-            with (
-                disk_errors(self._work),
-                RaggedWriter(self._work / f"{_DEV_TEXT}.{side}", np.uint8) as writer,
-            ):
+            with RaggedWriter(self._work / f"{_DEV_TEXT}.{side}", np.uint8) as writer:
                 for table, rows in chosen:
                     writer.append_texts(Ragged(self._work / f"{table}.{side}", np.uint8).texts(rows))
         for name, kind in (("lines", np.int64), ("files", np.uint16)):
@@ -348,7 +345,7 @@ class Stages:
         written = map_array(self._work / "dev.rows", np.int64)
         for side in SIDES:
             texts = Ragged(table.with_name(f"{_DEV_TEXT}.{side}"), np.uint8).texts(written)
-            with disk_errors(out), RaggedWriter(out.with_name(f"dev.{side}.text"), np.uint8) as writer:
+            with RaggedWriter(out.with_name(f"dev.{side}.text"), np.uint8) as writer:
                 writer.append_texts(texts)
         self._report_encoded(f"development: {result['rows']:,} pairs encoded", result)
         return result["rows"]

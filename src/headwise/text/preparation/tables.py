@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from headwise.data.hashing import mix_hashes, mixed
 from headwise.data.ragged import RaggedWriter, gather, map_array, save_array
-from headwise.files import disk_errors
 from headwise.text.preparation.stores import SIDES
 from headwise.text.tokens.encoding import EncodingJob, encode, open_part, remove_part
 from headwise.text.tokens.subwords import UNK
@@ -86,9 +85,8 @@ def find_duplicates(task: dict[str, Any]) -> dict[str, Any]:
     order = np.argsort(keys, kind="stable")
     later = order[1:][keys[order][1:] == keys[order][:-1]]
     later = later[np.lexsort((rows[later], tables[later]))]
-    with disk_errors(folder):
-        save_array(folder / f"duplicates-{task['name']}.tables", tables[later])
-        save_array(folder / f"duplicates-{task['name']}.rows", rows[later])
+    save_array(folder / f"duplicates-{task['name']}.tables", tables[later])
+    save_array(folder / f"duplicates-{task['name']}.rows", rows[later])
     return {"duplicates": len(later)}
 
 
@@ -122,8 +120,7 @@ def select(task: dict[str, Any]) -> dict[str, Any]:
         dropped[kind][_rows_of(folder / duplicates, number)] = True
     near = dropped["near"] & ~dropped["exact"]
     kept = np.flatnonzero(~(dropped["exact"] | near))
-    with disk_errors(folder):
-        save_array(folder / f"{name}.kept", kept)
+    save_array(folder / f"{name}.kept", kept)
     different = np.unique(mix_hashes(hashes[of_files(folder / name, kept, task["new_files"])], task["seed"]))
     return {
         "rows": len(kept),
@@ -188,8 +185,7 @@ def write_rows(
     which aren't. Returns the numbers of rows, of those left out and of unknown subwords. Raises `TrainingError`.
     """
     chosen, unknown, fits = table.with_name(f"{out.name}.rows"), 0, [np.zeros(0, bool)]
-    with disk_errors(table):
-        save_array(chosen, rows)
+    save_array(chosen, rows)
     jobs = [
         EncodingJob(
             text=str(table.with_name(f"{table.name}.{side}")),
@@ -205,7 +201,6 @@ def write_rows(
     parts = encode(jobs, workers)
     opened = [[open_part(part) for part in side] for side in parts]
     with (
-        disk_errors(out),
         RaggedWriter(out.with_name(f"{out.name}.source"), opened[0][0].values.dtype) as sources,
         RaggedWriter(out.with_name(f"{out.name}.target"), opened[1][0].values.dtype) as targets,
     ):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.errors import TrainingError
-from headwise.files import write_text
+from headwise.files import disk_errors, write_text
 from headwise.parsing import read_json
 from headwise.processes import ChildEnded, Children, answers, reply_of
 from headwise.text.preparation.cleaning import clean
@@ -52,10 +52,17 @@ def ray_cluster() -> Iterator[Any]:
         ray.shutdown()
 
 
+def run_task(task: Task) -> Task:
+    """Run a task here; returns its result. Raises a `HeadwiseError`, or `OSError` where a file can't be written."""
+    return _STAGES[task["stage"]](task)
+
+
 def run_all(tasks: Iterable[Task]) -> Iterator[Task]:
-    """Run tasks one after the other; yields their results. Raises a `HeadwiseError`."""
+    """Run tasks one after the other, in a child process; yields their results. Raises a `HeadwiseError`."""
     for task in tasks:
-        yield _STAGES[task["stage"]](task)
+        with disk_errors(Path(task["folder"])):
+            result = run_task(task)
+        yield result
 
 
 def run_tasks(
