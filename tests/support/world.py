@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,5 +22,10 @@ def write_world(folder: Path, counts: dict[str, int], suffixes: Sequence[str] = 
     """Write the first pairs of parts, such as `train`, with a suffix for source and target."""
     for part, count in counts.items():
         for side, suffix in zip(("en", "de"), suffixes, strict=True):
-            lines = read_built_in("miniature", f"{part}.{side}")[:count]
+            lines = _lines(f"{part}.{side}")[:count]
             (folder / f"{part}.{suffix}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+@cache
+def _lines(file: str) -> list[str]:
+    return read_built_in("miniature", file)

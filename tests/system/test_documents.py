@@ -196,7 +196,7 @@ def _examples(name: str, folder: Path) -> list[str]:
 def test_a_shipped_configuration_trains(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Train for three steps on a small corpus, with the model size of the file."""
+    """Train for two steps on a small corpus, with the model size of the file."""
     assert Config.load(file).model
     write_world(tmp_path, {"train": 300, "dev": 20}, ("source", "target"))
     changes = {
@@ -232,9 +232,9 @@ def test_a_shipped_configuration_trains(
         "question_answering": [*_examples("questions", tmp_path), "subwords.size=300"],
     }[Config.load(file).task]
     if Config.load(file).task != "image_text":  # its batch size is a number of pairs
-        changes.append("batch.tokens=500")
+        changes.append("batch.tokens=250")
     changes.append("training.threads=0")
-    done = call(capsys, "train", "-c", file, *changes, "--max-steps", 3, "-o", tmp_path / "run")
+    done = call(capsys, "train", "-c", file, *changes, "--max-steps", 2, "-o", tmp_path / "run")
     assert done.code == 0, done.err
     assert (tmp_path / "run" / "model.safetensors").exists()
     resolved = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
