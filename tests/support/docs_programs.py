@@ -1,16 +1,15 @@
-"""The programs in docs, which aren't a package."""
+"""Programs that belong to no package, such as those in docs."""
 
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 from types import ModuleType
 
-from paths import DOCS
 
-
-def load_program(name: str) -> ModuleType:
-    """Import docs/NAME.py."""
-    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+def load_program(file: Path) -> ModuleType:
+    """Import a program by its path."""
+    spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -22,7 +22,7 @@ from headwise.config import Config
 from headwise.corpora.synthetic import generate
 from headwise.learn.chapters import PAGES
 from paths import DOCS, ROOT
-from program import call, headwise
+from program import call
 from world import write_world
 
 DOCUMENTS = [
@@ -248,7 +248,7 @@ def test_training_on_own_files_as_in_the_readme(
     write_world(tmp_path, {"train": 400, "test": 20})
     shown = [line for document, line in shown_commands() if document == "README.md"]
     train = next(line for line in shown if "--source train.en" in line and " train " in line)
-    trained = headwise(*shlex.split(train)[1:], "--max-steps", "8")
+    trained = call(capsys, *shlex.split(train)[1:], "--max-steps", "8")
     assert trained.code == 0, trained.err
     data = Config.load(Path("runs/de/config.yaml")).data
     assert (data.source_language, data.target_language) == ("en", "de")

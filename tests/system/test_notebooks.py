@@ -14,13 +14,14 @@ import pytest
 
 from docs_programs import load_program
 from headwise.learn.chapters import PAGES, chapters
+from paths import DOCS
 
 QUICK = ("03-queries-keys-values",)
 
 
 @pytest.fixture(scope="module")
 def maker() -> ModuleType:
-    return load_program("notebooks")
+    return load_program(DOCS / "notebooks.py")
 
 
 @pytest.fixture(scope="module")

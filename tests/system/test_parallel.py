@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from headwise.cli.main import run as run_program
 from program import (
     assert_same_training,
     call,
@@ -32,7 +33,7 @@ FSDP = "training.parallel=fsdp"
 def alone(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of one process."""
     run = tmp_path_factory.mktemp("alone") / "run"
-    assert headwise("train", "-c", toy.config, *PLAIN, "--max-steps=6", "-o", run).code == 0
+    assert run_program(["train", "-c", str(toy.config), *PLAIN, "--max-steps=6", "-o", str(run)]) == 0
     return run
 
 

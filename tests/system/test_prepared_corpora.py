@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from program import Call, finish, headwise, result, saved_step, snapshot, start, wait_for
+from program import Call, finish, result, saved_step, snapshot, start, wait_for
 from toy import toy_pairs, write_toy
 
 MODEL = (
@@ -32,9 +32,9 @@ def prepare(folder: Path) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
-def test_a_killed_preparation_writes_the_same_bytes(kills: int, tmp_path: Path) -> None:
+def test_a_killed_preparation_writes_the_same_bytes(kills: int, tmp_path: Path, program: Call) -> None:
     command, draw, out = prepare(tmp_path), random.Random(kills), tmp_path / "out"
-    assert headwise(*command, tmp_path / "whole").code == 0
+    assert program(*command, tmp_path / "whole").code == 0
     for kill in range(kills):
         process = start(*command, out)
         if kill == 0:
@@ -43,7 +43,7 @@ def test_a_killed_preparation_writes_the_same_bytes(kills: int, tmp_path: Path) 
             time.sleep(draw.uniform(0, 2))
         process.kill()
         finish(process)
-    assert headwise(*command, out).code == 0
+    assert program(*command, out).code == 0
     contents = [
         {name.removeprefix(str(folder)): data for name, data in snapshot(folder).items()}
         for folder in (tmp_path / "whole", out)

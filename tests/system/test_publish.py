@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import re
-import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
+from docs_programs import load_program
 from headwise.config import Config
 from paths import ROOT
-from program import Outcome, call, environment
+from program import Outcome, call
 from translator_run import ENGLISH, GERMAN, make_run
 
 
 def publish(*arguments: object, cwd: Path) -> Outcome:
-    command = [sys.executable, str(ROOT / "models" / "publish.py"), *map(str, arguments)]
-    done = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, check=False)
-    return Outcome(done.returncode, done.stdout, done.stderr)
+    out, err = io.StringIO(), io.StringIO()
+    with chdir(cwd), redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["publish.py", *map(str, arguments)])
+        code = load_program(ROOT / "models" / "publish.py").main()
+    return Outcome(code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(scope="module")

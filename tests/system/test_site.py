@@ -17,7 +17,7 @@ from paths import DOCS
 
 @pytest.fixture(scope="module")
 def reference() -> ModuleType:
-    return load_program("reference")
+    return load_program(DOCS / "reference.py")
 
 
 def keys(tree: dict, prefix: str = "") -> set[str]:

@@ -33,8 +33,7 @@ from headwise.engine.symbols import Symbols
 from headwise.errors import CheckpointError, ConfigError
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
-@pytest.mark.parametrize("n_best", [1, 3, 121])
+@pytest.mark.parametrize(("alpha", "n_best"), [(0.0, 121), (0.6, 121), (0.6, 1), (2.0, 3)])
 def test_a_wide_beam_finds_what_trying_all_outputs_finds(alpha: float, n_best: int) -> None:
     sources = [[4, 5, EOS], [6, EOS], [EOS]]
     options = SearchOptions(beam=121, alpha=alpha, n_best=n_best, max_length=4)

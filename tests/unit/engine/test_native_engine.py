@@ -217,7 +217,7 @@ def shortlist(source: Sequence[int]) -> NDArray[np.int32]:
 @cache
 def found_with_pytorch(options: SearchOptions) -> list[list[list[Hypothesis]]]:
     """Search without the tokens outside the shortlists, and with these, once for all variants of the library."""
-    model, sources = readable(), sentences(12, VOCABULARY, seed=9)
+    model, sources = readable(), sentences(6, VOCABULARY, seed=9)
     found = []
     for source in sources:
         others = torch.from_numpy(np.setdiff1d(np.arange(VOCABULARY), shortlist(source)))
@@ -229,7 +229,7 @@ def found_with_pytorch(options: SearchOptions) -> list[list[list[Hypothesis]]]:
 def test_a_shortlist_is_as_if_there_were_no_other_tokens(library: Library, options: SearchOptions) -> None:
     fast = native(readable(), library)
     fast.workers = 2
-    sources = sentences(12, VOCABULARY, seed=9)
+    sources = sentences(6, VOCABULARY, seed=9)
     found = search_at_once(fast, sources, options, 3, lists=[shortlist(each) for each in sources])
     for source, hypotheses in zip(sources, found, strict=True):
         listed = shortlist(source)

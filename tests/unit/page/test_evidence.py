@@ -20,14 +20,14 @@ from headwise.config import Config
 from headwise.corpora.built_in import read_built_in, write_built_in
 from headwise.engine.translator import Translator
 from headwise.errors import DataError
-from headwise.page import evidence
+from headwise.page import evaluation_pairs, evidence
 from headwise.page.development_set import suggestions
 from headwise.page.evaluation_pairs import EvaluationPairs
 from headwise.page.runs import open_runs
 from planted_heads import Planted, antecedent, subject
 from translator_run import ENGLISH, make_run
 
-PAIRS = 500
+PAIRS = 150  # of 500 in use
 EXAMPLES = read_built_in("miniature", "examples.en")
 
 
@@ -61,6 +61,7 @@ def planted(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return [Planted(translator, spaced, [subject, antecedent]).measure(spaced)]
 
     monkeypatch.setattr(evidence, "measure_heads", measure)
+    monkeypatch.setattr(evaluation_pairs, "MOST_SENTENCES", PAIRS)
 
 
 def measured(run: Path, corpus: EvaluationPairs | None) -> dict[str, Any]:

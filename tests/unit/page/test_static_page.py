@@ -77,15 +77,15 @@ def assert_close(browser: Any, server: Any, place: str = "") -> None:
         assert browser == server, place
 
 
-def requests(texts: Sequence[str]) -> list[Request]:
-    """Requests of all kinds, for several sentences and interventions."""
+def requests(texts: Sequence[str], *, changed: bool = True) -> list[Request]:
+    """Requests of all kinds, for several sentences and, with `changed`, interventions."""
     changes = [
         ["silence:cross.2.1"],
         ["uniform:encoder.1.2", "shift:decoder.*.1@-1"],
         ["shuffle:cross.1.*@7", "shuffle:decoder.1.1@-3", "zero:encoder.2.1@1", "zero:decoder.1.1"],
         ["prefix:Zwei Hunde"],
         ["word:1:Frau", "shuffle:encoder.*.*@123456789"],
-    ]
+    ][: 5 if changed else 1]
     target = "Zwei Hunde spielen."
     result: list[Request] = [("trace", {"text": text}) for text in texts]
     result += [("trace", {"text": texts[0], "interventions": each}) for each in changes]
@@ -137,8 +137,10 @@ MODELS: dict[str, dict[str, Any]] = {
 @needs_node
 @pytest.mark.parametrize("name", MODELS)
 def test_the_browsers_responses_are_the_servers(name: str, tmp_path: Path) -> None:
+    """Interventions replace what any model has computed, so that those of two models are enough."""
     run = make_run(tmp_path / "run", seed=5, **MODELS[name])
-    assert_same(run, tmp_path / "page", requests([ENGLISH[0], "Two zebras  sleep."]))
+    asked = requests([ENGLISH[0], "Two zebras  sleep."], changed=name in ("paper", "pre-norm"))
+    assert_same(run, tmp_path / "page", asked)
 
 
 def assert_same(run: Path, page: Path, asked: Sequence[Request]) -> None:
