@@ -53,10 +53,8 @@ class Served:
 
     def workers(self) -> list[int]:
         """The process ids of the workers."""
-        listed = subprocess.run(
-            ["ps", "-o", "pid=", "--ppid", str(self.process.pid)], capture_output=True, text=True, check=False
-        )
-        return [int(pid) for pid in listed.stdout.split()]
+        threads = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return sorted(int(pid) for children in threads for pid in children.read_text().split())
 
     def process_of(self, answer: httpx.Response) -> int:
         """The process that gave an answer, as the log says."""

@@ -14,6 +14,8 @@ from headwise.config.presets import student_changes
 from headwise.tasks.recipes import CorpusSize, adapt, choose, measure, subword_count
 from paths import CONFIGS
 
+WORDS = [str(number) for number in range(200_000)]
+
 
 def size(pairs: int, words: int = 10) -> CorpusSize:
     return CorpusSize(
@@ -21,7 +23,7 @@ def size(pairs: int, words: int = 10) -> CorpusSize:
         target_words=words * pairs,
         target_characters=6 * words * pairs,
         alphabet=set("abcdefghijklmnopqrstuvwxyz .,"),
-        vocabulary={str(number) for number in range(min(pairs, 200_000))},
+        vocabulary=set(WORDS[:pairs]),
     )
 
 
