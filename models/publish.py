@@ -102,7 +102,8 @@ def _card(options: argparse.Namespace, folder: Path) -> str:
     sources, references = list(read_lines(options.source)), list(read_lines(options.reference))
     check_lines(sources, references)
     scores = score_translations([t.text for t in translator.translate(sources, used)], references)
-    metrics = {"BLEU": scores.bleu, "chrF2": scores.chrf, "tokenized BLEU": scores.tokenized_bleu}
+    named = {"BLEU": "bleu", "chrF2": "chrf", "tokenized BLEU": "tokenized_bleu"}
+    metrics = {shown: scores.metrics[name] for shown, name in named.items()}
     flags = "".join(f" --{name} {value:g}" for name, value in search.items())
     files = f"--source {options.source} --reference {options.reference}"
     lines = [
