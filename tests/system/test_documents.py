@@ -96,6 +96,15 @@ def test_a_named_test_exists(document: Path) -> None:
     assert not [name for name in named if "test_X" not in name and not (ROOT / name).exists()]
 
 
+def test_unit_tests_stand_where_what_they_test_stands() -> None:
+    unit, inside = ROOT / "tests" / "unit", ROOT / "src" / "headwise"
+    for file in unit.rglob("test_*.py"):
+        folder = file.parent.relative_to(unit)
+        module = Path(file.stem.removeprefix("test_")) if file.parent == unit else folder
+        places = (inside / module, (inside / module).with_suffix(".py"), ROOT / module)
+        assert any(place.exists() for place in places), file
+
+
 def test_every_benchmark_and_script_that_a_document_names_exists() -> None:
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
