@@ -174,12 +174,15 @@ def open_engine(path: Path, config: Config, subwords: Subwords, device: str, pre
     return PyTorchEngine(model, description=description)
 
 
-def beside(native: NativeEngine, path: Path, config: Config) -> PyTorchEngine:
-    """Return the engine that searches step by step with a native one, and reads the model of its run."""
+def beside(native: NativeEngine, path: Path, config: Config, precision: str) -> PyTorchEngine:
+    """Return the engine that searches step by step with a native one, and reads the model of its run.
+
+    `precision` is the one of the model's activations: float32 or bfloat16.
+    """
 
     def load() -> Seq2Seq:
         model = load_model(path, native.source_size, native.target_size, config)
-        model.compute_dtype = torch.bfloat16 if native.precision == "bfloat16" else torch.float32
+        model.compute_dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
         return model
 
     return PyTorchEngine(load, steps=NativeSteps(native), workers=native.workers)

@@ -136,12 +136,13 @@ def _open_native(
     model.check_vocabularies(*sizes)
     weights.check(parameter_shapes(model, *sizes))
     precision = "int8" if options.precision == "auto" else options.precision
+    read_in = "bfloat16" if precision == "bfloat16" else "float32"  # for stored bfloat16, too, unless asked for
     return NativeEngine(
         model,
         *sizes,
         weights.get,
         library=library,
-        open_pytorch=lambda native: _pytorch().beside(native, path, config),
+        open_pytorch=lambda native: _pytorch().beside(native, path, config, read_in),
         precision=precision or weights.precision,
         workers=options.workers or processors(),
     )
