@@ -23,7 +23,8 @@ from headwise.cli.main import run as headwise
 from headwise.config import Config
 from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError, HeadwiseError
-from headwise.evaluation.translation import check_lines, score_translations
+from headwise.evaluation.metrics import check_lines
+from headwise.evaluation.translation import score_translations
 from headwise.files import atomic_directory, write_text
 from headwise.interop.huggingface.card import facts
 from headwise.interop.runs import open_trained

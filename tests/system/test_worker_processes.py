@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from headwise.native.library import find_library
-from headwise.tasks import run as running
+from headwise.training import products_trial
 from program import (
     assert_same_training,
     assert_stopped,
@@ -201,7 +201,7 @@ def test_native_gemm_train_the_same_and_resume_exactly(toy: Toy, undisturbed: Pa
 def test_native_gemm_without_the_library(
     toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(running, "find_library", lambda: "it was not compiled")
+    monkeypatch.setattr(products_trial, "find_library", lambda: "it was not compiled")
     outcome = call(capsys, "train", "-c", toy.config, "training.products=native", "-o", tmp_path / "run")
     assert outcome.error == (
         "training.products: expected torch, because the native library can't be used (it was not compiled), "
