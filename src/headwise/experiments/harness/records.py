@@ -6,7 +6,6 @@ A record is valid only for the row that made it: `identity` is a digest of every
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -72,12 +71,6 @@ def write_record(record: Record, results: Path) -> Path:
     text = _INNERMOST.sub(lambda match: " ".join(match[0].split()), text)
     write_text(file, text + "\n")
     return file
-
-
-def digest(values: Any) -> str:
-    """Return a digest of JSON values, 12 hexadecimal digits."""
-    canonical = json.dumps(values, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
 def environment() -> dict[str, Any]:

@@ -6,6 +6,8 @@ settings. Each row has an identity, so that a finished row isn't run again, but 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import shlex
 import subprocess
@@ -19,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 from headwise.config import Config
 from headwise.errors import TrainingError
-from headwise.experiments.harness.records import digest
 from headwise.parsing import parse_json
 from headwise.processes import child_environment, python_command
 
@@ -204,7 +205,7 @@ def _identity(row: TrainingRow, seed: int) -> str:
         data[key] = [Path(name).name for name in data.get(key, [])]
     for key in ("dev_source", "dev_target"):
         data[key] = Path(data[key]).name if data.get(key) else None
-    return digest({**tree, "text": row.text} if row.text else tree)
+    return _digest({**tree, "text": row.text} if row.text else tree)
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,7 @@ class MeasuredRow(Row):
 
     def identity(self, seed: int) -> str:  # noqa: D102
         runs = {"runs": [row.identity(seed) for row in self.trained]} if self.trained else {}
-        return digest({"row": self.name, "seed": seed, **self.settings, **runs})
+        return _digest({"row": self.name, "seed": seed, **self.settings, **runs})
 
     def command(self, seed: int, place: Place) -> list[str]:  # noqa: D102
         scale = [] if self.scale == MEASURED else ["--scale", self.scale]
@@ -238,3 +239,9 @@ class MeasuredRow(Row):
         if self.scale == MEASURED:
             return self.measure(seed=seed, **self.settings)
         return self.measure(seed=seed, place=place, **self.settings)
+
+
+def _digest(values: Any) -> str:
+    """Return a digest of JSON values, 12 hexadecimal digits."""
+    canonical = json.dumps(values, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
