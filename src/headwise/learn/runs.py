@@ -65,7 +65,7 @@ def load(path: Path | str) -> Run:
     for name in sorted(stored.names):
         tensor = stored.get(name)
         assert tensor is not None, name
-        weights[name] = tensor.numpy().astype(np.float64)
+        weights[name] = tensor.astype(np.float64)
     shape = config.model
     model = Transformer(weights, shape.encoder_layers, shape.decoder_layers, shape.heads, shape.norm)
     return Run(model, subwords)

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from headwise.cli.main import run as headwise
+from headwise.decoding.engine import pytorch_model
 from headwise.engine.alignment import word_numbers
 from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError
@@ -165,7 +166,7 @@ def test_training_goes_on_with_the_code(directory: Path, run: Path, tmp_path: Pa
     assert prepared.subwords.target_pieces(batch.target_output[0].tolist()) == [
         tokenizer.decoder[number] for number in labels
     ]
-    model = Translator.load(run, engine="pytorch", device="cpu").model
+    model = pytorch_model(Translator.load(run, engine="pytorch", device="cpu"))
     log_probs = model.project(model(batch.source, batch.source_mask, batch.target_input)).log_softmax(-1)
     loss = -log_probs[0].gather(-1, batch.target_output[0][:, None]).mean()
     source = tokenizer(prepared.dev_source[:1], return_tensors="pt")

@@ -96,7 +96,7 @@ def test_a_chapter_leads_to_the_live_model(file: Path) -> None:
 
 
 def _javascript() -> str:
-    page = Path(headwise.__file__).parent / "serve" / "page" / "js"
+    page = Path(headwise.__file__).parent / "page" / "static" / "js"
     return "\n".join(file.read_text("utf-8") for file in sorted(page.rglob("*.js")))
 
 
