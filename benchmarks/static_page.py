@@ -26,7 +26,7 @@ from benchmarks import command_line
 from headwise.config import Config
 from headwise.interop.runs import open_trained
 from headwise.models.build import build_model
-from headwise.page.runs import Run
+from headwise.page.runs import PageRun
 from headwise.page.static_page import write_page
 from headwise.text.tokens.subwords import Subwords
 
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> None:
         page = Path(scratch, "page")
         page.mkdir()
         trained = open_trained(run)
-        write_page(trained, Run(run.name, run, trained.config, "cpu"), page, None)
+        write_page(trained, PageRun(run.name, run, trained.config, "cpu"), page, None)
         result = measure(page, text)
     times = sorted(result["times"])
     beam = trained.config.decoding.beam

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, expect
 from browser.conftest import SERVER_ONLY, TEXT, Served, Visit, number, serving, visiting
 from browser.test_journeys import axe
 from browser.test_numbers import best, forward
-from headwise.decoding.engine import pytorch_model
+from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.translator import Translator
 from headwise.models.counting import parameter_count
 from translator_run import make_run

@@ -17,7 +17,7 @@ from browser.conftest import TEXT, Visit, number
 from headwise.analysis.interventions.weights import order
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.cli.main import run as command_line
-from headwise.decoding.engine import pytorch_model, with_model
+from headwise.decoding.translator_model import pytorch_model, with_model
 from headwise.engine.translator import Translator
 from headwise.nn.multihead import MultiHeadAttention
 from headwise.nn.recording import recording

@@ -14,7 +14,7 @@ from browser.conftest import TEXT, Served, Visit, number, serving, six_sentences
 from browser.test_journeys import axe
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.translation_tracer import TranslationTracer
-from headwise.decoding.engine import pytorch_model
+from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.translator import Translator
 from headwise.nn.recording import recording
 from headwise.text.tokens.subwords import BOS, EOS

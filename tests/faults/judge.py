@@ -25,9 +25,10 @@ from torch import Tensor, nn
 from edits import edits
 from headwise.decoding import search as search_module
 from headwise.decoding.batching import padded
-from headwise.decoding.engine import pytorch_engine, pytorch_model
+from headwise.decoding.engine import pytorch_engine
 from headwise.decoding.search import search
 from headwise.decoding.selection import best_continuations
+from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.native.engine import NativeEngine

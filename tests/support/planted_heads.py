@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from headwise.analysis.heads.measuring import Annotated, PartReport, measure_heads
-from headwise.decoding.engine import pytorch_model, with_model
+from headwise.decoding.translator_model import pytorch_model, with_model
 from headwise.engine.translator import Translator
 from headwise.models.transformer import Transformer
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.decoding.alignment import cross_attention as forced_attention
-from headwise.decoding.engine import pytorch_model
+from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.translator import Translator
 from headwise.text.tokens.subwords import EOS
 

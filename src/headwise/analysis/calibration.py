@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from headwise.analysis.heads.importance import Pairs
-from headwise.decoding.engine import pytorch_model
+from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.translator import Translator
 from headwise.evaluation.calibration import Calibration, calibration, kept_tokens
 from headwise.files import atomic_file

@@ -17,9 +17,10 @@ from headwise.analysis.trace import Forced, Node, Ranked, Side, Trace
 from headwise.analysis.tracer import LONGEST, Tracer
 from headwise.decoding.batching import padded
 from headwise.decoding.beam_tree import BeamNode, BeamTrace
-from headwise.decoding.engine import pytorch_engine, pytorch_model
+from headwise.decoding.engine import pytorch_engine
 from headwise.decoding.ensemble import Ensemble
 from headwise.decoding.search import search
+from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis, length_penalty
 from headwise.engine.options import SearchOptions

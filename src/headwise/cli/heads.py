@@ -177,7 +177,7 @@ def _pruned(
     from dataclasses import asdict
 
     from headwise.analysis.heads.importance import pruning_curve, random_order, removal_order
-    from headwise.decoding.engine import pytorch_model
+    from headwise.decoding.translator_model import pytorch_model
 
     model = pytorch_model(translator)
     chosen = random_order(model, seed) if order == "random" else removal_order(importances[order])

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -35,9 +34,6 @@ from headwise.native.library import find_library
 from headwise.nn.device import find_device, find_precision
 from headwise.nn.recording import private_copy
 from headwise.text.tokens.subwords import Subwords
-
-if TYPE_CHECKING:
-    from headwise.engine.translator import Translator
 
 
 class PyTorchEngine:
@@ -205,19 +201,6 @@ def pytorch_engine(engine: Engine) -> PyTorchEngine:
         return engine
     assert isinstance(engine, NativeEngine)
     return engine.pytorch
-
-
-def pytorch_model(translator: Translator) -> Seq2Seq:
-    """Return the PyTorch model of a translator, which is loaded if another engine translates.
-
-    The parameters are shared with the PyTorch engine's; the native engine has its own.
-    """
-    return pytorch_engine(translator.engine).model
-
-
-def with_model(translator: Translator, model: Seq2Seq) -> Translator:
-    """Return a translator that is the same except that it translates with another PyTorch model."""
-    return translator.with_engine(PyTorchEngine(model))
 
 
 def fastest_engine(model: Seq2Seq, config: ModelConfig, subwords: Subwords) -> Engine:

@@ -136,7 +136,9 @@ def _open_native(
     model.check_vocabularies(*sizes)
     weights.check(parameter_shapes(model, *sizes))
     precision = "int8" if options.precision == "auto" else options.precision
-    read_in = "bfloat16" if precision == "bfloat16" else "float32"  # for stored bfloat16, too, unless asked for
+    read_in = (
+        "bfloat16" if precision == "bfloat16" else "float32"
+    )  # for stored bfloat16, too, unless asked for
     return NativeEngine(
         model,
         *sizes,

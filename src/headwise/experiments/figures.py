@@ -17,7 +17,7 @@ from headwise.analysis.heads.roles import HeadRoles
 from headwise.analysis.interventions import PARTS, Part
 from headwise.analysis.recording import attention_by_part
 from headwise.config import ScheduleConfig
-from headwise.decoding.engine import pytorch_model
+from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.translator import Translator
 from headwise.errors import DataError
 from headwise.experiments import table2

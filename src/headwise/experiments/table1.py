@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from headwise.config import Config
-from headwise.decoding.engine import pytorch_model
+from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.translator import Translator
 from headwise.errors import DataError
 from headwise.experiments import complexity, table2

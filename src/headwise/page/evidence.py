@@ -18,7 +18,7 @@ from headwise.analysis.heads.measuring import PartReport, measure_heads
 from headwise.analysis.heads.roles import HeadRoles, Rate, RelationRate
 from headwise.analysis.interventions import attention_parts
 from headwise.analysis.translation_tracer import TranslationTracer
-from headwise.decoding.engine import pytorch_model, with_model
+from headwise.decoding.translator_model import pytorch_model, with_model
 from headwise.engine.translator import Translator
 from headwise.errors import HeadwiseError
 from headwise.nn.recording import private_copy

@@ -56,10 +56,6 @@ class ServedRun(Protocol):
         """Return the translator."""
         ...
 
-    def translators(self) -> tuple[Translator, Translator | None]:
-        """Return a translator for clients, and a second one that reads attention if `share` has made it."""
-        ...
-
     def share(self) -> None:
         """Make the translators for clients with all their weights, which processes forked from this one then share."""
         ...

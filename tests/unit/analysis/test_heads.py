@@ -26,7 +26,7 @@ from headwise.analysis.heads.measuring import Annotated, is_punctuation, measure
 from headwise.analysis.heads.roles import LinkCounts, TokenCounts, head_roles
 from headwise.analysis.heads.similarity import SimilarityCounts
 from headwise.analysis.heads.summary import draw_heads
-from headwise.decoding.engine import pytorch_model
+from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.translator import Translator
 from headwise.nn.multihead import MultiHeadAttention
 from headwise.text.tokens.subwords import EOS

@@ -20,8 +20,8 @@ from headwise.analysis.head_arithmetic import head_arithmetic
 from headwise.analysis.interventions import Intervention, intervening, parse_interventions
 from headwise.analysis.trace import Trace
 from headwise.analysis.translation_tracer import TranslationTracer
-from headwise.decoding.engine import with_model
 from headwise.decoding.ensemble import Ensemble
+from headwise.decoding.translator_model import with_model
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.learn import from_scratch

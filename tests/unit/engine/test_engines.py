@@ -17,7 +17,8 @@ from torch import nn
 
 from headwise.config import Config, ModelConfig
 from headwise.decoding import engine as pytorch_engines
-from headwise.decoding.engine import PyTorchEngine, fastest_engine, pytorch_model, with_model
+from headwise.decoding.engine import PyTorchEngine, fastest_engine
+from headwise.decoding.translator_model import pytorch_model, with_model
 from headwise.engine import loading
 from headwise.engine.base import Engine
 from headwise.engine.loading import EngineOptions, open_run

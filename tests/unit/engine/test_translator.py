@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import headwise
 from headwise.characters import join_texts
 from headwise.decoding.alignment import cross_attention
-from headwise.decoding.engine import pytorch_model
+from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.alignment import word_links, word_numbers
 from headwise.engine.hypotheses import length_penalty
 from headwise.engine.outputs import Translation

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from headwise.cli.main import run as headwise
-from headwise.decoding.engine import pytorch_model
+from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.alignment import word_numbers
 from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError

@@ -16,7 +16,7 @@ pytest.importorskip("starlette", reason="needs pip install 'headwise[serve]'")
 import httpx
 
 from headwise.analysis.interventions import parse_interventions
-from headwise.decoding.engine import pytorch_model
+from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.base import SearchSentence
 from headwise.engine.scheduling.load import Load
 from headwise.engine.translator import Translator

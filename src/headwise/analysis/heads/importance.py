@@ -23,8 +23,8 @@ from torch import Tensor
 from headwise.analysis.interventions import Part, attention_parts, heads_of
 from headwise.analysis.interventions.sublayers import Changes
 from headwise.decoding.batching import batches, padded
-from headwise.decoding.engine import pytorch_model, with_model
 from headwise.decoding.scoring import token_log_probs
+from headwise.decoding.translator_model import pytorch_model, with_model
 from headwise.engine.translator import Translator
 from headwise.evaluation.translation import bleu
 from headwise.models.base import Seq2Seq

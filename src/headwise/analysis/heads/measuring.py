@@ -18,8 +18,8 @@ from headwise.analysis.heads.similarity import SimilarityCounts
 from headwise.analysis.interventions import PARTS, Part
 from headwise.analysis.recording import attention_by_part
 from headwise.decoding.batching import batches, padded
-from headwise.decoding.engine import pytorch_model
 from headwise.decoding.ensemble import Ensemble
+from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.models.embedded import EmbeddedSeq2Seq

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from headwise.decoding.batching import batches, padded
-from headwise.decoding.engine import pytorch_model
+from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.base import BATCH_TOKENS
 from headwise.engine.symbols import SYMBOLS
 from headwise.engine.translator import Translator

@@ -6,7 +6,7 @@ import contextlib
 import functools
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from headwise.data.plans import plan_batches, share_out
 from headwise.data.ragged import gather
 from headwise.data.stream import Epoch, ResumableStream
 from headwise.errors import DataError
-from headwise.text.preparation.parallel import AnyPrepared
+from headwise.text.preparation.parallel import AnyPrepared, PreparedData
 from headwise.text.preparation.sampling import BUFFER, Buffers, EpochPairs, Sampler, WholeText
 from headwise.text.preparation.stores import ParallelStore, ShardedStore
 from headwise.text.tokens.subwords import BOS, EOS, PAD
@@ -94,7 +94,8 @@ class BatchStream(ResumableStream[Batch]):
             self._sampler: Sampler = Buffers(prepared.train, seed=seed, weights=weights, buffer=buffer)
         else:
             longest = min(max_length, tokens)
-            self._sampler = WholeText(prepared, seed=seed, weights=weights, dropout=dropout, longest=longest)
+            whole = cast("PreparedData[ParallelStore]", prepared)
+            self._sampler = WholeText(whole, seed=seed, weights=weights, dropout=dropout, longest=longest)
         identity = {
             "tokens": tokens,
             "seed": seed,
