@@ -1,0 +1,20 @@
+"""The PyTorch model of a translator, by which analysis reads what its engine computes, or translates with another."""
+
+from __future__ import annotations
+
+from headwise.decoding.engine import PyTorchEngine, pytorch_engine
+from headwise.engine.translator import Translator
+from headwise.models.base import Seq2Seq
+
+
+def pytorch_model(translator: Translator) -> Seq2Seq:
+    """Return the PyTorch model of a translator, which is loaded if another engine translates.
+
+    The parameters are shared with the PyTorch engine's; the native engine has its own.
+    """
+    return pytorch_engine(translator.engine).model
+
+
+def with_model(translator: Translator, model: Seq2Seq) -> Translator:
+    """Return a translator that is the same except that it translates with another PyTorch model."""
+    return translator.with_engine(PyTorchEngine(model))
