@@ -23,6 +23,7 @@ from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.nn.recording import recording
 from headwise.page.runs import open_runs
+from headwise.page.views.translation import TranslationView
 from headwise.serve.production import find_model, given_languages, open_production
 from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.translation.models import Model, ServedModels
@@ -184,7 +185,8 @@ def test_the_page_doesnt_change_what_clients_get(run: Path) -> None:
     changes = parse_interventions(["silence:cross.1.1", "uniform:cross.2.1"])
     with_alignment = TranslationJob(ENGLISH[:1], "de", "en", alignments=True)
     (before,) = asyncio.run(production.service.translate(with_alignment))
-    with runs["en-de"].tracer.model(changes), recording(pytorch_model(model.translator)):
+    tracer = runs["en-de"].view_as(TranslationView).model
+    with tracer.model(changes), recording(pytorch_model(model.translator)):
         (after,) = asyncio.run(production.service.translate(with_alignment))
     assert before.text == after.text
     assert before.sentences[0].outputs[0].alignment is not None
