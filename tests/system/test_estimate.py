@@ -12,7 +12,7 @@ import pytest
 from headwise.config import Config
 from headwise.models.counting import forward_flops
 from headwise.tasks import estimate as estimating
-from headwise.tasks.estimate import GPUS, UTILIZATION, Estimate, Memory
+from headwise.tasks.estimate import GPUS, UTILIZATION, Estimate, MemoryEstimate
 from headwise.text.tokens.subwords import Subwords
 from program import Call
 from toy import Toy, write_toy
@@ -85,7 +85,9 @@ def test_larger_batches_need_more_activations(program: Call, toy: Toy, tmp_path:
 def test_the_state_is_divided_over_devices_and_activations_are_not(
     available: float | None, devices: int | None
 ) -> None:
-    memory = Memory(parameters=200, gradients=200, optimizer=400, activations=150, program=20, other=30)
+    memory = MemoryEstimate(
+        parameters=200, gradients=200, optimizer=400, activations=150, program=20, other=30
+    )
     found = Estimate(
         parameters=50,
         tokens=100,

@@ -34,7 +34,7 @@ class TestSet:
 
 
 @dataclass(frozen=True)
-class Settings:
+class ScoringSettings:
     """Options of `headwise evaluate` on translation: engines, scores and the comparison with another run."""
 
     device: str
@@ -84,7 +84,7 @@ def read_test_sets(sources: Sequence[Path], references: Sequence[Path]) -> list[
 
 
 def score_runs(
-    runs: Sequence[Path], test_sets: Sequence[TestSet], settings: Settings, search: dict[str, Any]
+    runs: Sequence[Path], test_sets: Sequence[TestSet], settings: ScoringSettings, search: dict[str, Any]
 ) -> list[Result]:
     """Translate and score every test set with every run; the results are in the order of the runs."""
     if settings.also and len(runs) > 1:
@@ -137,7 +137,7 @@ def table(results: Sequence[Result]) -> list[str]:
     return lines + [f"{r.test_set.source}: {r.sentence}" for r in results if r.sentence]
 
 
-def _load(runs: Sequence[Path], settings: Settings, *, shortlist: bool = False) -> Translator:
+def _load(runs: Sequence[Path], settings: ScoringSettings, *, shortlist: bool = False) -> Translator:
     return Translator.load(
         runs,
         device=settings.device,
@@ -152,7 +152,7 @@ def _score(
     run: Path,
     translator: Translator,
     test_set: TestSet,
-    settings: Settings,
+    settings: ScoringSettings,
     search: dict[str, Any],
     other: Translator | None,
 ) -> Result:

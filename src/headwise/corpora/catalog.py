@@ -37,7 +37,7 @@ class Archive:
 
 
 @dataclass(frozen=True)
-class Part:
+class CorpusPart:
     """A file inside an archive: plain, `.gz`, or a test set in `.sgm`."""
 
     archive: Archive
@@ -55,7 +55,7 @@ class PublicFile:
     name: str
     url: str = ""
     sha256: str | None = None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[CorpusPart, ...] = ()
 
     @property
     def origin(self) -> str:
@@ -204,11 +204,12 @@ def _newstest2014(pair: str, target: str) -> tuple[PublicFile, PublicFile]:
     """Return source and target of the full newstest2014: 3,003 sentences, as in `sacrebleu -t wmt14/full`."""
     return (
         PublicFile(
-            "newstest2014.full.en", parts=(Part(_TEST_2014, f"test-full/newstest2014-{pair}-src.en.sgm"),)
+            "newstest2014.full.en",
+            parts=(CorpusPart(_TEST_2014, f"test-full/newstest2014-{pair}-src.en.sgm"),),
         ),
         PublicFile(
             f"newstest2014.full.{target}",
-            parts=(Part(_TEST_2014, f"test-full/newstest2014-{pair}-ref.{target}.sgm"),),
+            parts=(CorpusPart(_TEST_2014, f"test-full/newstest2014-{pair}-ref.{target}.sgm"),),
         ),
     )
 
@@ -238,13 +239,14 @@ _WMT14 = (
             *(
                 PublicFile(
                     f"train.{side}",
-                    parts=tuple(Part(Archive(url), member.format(side)) for url, member in _FRENCH),
+                    parts=tuple(CorpusPart(Archive(url), member.format(side)) for url, member in _FRENCH),
                 )
                 for side in ("en", "fr")
             ),
             *(
                 PublicFile(
-                    f"newstest2013.{side}", parts=(Part(_TEST_2013, f"test/newstest2013-src.{side}.sgm"),)
+                    f"newstest2013.{side}",
+                    parts=(CorpusPart(_TEST_2013, f"test/newstest2013-src.{side}.sgm"),),
                 )
                 for side in ("en", "fr")
             ),

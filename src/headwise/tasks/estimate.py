@@ -61,7 +61,7 @@ GPUS = {
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryEstimate:
     """Bytes of a training by part, in one process or on one device without sharding.
 
     `program` are the interpreter and its libraries, and `other` is what steps on this machine needed beside all that;
@@ -98,7 +98,7 @@ class Estimate:
     parameters: int
     tokens: int
     flops: float
-    memory: Memory
+    memory: MemoryEstimate
     tokens_per_second: float
     place: str
     steps: int
@@ -168,7 +168,7 @@ def estimate(config: Config, run: Path, *, gpu: str | None = None, watts: float 
         task = kind.task(config, prepared, model)
         floats = _FLOAT * parameter_count(model)
         activations = _largest_activations(task, config)
-        parts = Memory(floats, floats, _moments(model, config), activations)
+        parts = MemoryEstimate(floats, floats, _moments(model, config), activations)
         tokens, flops = _count_step(task, config)
         if gpu is None:
             speed, place = _probe(task, config, run, shares_batches=kind.shares_batches)

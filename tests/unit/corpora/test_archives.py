@@ -13,7 +13,7 @@ import pytest
 from sacrebleu.dataset.fake_sgml import FakeSGMLDataset
 
 from headwise.corpora.acquire import MANIFEST, get_corpus
-from headwise.corpora.catalog import Archive, Corpus, Part, PublicFile
+from headwise.corpora.catalog import Archive, Corpus, CorpusPart, PublicFile
 from headwise.errors import DataError
 from http_servers import Server
 
@@ -51,11 +51,12 @@ def corpus(server: Server) -> Corpus:
     third = Archive(f"{server.url}/test.tgz", hashlib.md5(test).hexdigest())
     train = (
         PublicFile(
-            f"train.{side}", parts=(Part(first, f"training/news.{side}"), Part(second, f"giga.{side}.gz"))
+            f"train.{side}",
+            parts=(CorpusPart(first, f"training/news.{side}"), CorpusPart(second, f"giga.{side}.gz")),
         )
         for side in ("en", "fr")
     )
-    files = (*train, PublicFile("test.en", parts=(Part(third, "test/src.en.sgm"),)))
+    files = (*train, PublicFile("test.en", parts=(CorpusPart(third, "test/src.en.sgm"),)))
     return Corpus("toy", "", ("en", "fr"), "none", server.url, 1, files, ("train.en", "train.fr"))
 
 

@@ -16,7 +16,7 @@ import pytest
 from headwise.corpora import archives
 from headwise.corpora.acquire import get_corpus
 from headwise.corpora.archives import Damaged, damage, open_tar
-from headwise.corpora.catalog import Archive, Corpus, Part, PublicFile
+from headwise.corpora.catalog import Archive, Corpus, CorpusPart, PublicFile
 from headwise.errors import DataError
 from headwise.images.sets import read_image
 from http_servers import Server
@@ -90,7 +90,7 @@ def _special(name: str, kind: bytes, target: str = "") -> tuple[tarfile.TarInfo,
 
 def _archived(server: Server, packed: bytes) -> Corpus:
     server.files["/x.tgz"] = packed
-    part = Part(Archive(f"{server.url}/x.tgz"), "text")
+    part = CorpusPart(Archive(f"{server.url}/x.tgz"), "text")
     return Corpus("toy", "", (), "none", server.url, 1, (PublicFile("a.txt", parts=(part,)),))
 
 
@@ -177,7 +177,7 @@ def test_an_archive_that_was_harmed_on_the_disk_is_fetched_again(server: Server,
     good = _tar((tarfile.TarInfo("text"), b"right\n"))
     server.files["/x.tgz"] = good
     archive = Archive(f"{server.url}/x.tgz", hashlib.md5(good).hexdigest())
-    files = tuple(PublicFile(name, parts=(Part(archive, "text"),)) for name in ("a.txt", "b.txt"))
+    files = tuple(PublicFile(name, parts=(CorpusPart(archive, "text"),)) for name in ("a.txt", "b.txt"))
     corpus = Corpus("toy", "", (), "none", server.url, 1, files)
     get_corpus(corpus, tmp_path, only=["a.txt"])
     (tmp_path / "archives" / "x.tgz").write_bytes(_tar((tarfile.TarInfo("text"), b"wrong\n")))

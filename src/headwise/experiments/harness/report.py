@@ -32,7 +32,7 @@ _NOTHING = "Nothing of it is recorded yet."
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """The findings of an experiment at one scale; `shown` is what no smaller scale's section shows already."""
 
     experiment: Experiment
@@ -76,14 +76,14 @@ def write_report(results: Path, docs: Path) -> list[Path]:
     return [*texts, *images]
 
 
-def _sections(experiment: Experiment, results: Path) -> Iterator[Section]:
+def _sections(experiment: Experiment, results: Path) -> Iterator[ReportSection]:
     """Yield an experiment at every scale with a record of that scale, or only at the smallest if there is none."""
     at_scales = [collect(experiment, scale, results) for scale in SCALES.values()]
     recorded = [found for found in at_scales if _has_record_of_scale(found)]
     earlier: list[Finding] = []
     for found in recorded or at_scales[:1]:
         finding = experiment.find(found)
-        yield Section(experiment, found, finding, _without_repeats(finding, earlier))
+        yield ReportSection(experiment, found, finding, _without_repeats(finding, earlier))
         earlier.append(finding)
 
 
@@ -107,7 +107,7 @@ def _without_repeats(finding: Finding, earlier_findings: Sequence[Finding]) -> F
 # ------------------------------------------------------------------------------------------ the page of findings
 
 
-def _findings(pages: dict[str, list[Section]]) -> str:
+def _findings(pages: dict[str, list[ReportSection]]) -> str:
     scales = [
         scale
         for scale in SCALES
@@ -137,7 +137,7 @@ def _findings(pages: dict[str, list[Section]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _claim_table(pages: dict[str, list[Section]], scales: Sequence[str]) -> Table:
+def _claim_table(pages: dict[str, list[ReportSection]], scales: Sequence[str]) -> Table:
     """Return the claims, one a row: its status at each scale, and the reason at the largest scale that has one."""
     rows = []
     for name, sections in pages.items():
@@ -172,7 +172,7 @@ def _status(by_scale: dict[str, Claim], scale: str) -> str:
 # ------------------------------------------------------------------------------------------ the pages of details
 
 
-def _details(name: str, sections: Sequence[Section]) -> str:
+def _details(name: str, sections: Sequence[ReportSection]) -> str:
     experiment = sections[0].experiment
     parts = [f"# {experiment.title}", f"{NAMES[name][1]} [All findings](../{_PAGE})"]
     for section in sections:
@@ -195,7 +195,7 @@ def _details(name: str, sections: Sequence[Section]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _mixed(section: Section) -> list[str]:
+def _mixed(section: ReportSection) -> list[str]:
     """Return a sentence where records differ in the code's version, or are of other text than the scale's today."""
     recipes = [record.recipe for record in section.records if record.scale == section.scale]
     commits = {recipe.get("version", {}).get("commit") for recipe in recipes} - {None}
