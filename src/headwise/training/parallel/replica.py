@@ -119,9 +119,9 @@ class DDPReplica(Replica):
             yield
 
     def close(self) -> None:
-        """See `Replica`."""
-        self._ddp.reducer._remove_autograd_hooks()
+        """See `Replica`; DDP removes its hooks with its last reference."""
         self.loss = self._ddp.module
+        del self._ddp
 
 
 class FSDPReplica(Replica):
