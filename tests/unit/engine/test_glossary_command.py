@@ -60,7 +60,7 @@ def test_terms_are_words_of_the_translation(
 def test_a_long_text_has_its_terms_in_the_parts_where_they_belong(run: Path, glossary: Glossary) -> None:
     translator = Translator.load(run, device="cpu")
     text = " ".join(ENGLISH)
-    assert len(translator.encode([text], translator.options, split=True).sources) > 2
+    assert len(translator.encode([text], translator.options, split=True).searched) > 2
     (found,) = translator.translate([text], glossary=glossary, split=True)
     assert found.warnings == ("glossary: expected 馬 for cat, found it missing",)
 
@@ -68,7 +68,7 @@ def test_a_long_text_has_its_terms_in_the_parts_where_they_belong(run: Path, glo
 def test_only_sentences_with_terms_have_a_wider_beam(run: Path, glossary: Glossary) -> None:
     translator = Translator.load(run, device="cpu")
     encoded = translator.encode(ENGLISH, SearchOptions(beam=3), glossary=glossary)
-    assert [encoded.options_of(number).beam for number in range(4)] == [TERM_BEAM, TERM_BEAM, 3, 3]
+    assert [sentence.options.beam for sentence in encoded.searched] == [TERM_BEAM, TERM_BEAM, 3, 3]
 
 
 def test_terms_beyond_the_room_are_left_out(run: Path) -> None:
