@@ -35,7 +35,7 @@ def load(
     Raises `CheckpointError` if a run is missing or damaged, and `ConfigError` or `DeviceError` if it can't be decoded
     with these options.
     """
-    from headwise.engine.translator import Translator  # imports torch, so not at package import
+    from headwise.engine.translator import Translator  # with NumPy and pydantic, so not at package import
 
     return Translator.load(
         [run, *more],

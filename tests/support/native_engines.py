@@ -16,7 +16,9 @@ from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.native.engine import NativeEngine
 from headwise.engine.options import SearchOptions
 from headwise.models.embedded import EmbeddedSeq2Seq
-from headwise.native.library import Library, find_library
+from headwise.native.library import VARIANTS, Library, find_library
+
+LIBRARIES = {name: library for name in VARIANTS if isinstance(library := find_library(name), Library)}
 
 
 def native_engine(

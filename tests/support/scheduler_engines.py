@@ -52,7 +52,7 @@ class Unreserved(Transformer):
 
 
 @cache
-def readable(positions: str = "learned") -> Transformer:
+def transformer(positions: str = "learned") -> Transformer:
     model = tiny_transformer(SIZE, positions=positions)
     model.__class__ = Unreserved
     return model
@@ -60,13 +60,13 @@ def readable(positions: str = "learned") -> Transformer:
 
 @cache
 def native(precision: str = "float32", workers: int = 2, positions: str = "learned") -> NativeEngine:
-    return native_engine(readable(positions), precision=precision, workers=workers)
+    return native_engine(transformer(positions), precision=precision, workers=workers)
 
 
 def engines() -> dict[str, Callable[[], Engine]]:
     """Return an engine for each kind of batching, with positions that have no end."""
     return {
-        "dynamic": lambda: PyTorchEngine(readable("none")),
+        "dynamic": lambda: PyTorchEngine(transformer("none")),
         "continuous": lambda: native(workers=1, positions="none"),
     }
 

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from headwise.decoding.batching import batches, padded
+from headwise.decoding.batching import forced_batches, padded
 from headwise.engine.base import BATCH_TOKENS
 from headwise.engine.hypotheses import Hypothesis
-from headwise.engine.ids import check_ids
 from headwise.engine.symbols import Symbols
 from headwise.models.base import Seq2Seq
 
@@ -34,22 +33,18 @@ def score(
     `alpha`: the same values that the search reports for these tokens. Raises `DataError` for ids that aren't in the
     vocabularies.
     """
-    device = model.device
-    check_ids(sources, model.source_size, "source")
-    check_ids(targets, model.target_size, "target", empty=True)
-    lengths = [max(len(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
+    given = torch.tensor(symbols.given, dtype=torch.long, device=model.device)
     results: dict[int, Hypothesis] = {}
-    for batch in batches(lengths, batch_tokens):
-        source, mask = padded([sources[index] for index in batch], symbols.pad, device)
-        inputs, _ = padded([[symbols.bos, *targets[index]] for index in batch], symbols.pad, device)
-        outputs, real = padded([[*targets[index], symbols.eos] for index in batch], symbols.pad, device)
-        output_log_probs = token_log_probs(model, source, mask, inputs, outputs)
-        given = torch.tensor(symbols.given, dtype=torch.long, device=device)
+    for batch in forced_batches(model, sources, targets, symbols, batch_tokens):
+        outputs, real = padded(
+            [[*targets[row], symbols.eos] for row in batch.rows], symbols.pad, model.device
+        )
+        output_log_probs = token_log_probs(model, batch.source, batch.mask, batch.inputs, outputs)
         output_log_probs[:, 0].masked_fill_(torch.isin(outputs[:, 0], given), 0.0)
-        for index, log_probs, length in zip(
-            batch, output_log_probs.tolist(), real.sum(1).tolist(), strict=True
+        for row, log_probs, length in zip(
+            batch.rows, output_log_probs.tolist(), real.sum(1).tolist(), strict=True
         ):
-            results[index] = Hypothesis.scored(targets[index], log_probs[:length], alpha)
+            results[row] = Hypothesis.scored(targets[row], log_probs[:length], alpha)
     return [results[index] for index in range(len(sources))]
 
 

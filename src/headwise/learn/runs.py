@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from headwise.config import Config, ModelConfig
+from headwise.config.support import FULL_ATTENTION
 from headwise.errors import ConfigError
 from headwise.learn.from_scratch import END, Transformer
 from headwise.models.build import build_model, fitting
@@ -19,7 +20,6 @@ _SIZES = ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k",
 _VARIANTS = ("norm", "share_embeddings", "attention_bias", "logit_bias")
 _UNUSED = ("dropout", "attention_dropout", "activation_dropout", "attention_options", "position_options")
 _FREE = frozenset([*_SIZES, *_VARIANTS, *_UNUSED])
-_SAME_FORMULA = frozenset(["fused", "memory_efficient", "reference"])
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def load(path: Path | str) -> Run:
     config = Config.of_run(path, "translation")
     for key, default in ModelConfig():
         value = getattr(config.model, key)
-        same = key in ("attention", "cross_attention") and value in _SAME_FORMULA
+        same = key in ("attention", "cross_attention") and value in FULL_ATTENTION
         if key not in _FREE and value != default and not same:
             raise ConfigError(
                 f"{path / 'config.yaml'}: expected model.{key}={default}, as from_scratch.py is the paper's model, "

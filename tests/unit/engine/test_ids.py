@@ -39,7 +39,7 @@ def engines() -> dict[str, Engine]:
     """Return the same Transformer in every engine, and models of the other architectures."""
     config = ModelConfig.model_validate(SHAPE)
     model = build_model(config, SIZE, SIZE).eval()
-    found: dict[str, Engine] = {"readable": PyTorchEngine(model)}
+    found: dict[str, Engine] = {"pytorch": PyTorchEngine(model)}
     for architecture in ("recurrent", "convolutional"):
         sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "max_length": 40}
         other = ModelConfig.model_validate(sizes | {"architecture": architecture, "d_ff": 12, "heads": 2})

@@ -25,11 +25,10 @@ from headwise.engine.native.engine import NativeEngine, unsupported
 from headwise.engine.options import SearchOptions
 from headwise.errors import CheckpointError
 from headwise.models.transformer import Transformer
-from headwise.native.library import VARIANTS, Library, find_library
-from native_engines import native_engine, search_at_once
+from headwise.native.library import Library
+from native_engines import LIBRARIES, native_engine, search_at_once
 
 VOCABULARY = 150
-LIBRARIES = {name: library for name in VARIANTS if isinstance(library := find_library(name), Library)}
 SHAPES: dict[str, dict[str, Any]] = {
     "post-norm": {},
     "pre-norm": {"norm": "pre", "positions": "sinusoidal"},
@@ -48,7 +47,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def readable(seed: int = 3, **changes: Any) -> Transformer:
+def transformer(seed: int = 3, **changes: Any) -> Transformer:
     """Build a PyTorch model with random parameters, some of whose outputs end before the maximum length."""
     shape = {
         "encoder_layers": 2,
@@ -89,8 +88,8 @@ def library(request: pytest.FixtureRequest) -> Library:
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 @torch.inference_mode()
-def test_float32_steps_give_the_readable_log_probabilities(library: Library, shape: dict[str, Any]) -> None:
-    model = readable(**shape)
+def test_float32_steps_give_the_pytorch_log_probabilities(library: Library, shape: dict[str, Any]) -> None:
+    model = transformer(**shape)
     fast = steps(model, library)
     source, mask = padded(sentences(7, VOCABULARY), 0, torch.device("cpu"))
     memory, again = model.encode(source, mask), fast.encode(source, mask)
@@ -113,11 +112,11 @@ def test_float32_steps_give_the_readable_log_probabilities(library: Library, sha
 
 
 def test_without_source_end_the_end_symbol_is_dropped(library: Library) -> None:
-    model = readable(source_end=False)
+    model = transformer(source_end=False)
     sources = [*sentences(23, VOCABULARY, seed=5), [EOS]]
     options = SearchOptions(length_factor=1.5, extra_length=2)
     fast = native(model, library)
-    assert_same(search_at_once(fast, sources, options, 5), readable_search(model, sources, options))
+    assert_same(search_at_once(fast, sources, options, 5), step_search(model, sources, options))
 
 
 SEARCHES = {
@@ -137,16 +136,16 @@ SEARCHES = {
 
 
 @cache
-def found_by_the_readable(options: SearchOptions) -> list[list[Hypothesis]]:
+def found_by_pytorch(options: SearchOptions) -> list[list[Hypothesis]]:
     """Search with PyTorch, once for all variants of the library."""
-    return readable_search(readable(), sentences(23, VOCABULARY, seed=5), options)
+    return step_search(transformer(), sentences(23, VOCABULARY, seed=5), options)
 
 
 @pytest.mark.parametrize("options", SEARCHES.values(), ids=SEARCHES.keys())
-def test_float32_searches_find_the_readable_hypotheses(library: Library, options: SearchOptions) -> None:
+def test_float32_searches_find_the_pytorch_hypotheses(library: Library, options: SearchOptions) -> None:
     sources = sentences(23, VOCABULARY, seed=5)
-    expected = found_by_the_readable(options)
-    fast = native(readable(), library)
+    expected = found_by_pytorch(options)
+    fast = native(transformer(), library)
     fast.workers = 2
     found = search_at_once(fast, sources, options, 5)
     assert_same(found, expected)
@@ -156,7 +155,7 @@ def test_float32_searches_find_the_readable_hypotheses(library: Library, options
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 def test_no_result_depends_on_the_batch(library: Library, precision: str) -> None:
-    fast = native(readable(), library, precision)
+    fast = native(transformer(), library, precision)
     sources = sentences(15, VOCABULARY, seed=6)
     options = SearchOptions(n_best=4)
     together = search_at_once(fast, sources, options, 15)
@@ -166,7 +165,7 @@ def test_no_result_depends_on_the_batch(library: Library, precision: str) -> Non
 
 
 def test_options_that_the_native_search_does_not_know_go_step_by_step(library: Library) -> None:
-    model = readable()
+    model = transformer()
     fast = native(model, library)
     sources = sentences(6, VOCABULARY, seed=7)
     options = SearchOptions(sample=True, n_best=3, top_k=9, seed=4)
@@ -184,7 +183,7 @@ def test_options_that_the_native_search_does_not_know_go_step_by_step(library: L
 def test_low_precision_is_close(
     library: Library, shape: dict[str, Any], precision: str, tolerance: float
 ) -> None:
-    model = readable(**shape)
+    model = transformer(**shape)
     fast = steps(model, library, precision)
     source, mask = padded(sentences(9, VOCABULARY), 0, torch.device("cpu"))
     memory, again = model.encode(source, mask), fast.encode(source, mask)
@@ -199,7 +198,7 @@ def test_low_precision_is_close(
 
 def test_instruction_sets_agree_in_int8() -> None:
     """Integer products are exact, so that only the rounding between them can differ."""
-    model, sources, options = readable(), sentences(9, VOCABULARY, seed=8), SearchOptions(beam=1)
+    model, sources, options = transformer(), sentences(9, VOCABULARY, seed=8), SearchOptions(beam=1)
     found = [
         search_at_once(native(model, library, "int8"), sources, options, 9) for library in LIBRARIES.values()
     ]
@@ -217,17 +216,17 @@ def shortlist(source: Sequence[int]) -> NDArray[np.int32]:
 @cache
 def found_with_pytorch(options: SearchOptions) -> list[list[list[Hypothesis]]]:
     """Search without the tokens outside the shortlists, and with these, once for all variants of the library."""
-    model, sources = readable(), sentences(6, VOCABULARY, seed=9)
+    model, sources = transformer(), sentences(6, VOCABULARY, seed=9)
     found = []
     for source in sources:
         others = torch.from_numpy(np.setdiff1d(np.arange(VOCABULARY), shortlist(source)))
-        found += readable_search(Restricted(model, others), [source], options)
+        found += step_search(Restricted(model, others), [source], options)
     return [found, decode(model, sources, options, SYMBOLS, shortlist=shortlist)]
 
 
 @pytest.mark.parametrize("options", SEARCHES.values(), ids=SEARCHES.keys())
 def test_a_shortlist_is_as_if_there_were_no_other_tokens(library: Library, options: SearchOptions) -> None:
-    fast = native(readable(), library)
+    fast = native(transformer(), library)
     fast.workers = 2
     sources = sentences(6, VOCABULARY, seed=9)
     found = search_at_once(fast, sources, options, 3, lists=[shortlist(each) for each in sources])
@@ -241,7 +240,7 @@ def test_a_shortlist_is_as_if_there_were_no_other_tokens(library: Library, optio
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
 def test_no_result_with_a_shortlist_depends_on_the_batch(library: Library, precision: str) -> None:
-    fast = native(readable(), library, precision)
+    fast = native(transformer(), library, precision)
     sources, options = sentences(9, VOCABULARY, seed=10), SearchOptions(n_best=4)
     lists = [shortlist(source) for source in sources]
     together = search_at_once(fast, sources, options, 9, lists=lists)
@@ -253,7 +252,7 @@ def test_no_result_with_a_shortlist_depends_on_the_batch(library: Library, preci
 
 
 def test_a_prefix_and_samples_keep_to_the_shortlist_in_both_engines(library: Library) -> None:
-    model = readable()
+    model = transformer()
     fast = native(model, library)
     sources = sentences(5, VOCABULARY, seed=11)
     prefixes = [[7, 8], [], [9], [149], [4, 5, 6]]
@@ -283,7 +282,7 @@ class Restricted(Transformer):
 
 
 def test_damaged_parameters_are_named(library: Library) -> None:
-    model, name = readable(), "decoder.0.feed_forward.w1.weight"
+    model, name = transformer(), "decoder.0.feed_forward.w1.weight"
     with torch.no_grad():
         model.get_parameter(name).fill_(math.nan)
     with pytest.raises(CheckpointError, match=f"{name}: expected finite numbers"):
@@ -316,7 +315,7 @@ OVERFLOWS: dict[str, dict[str, float]] = {  # finite parameters that lead to an 
 def test_numbers_that_overflow_on_the_way_are_not_hidden(
     library: Library, place: str, precision: str
 ) -> None:
-    model = readable(norm="pre", attention_bias=True)
+    model = transformer(norm="pre", attention_bias=True)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for name, size in OVERFLOWS[place].items():
@@ -326,7 +325,7 @@ def test_numbers_that_overflow_on_the_way_are_not_hidden(
             parameter.copy_(varied * size if parameter.dim() == 1 else varied.sub_(0.6) * size)
     sources = [[*range(4, 16), EOS]]
     with pytest.raises(CheckpointError, match="expected probabilities from the model"):
-        readable_search(model, sources, SearchOptions())
+        step_search(model, sources, SearchOptions())
     with pytest.raises(CheckpointError, match="expected probabilities from the model"):
         search_at_once(native(model, library, precision), sources, SearchOptions(), 2)
 
@@ -334,12 +333,12 @@ def test_numbers_that_overflow_on_the_way_are_not_hidden(
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 def test_numbers_that_vanish_are_zeros(library: Library, precision: str) -> None:
     """For magnitudes near the float32 minimum, a row's int8 scale or its reciprocal isn't a finite number."""
-    model = readable(norm="pre")
+    model = transformer(norm="pre")
     with torch.no_grad():
         for part in ("w1", "w2"):
             model.get_parameter(f"decoder.0.feed_forward.{part}.weight").mul_(1e-37)
             model.get_parameter(f"decoder.0.feed_forward.{part}.bias").mul_(1e-39)
-    without = readable(norm="pre")
+    without = transformer(norm="pre")
     with torch.no_grad():
         for part in ("w1", "w2"):
             without.get_parameter(f"decoder.0.feed_forward.{part}.weight").zero_()
@@ -369,7 +368,7 @@ def test_what_the_engine_does_not_know_is_said(changes: dict[str, Any], reason: 
     assert reason in found
 
 
-def readable_search(
+def step_search(
     model: Transformer, sources: list[list[int]], options: SearchOptions
 ) -> list[list[Hypothesis]]:
     return search(model, [SearchSentence(source, options) for source in sources], SYMBOLS)
@@ -385,7 +384,7 @@ def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]])
 
 def test_more_rows_than_16_bits_count_keep_apart(library: Library) -> None:
     """Regression: samples from the 65,536th on continued the keys and values of other samples."""
-    model = readable(d_model=16, d_ff=16, heads=1, encoder_layers=1, decoder_layers=1)
+    model = transformer(d_model=16, d_ff=16, heads=1, encoder_layers=1, decoder_layers=1)
     fast, rows = steps(model, library), (1 << 16) + 8
     source, mask = padded(sentences(1, VOCABULARY), 0, torch.device("cpu"))
     with torch.inference_mode():
@@ -405,7 +404,7 @@ def test_more_rows_than_16_bits_count_keep_apart(library: Library) -> None:
 
 @pytest.mark.parametrize("value", [-1e38, -100.0, 100.0, 1e12])
 def test_an_activation_far_out_is_its_limit(library: Library, value: float) -> None:
-    model = readable(activation="silu")
+    model = transformer(activation="silu")
     with torch.no_grad():
         model.encoder[0].feed_forward.w1.bias[:4] = value
     source, mask = padded(sentences(3, VOCABULARY, seed=2), 0, torch.device("cpu"))
@@ -420,7 +419,7 @@ def test_an_activation_far_out_is_its_limit(library: Library, value: float) -> N
 @torch.inference_mode()
 def test_a_given_symbol_begins_every_output(library: Library, beam: int, listed: bool) -> None:
     """The search equals that in PyTorch with the symbol as a prefix, whose log-probability is then left out."""
-    model, given = readable(), 17
+    model, given = transformer(), 17
     symbols = dataclasses.replace(SYMBOLS, given=(given, 18))
     options = SearchOptions(beam=beam, alpha=0.0, min_length=2, extra_length=8)
     sources = sentences(9, VOCABULARY)

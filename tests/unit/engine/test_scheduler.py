@@ -33,9 +33,9 @@ from scheduler_engines import (
     both,
     native,
     native_only,
-    readable,
     shortlist,
     submit,
+    transformer,
     until,
 )
 
@@ -108,7 +108,7 @@ def test_prefixes_and_samples_are_searched_beside_the_open_search() -> None:
 def test_dynamic_batches_have_the_results_of_decode(
     arrivals: list[tuple[int, int, bool, str, str]], batch_tokens: int
 ) -> None:
-    with Scheduler(PyTorchEngine(readable()), SYMBOLS, batch_tokens=batch_tokens) as scheduler:
+    with Scheduler(PyTorchEngine(transformer()), SYMBOLS, batch_tokens=batch_tokens) as scheduler:
         futures: list[Future[list[Hypothesis]]] = []
         for source, options, listed, client, fate in arrivals:
             allowed = shortlist(SOURCES[source]) if listed else None
@@ -119,13 +119,13 @@ def test_dynamic_batches_have_the_results_of_decode(
                 futures[-1].cancel()
     for future, (source, options, listed, _, _) in zip(futures, arrivals, strict=True):
         if not future.cancelled():
-            assert_alike(future.result(timeout=0), expected_readable(source, options, listed))
+            assert_alike(future.result(timeout=0), expected_by_pytorch(source, options, listed))
 
 
 @cache
-def expected_readable(source: int, options: int, listed: bool) -> list[Hypothesis]:
+def expected_by_pytorch(source: int, options: int, listed: bool) -> list[Hypothesis]:
     lists = shortlist if listed else None
-    return decode(readable(), [SOURCES[source]], OPTIONS[options], SYMBOLS, shortlist=lists)[0]
+    return decode(transformer(), [SOURCES[source]], OPTIONS[options], SYMBOLS, shortlist=lists)[0]
 
 
 @both
@@ -201,7 +201,7 @@ def test_options_that_an_engine_does_not_support_are_an_error(monkeypatch: pytes
 
     monkeypatch.setattr(PyTorchEngine, "joins", refuse)
     with (
-        Scheduler(PyTorchEngine(readable()), SYMBOLS) as scheduler,
+        Scheduler(PyTorchEngine(transformer()), SYMBOLS) as scheduler,
         pytest.raises(ConfigError, match="no such option"),
     ):
         submit(scheduler, [5, EOS], SAMPLED)

@@ -32,9 +32,9 @@ from scheduler_engines import (
     linux,
     native,
     native_only,
-    readable,
     submit,
     threads,
+    transformer,
     until,
 )
 
@@ -182,7 +182,7 @@ class Damaged(Seq2Seq):
 
 
 def test_an_error_of_a_dynamic_batch_is_that_of_its_sentence() -> None:
-    model = Damaged(readable(), 17)
+    model = Damaged(transformer(), 17)
     with Scheduler(PyTorchEngine(model), SYMBOLS) as scheduler:
         first = submit(scheduler, [5, EOS], OPTIONS[1])  # a batch of its own, until all have arrived
         until(lambda: scheduler.load.running == 1)
@@ -193,7 +193,7 @@ def test_an_error_of_a_dynamic_batch_is_that_of_its_sentence() -> None:
         found = [future.result(timeout=60) for future in (first, futures[0], futures[2])]
         sampled.result(timeout=60)
     for ours, word in zip(found, (5, 16, 18), strict=True):
-        assert_alike(ours, decode(readable(), [[word, EOS]], OPTIONS[1], SYMBOLS)[0])
+        assert_alike(ours, decode(transformer(), [[word, EOS]], OPTIONS[1], SYMBOLS)[0])
     assert model.batches == [
         1,
         3,

@@ -18,7 +18,7 @@ from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.scheduler import Scheduler
 from headwise.engine.terms import START, Term, Terms
 from headwise.errors import ConfigError, DataError
-from scheduler_engines import SIZE, assert_alike, native, native_only, readable, shortlist, submit
+from scheduler_engines import SIZE, assert_alike, native, native_only, shortlist, submit, transformer
 
 FORMS = st.lists(st.integers(4, 6), min_size=1, max_size=3).map(tuple)
 TERMS = st.lists(
@@ -93,8 +93,8 @@ def test_terms_that_a_search_refuses(
 ) -> None:
     terms = Terms([Term(tuple(forms))])
     with pytest.raises(error, match=sentence):
-        decode(readable(), [[5, EOS]], options, SYMBOLS, terms=[terms])
-    with Scheduler(PyTorchEngine(readable()), SYMBOLS) as scheduler, pytest.raises(error, match=sentence):
+        decode(transformer(), [[5, EOS]], options, SYMBOLS, terms=[terms])
+    with Scheduler(PyTorchEngine(transformer()), SYMBOLS) as scheduler, pytest.raises(error, match=sentence):
         submit(scheduler, [5, EOS], options, terms=terms)
 
 
@@ -207,7 +207,7 @@ def test_both_engines_place_the_same(options: dict[str, Any], given_code: tuple[
     if given_code:
         terms = [None if each is None or 9 in each.tokens else each for each in terms]
     for lists in (None, shortlist):
-        expected = decode(readable(), sources, search, symbols, terms=terms, shortlist=lists)
+        expected = decode(transformer(), sources, search, symbols, terms=terms, shortlist=lists)
         found = decode(native(), sources, search, symbols, terms=terms, shortlist=lists)
         for ours, theirs in zip(found, expected, strict=True):
             assert_alike(ours, theirs)

@@ -13,12 +13,11 @@ from torch.testing import assert_close
 
 from headwise.config import ModelConfig
 from headwise.models.transformer import Transformer
-from headwise.native.library import VARIANTS, Library, find_library
+from headwise.native.library import Library
 from headwise.nn.linear import linear, use_gemm
 from headwise.nn.native_gemm import NativeGemm
 from headwise.training.loss import r_drop_cross_entropy, smoothed_cross_entropy
-
-LIBRARIES = {name: library for name in VARIANTS if isinstance(library := find_library(name), Library)}
+from native_engines import LIBRARIES
 
 pytestmark = pytest.mark.skipif(
     not LIBRARIES, reason="the native library was not compiled (pip install -e . with a C++ compiler)"

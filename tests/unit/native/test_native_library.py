@@ -16,10 +16,9 @@ from headwise.engine.native.engine import NativeEngine
 from headwise.engine.options import SearchOptions
 from headwise.models.transformer import Transformer
 from headwise.native import library as native
-from headwise.native.library import PRECISIONS, VARIANTS, Library, find_library
-from native_engines import native_engine, search_at_once
+from headwise.native.library import PRECISIONS, Library
+from native_engines import LIBRARIES, native_engine, search_at_once
 
-LIBRARIES = {name: library for name in VARIANTS if isinstance(library := find_library(name), Library)}
 SIZE = 20
 
 pytestmark = pytest.mark.skipif(

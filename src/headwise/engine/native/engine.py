@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config import ModelConfig
+from headwise.config.support import FULL_ATTENTION
 from headwise.engine.base import BATCH_TOKENS, SearchSentence, by_kind
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.native.job import SearchJob
@@ -25,7 +26,6 @@ from headwise.engine.native.shapes import POSITIONS
 from headwise.engine.symbols import Symbols
 from headwise.native import library as native
 
-_ATTENTION_KINDS = ("fused", "reference", "memory_efficient")  # they compute the same function
 _MIN_SENTENCES = 4  # minimum number of sentences that a worker searches at once
 _MOST_SENTENCES = 1024  # of an open search, at once in each worker
 _MAX_BEAM = 1024
@@ -67,8 +67,8 @@ def unsupported(config: ModelConfig) -> str | None:
     kinds = {config.attention, config.cross_attention or config.attention}
     if config.architecture != "transformer":
         return f"it knows Transformers only, found {config.architecture}"
-    if not kinds <= set(_ATTENTION_KINDS):
-        return f"it knows full attention only, found {', '.join(sorted(kinds - set(_ATTENTION_KINDS)))}"
+    if not kinds <= set(FULL_ATTENTION):
+        return f"it knows full attention only, found {', '.join(sorted(kinds - set(FULL_ATTENTION)))}"
     if config.positions not in POSITIONS:
         return f"it knows positions that are added to the embeddings only, found {config.positions}"
     if config.activation not in ACTIVATIONS:
