@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+INSTALL := $(BIN)/python tools/install.py
 
 .PHONY: demo demo-model test test-slow test-cluster test-numerical test-sanitized sanitize fuzz lint lint-page picture learn notebooks docs docs-serve screenshots format clean
 .DEFAULT_GOAL := demo
@@ -36,7 +37,7 @@ test-slow: $(VENV)/dev
 # Several processes, network namespaces as the machines of a cluster, and servers of object stores. What can't be started is
 # skipped with the reason.
 test-cluster: $(VENV)/dev
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[ray,s3,gs]' 'moto[server]' gcp-storage-emulator
+	$(INSTALL) --editable '.[ray,s3,gs]' 'moto[server]' gcp-storage-emulator
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m cluster
 
 # The native engine with AddressSanitizer and UndefinedBehaviorSanitizer, which end its tests at the first bad access.
@@ -112,14 +113,14 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Each of these compiles the native library, so none is made by way of another.
-$(VENV)/user: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[serve]'
+$(VENV)/user: pyproject.toml constraints.txt tools/install.py | $(BIN)/python
+	$(INSTALL) --editable '.[train,serve]'
 	touch $@
 
-$(VENV)/docs: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
+$(VENV)/docs: pyproject.toml constraints.txt tools/install.py | $(BIN)/python
+	$(INSTALL) --editable '.[docs]'
 	touch $(VENV)/user $@
 
-$(VENV)/dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+$(VENV)/dev: pyproject.toml constraints.txt tools/install.py | $(BIN)/python
+	$(INSTALL) --editable '.[dev]'
 	touch $(VENV)/user $(VENV)/docs $@

@@ -329,5 +329,5 @@ def test_spans_without_seqeval(program: Call, tmp_path: Path, monkeypatch: pytes
     (tmp_path / "train.iob").write_text("Ada\tB-PER\nslept\tO\n\n" * 40)
     file = configuration(tmp_path, "tagging", ["train.iob"], subwords={"size": 20}, tagging={"spans": True})
     assert program("train", "-c", file, "-o", tmp_path / "run", "--max-steps=1").error == (
-        "tagging.spans: needs the seqeval package, found none; run `pip install headwise[tagging]`"
+        "tagging.spans: needs the package seqeval, found none; run `pip install 'headwise[tagging]'`"
     )

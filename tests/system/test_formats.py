@@ -270,10 +270,12 @@ def test_tensorboard_has_the_values_of_the_metrics_file(program: Call, toy: Toy,
 def test_tensorboard_that_is_not_installed(
     program: Call, toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    for name in [each for each in sys.modules if each.startswith("torch.utils.tensorboard")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
     outcome = program("train", "-c", toy.config, "training.tensorboard=true", "-o", tmp_path / "run")
     assert outcome.error == (
-        "training.tensorboard: needs the tensorboard package, found none; run `pip install headwise[tensorboard]`"
+        "training.tensorboard: needs the package tensorboard, found none; run `pip install 'headwise[tensorboard]'`"
     )
 
 

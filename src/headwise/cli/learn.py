@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from headwise.cli.arguments import Device, named
-from headwise.cli.serve import without_extra
 
 
 def command(
@@ -30,12 +29,9 @@ def command(
 
     Example: headwise learn runs/de --port 9000 --no-browser
     """
-    try:
-        from headwise.web.server import listening, serve
-    except ImportError as error:
-        raise without_extra("learn", error) from None
     from headwise.page.application import page_app
     from headwise.page.runs import open_runs
+    from headwise.web.server import listening, serve
 
     def say(address: str) -> None:
         chapters = f"{address}learn/"

@@ -15,6 +15,7 @@ from typing import Any
 
 from headwise.cli.streams import ReaderGoneError, standard_streams
 from headwise.errors import ConfigError, HeadwiseError
+from headwise.extras import missing_package, not_installed
 
 # Group -> subcommand -> (module, one line of help).
 GROUPS = {
@@ -85,6 +86,11 @@ def run(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except ReaderGoneError:
         return 0
+    except ModuleNotFoundError as error:
+        if (package := missing_package(error)) is None:
+            raise
+        print(f"headwise: error: {not_installed(arguments[0], package)}", file=sys.stderr)
+        return 2
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise

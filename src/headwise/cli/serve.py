@@ -92,10 +92,6 @@ def command(
     if "n_best" in search:
         raise ConfigError("-s n_best: expected it in a request, found it for the whole server")
     search = {"guard": not search.get("sample", False), **search}  # sampling has no second search
-    try:
-        from headwise.web.server import listening, serve
-    except ImportError as error:
-        raise without_extra("serve", error) from None
     from headwise.page.application import Page
     from headwise.page.evaluation_pairs import MOST_SENTENCES, EvaluationPairs
     from headwise.page.runs import open_runs
@@ -109,6 +105,7 @@ def command(
     from headwise.serve.workers.worker import Served
     from headwise.web.hangup import ignore_hangup
     from headwise.web.hosts import checked_origin
+    from headwise.web.server import listening, serve
 
     def say(address: str) -> None:
         typer.echo(f"Headwise is at {address}  (Ctrl-C ends it)")
@@ -184,10 +181,3 @@ def command(
             tell,
             limits,
         )
-
-
-def without_extra(command: str, error: ImportError) -> ConfigError:
-    """Return the error of a command whose packages aren't installed."""
-    return ConfigError(
-        f"{command}: needs the packages of the extra serve, found no {error.name}; run `pip install headwise[serve]`"
-    )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headwise.characters import join_texts
-from headwise.text.reading.compression import extra_module
+from headwise.extras import optional_module
 
 Mode = Literal["all", "punctuation", "none"]
 
@@ -80,6 +80,6 @@ def _parts(text: str, language: str, mode: Mode) -> list[str]:
 def _sentences(text: str, language: str) -> list[str]:
     if not text.strip():
         return [text]
-    split_sentences = extra_module("sentencex", "documents", "documents").segment
+    split_sentences = optional_module("sentencex", "documents").segment
     sentences = split_sentences(language.partition("-")[0].lower(), text)
     return sentences if "".join(sentences) == text else [text]

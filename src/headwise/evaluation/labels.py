@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.errors import ConfigError
+from headwise.extras import needed_by
 
 
 def accuracy(predicted: Sequence[str], gold: Sequence[str]) -> float:
@@ -84,13 +84,9 @@ def score_spans(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]
 
     This is seqeval's strict mode with IOB2. Raises `ConfigError` where seqeval isn't installed.
     """
-    try:
+    with needed_by("tagging.spans"):
         from seqeval.metrics import classification_report
         from seqeval.scheme import IOB2
-    except ImportError:
-        raise ConfigError(
-            "tagging.spans: needs the seqeval package, found none; run `pip install headwise[tagging]`"
-        ) from None
     types = {tag[2:] for sentence in gold for tag in sentence if tag != "O"}
     types |= {tag[2:] for sentence in predicted for tag in sentence if tag != "O"}
     if not types:

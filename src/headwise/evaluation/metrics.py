@@ -18,11 +18,12 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from headwise.errors import ConfigError, DataError
+from headwise.extras import OPTIONAL
 
 TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200", "none")
 _NEEDS = {
-    "ja-mecab": 'pip install "sacrebleu[ja]"',
-    "ko-mecab": 'pip install "sacrebleu[ko]"',
+    "ja-mecab": f"`pip install '{OPTIONAL['MeCab']}'`",
+    "ko-mecab": f"`pip install '{OPTIONAL['mecab_ko']}'`",
     "flores101": "a network connection the first time, for its SentencePiece model",
     "flores200": "a network connection the first time, for its SentencePiece model",
 }

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.errors import ConfigError, DataError
+from headwise.extras import needed_by
 
 DIGITS = "digits"
 
@@ -59,12 +60,8 @@ def find_source(name: str) -> Source:
 
 
 def _digits() -> Source:
-    try:
+    with needed_by(DIGITS):
         from sklearn import datasets
-    except ImportError:
-        raise ConfigError(
-            'digits: expected scikit-learn, which has these images, found none; pip install "headwise[digits]"'
-        ) from None
 
     def read() -> ImageSet:
         pixels, labels = datasets.load_digits(return_X_y=True)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headwise.errors import CheckpointError, ConfigError
+from headwise.extras import needed_by
 from headwise.interop.base import Exporter, Importer
 
 # In the order in which a source is compared with them.
@@ -73,16 +74,11 @@ def _not_read(source: Path, name: str) -> CheckpointError:
 def find_exporter(name: str, known: Mapping[str, str] = EXPORTERS) -> Exporter:
     """Return the exporter of this name; `known` are the modules of exporters by name.
 
-    Raises `ConfigError` for an unknown name, and where a package that it needs isn't installed; the extra of the same
-    name installs it.
+    Raises `ConfigError` for an unknown name, and where a package that it needs isn't installed.
     """
     _check(name, known, "--to")
-    try:
+    with needed_by(f"--to {name}"):
         exporter: Exporter = importlib.import_module(known[name]).Exporter()
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"--to {name}: needs the package {error.name}, found none; run `pip install headwise[{name}]`"
-        ) from None
     return exporter
 
 

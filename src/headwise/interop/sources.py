@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headwise.errors import CheckpointError, ConfigError
+from headwise.extras import needed_by
 
 _HUB = "hf:"
 _REPOSITORY = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?", re.ASCII)
@@ -47,7 +48,7 @@ def _download(name: str) -> Path:
     match = _REPOSITORY.fullmatch(name)
     if match is None:
         raise ConfigError(f"hf:{name}: expected hf:OWNER/NAME or hf:OWNER/NAME@REVISION")
-    try:
+    with needed_by(f"hf:{name}"):
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import (
             GatedRepoError,
@@ -56,10 +57,6 @@ def _download(name: str) -> Path:
             RepositoryNotFoundError,
             RevisionNotFoundError,
         )
-    except ImportError:
-        raise ConfigError(
-            f"hf:{name}: the Hub needs huggingface_hub: pip install headwise[huggingface]"
-        ) from None
     try:
         folder = snapshot_download(match["name"], revision=match["revision"], allow_patterns=list(_WANTED))
     except GatedRepoError:

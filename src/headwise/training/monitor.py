@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headwise.clock import clock
-from headwise.errors import CheckpointError, ConfigError
+from headwise.errors import CheckpointError
+from headwise.extras import needed_by
 from headwise.files import atomic_file, disk_errors, write_text
 from headwise.nn.device import describe_hardware
 from headwise.parsing import MOST_JSON_BYTES, Malformed, json_value, read_bounded, read_json
@@ -249,11 +250,6 @@ def _time(seconds: float | None) -> dict[str, float]:
 
 
 def _tensorboard_writer(run: Path) -> Any:
-    try:
+    with needed_by("training.tensorboard"):
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise ConfigError(
-            "training.tensorboard: needs the tensorboard package, found none; "
-            "run `pip install headwise[tensorboard]`"
-        ) from None
     return SummaryWriter(str(run / "tensorboard"))

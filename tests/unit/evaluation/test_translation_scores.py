@@ -133,7 +133,7 @@ def test_missing_tokenizer_package_says_what_to_install() -> None:
     try:
         import MeCab  # noqa: F401  # pyright: ignore[reportMissingImports]
     except ImportError:
-        with pytest.raises(ConfigError, match=r"--tokenize ja-mecab: .*pip install \"sacrebleu\[ja\]\""):
+        with pytest.raises(ConfigError, match=r"--tokenize ja-mecab: .*`pip install 'sacrebleu\[ja\]'`"):
             bleu(HYPOTHESES, REFERENCES, tokenize="ja-mecab")
     else:
         pytest.skip("MeCab is installed, so nothing is missing")

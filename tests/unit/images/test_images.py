@@ -42,7 +42,9 @@ def test_another_set_is_refused() -> None:
 
 def test_without_scikit_learn_the_digits_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(ConfigError, match=r'expected scikit-learn.*pip install "headwise\[digits\]"'):
+    with pytest.raises(
+        ConfigError, match=r"^digits: needs the package sklearn.*`pip install 'headwise\[digits\]'`$"
+    ):
         find_source("digits")
 
 

@@ -326,4 +326,4 @@ def test_without_the_library_a_sentence_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     assert headwise(["import", str(whole), "-o", str(tmp_path / "run")]) == 2
-    assert "pip install headwise[tokenizers]" in capsys.readouterr().err
+    assert "found none; run `pip install 'headwise[tokenizers]'`" in capsys.readouterr().err

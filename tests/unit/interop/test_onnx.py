@@ -317,5 +317,5 @@ def test_a_missing_library_gets_a_sentence(
     monkeypatch.setitem(sys.modules, "onnx", None)
     run = make_run(tmp_path / "run")
     assert headwise(["export", str(run), "--to", "onnx", "-o", str(tmp_path / "out")]) == 2
-    expected = "--to onnx: needs the package onnx, found none; run `pip install headwise[onnx]`"
+    expected = "--to onnx: needs the package onnx, found none; run `pip install 'headwise[onnx]'`"
     assert expected in capsys.readouterr().err

@@ -23,8 +23,9 @@ from headwise.engine.corpus.rows import TextRow, form_of
 from headwise.engine.corpus.work import TextWork, TranslatedChunk
 from headwise.engine.sentences import LongLineWarning
 from headwise.errors import ConfigError, DataError
+from headwise.extras import optional_module
 from headwise.files import atomic_file, disk_errors, remove_partial
-from headwise.text.reading.compression import compression, extra_module, zstandard
+from headwise.text.reading.compression import compression
 from headwise.text.reading.glossary import Glossary
 from headwise.text.reading.lines import one_line, open_text, text_lines
 from headwise.text.reading.parquet import ROWS, ParquetText
@@ -139,9 +140,9 @@ class FileTranslation:
             raise ConfigError(f"{self.out}: expected a Parquet file's own compression, found another suffix")
         for path in (self.work.source.path, self.out):
             if compression(path) == ".zst":
-                zstandard(path)
+                optional_module("zstandard", path)
             if form_of(path) == ".parquet":
-                extra_module("pyarrow.parquet", "parquet", path)
+                optional_module("pyarrow.parquet", path)
 
     def _begun(self, request: dict[str, Any]) -> Manifest | None:
         """Return the manifest of an interrupted command; None if there is none.
@@ -204,8 +205,8 @@ def warn_of_long_lines(result: TranslatedChunk) -> None:
 
 def _write_parquet(work: TextWork, out: Path, target: str) -> None:
     """Write the rows of a text and their translations; a Parquet file keeps its other columns."""
-    arrow: Any = extra_module("pyarrow", "parquet", out)
-    parquet: Any = extra_module("pyarrow.parquet", "parquet", out)
+    arrow: Any = optional_module("pyarrow", out)
+    parquet: Any = optional_module("pyarrow.parquet", out)
     with open(work.output, "rb") as lines, atomic_file(out) as file:
         texts = (line.decode("utf-8").removesuffix("\n") for line in lines)
         writer = None

@@ -5,7 +5,7 @@ What is written is a directory for `ctranslate2.Translator`, with the SentencePi
 
 from __future__ import annotations
 
-import importlib.metadata
+import importlib.util
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config import Config, ModelConfig
-from headwise.errors import ConfigError
+from headwise.extras import not_installed
 from headwise.files import write_bytes
 from headwise.interop import base
 from headwise.interop.base import Trained
@@ -66,7 +66,8 @@ def write_model(trained: Trained, folder: Path, precision: str, place: str) -> N
 
     Raises `ConfigError` from `place` where CTranslate2 isn't installed.
     """
-    check_installed(place)
+    if importlib.util.find_spec("ctranslate2") is None:  # importing it takes longer
+        raise not_installed(place, "ctranslate2")
     subwords = trained.subwords
     vocabularies = (
         subwords.source_pieces(range(subwords.source_size)),
@@ -81,16 +82,6 @@ def write_model(trained: Trained, folder: Path, precision: str, place: str) -> N
         precision=precision,
         source_end=model.source_end,
     )
-
-
-def check_installed(place: str) -> None:
-    """Raise `ConfigError` with the `pip install` that brings CTranslate2, where it isn't there."""
-    try:
-        importlib.metadata.version("ctranslate2")
-    except importlib.metadata.PackageNotFoundError:
-        raise ConfigError(
-            f"{place}: ctranslate2 isn't installed: pip install headwise[ctranslate2]"
-        ) from None
 
 
 def convert(

@@ -15,9 +15,9 @@ import numpy as np
 from headwise.config import CleaningConfig
 from headwise.data.ragged import RaggedWriter, save_array
 from headwise.errors import ConfigError, DataError
+from headwise.extras import optional_module
 from headwise.text.preparation.file_parts import FilePart
 from headwise.text.preparation.tables import near_keys
-from headwise.text.reading.compression import extra_module
 from headwise.text.reading.lines import one_line
 from headwise.text.reading.pairs import CleaningReport, Pair, RawPair, clean_pairs, pair_hash
 
@@ -61,7 +61,7 @@ class Rules:
         if self.min_words > 1 or self.max_word_ratio:
             loaded.append(("words", self._words))
         if self.languages is not None:
-            extra_module("py3langid", "languages", "--identify-languages")
+            optional_module("py3langid", "--identify-languages")
             from headwise.text.reading import detection
 
             detection.preload()

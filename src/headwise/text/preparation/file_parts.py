@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import importlib
 import itertools
 import shutil
 import tempfile
@@ -15,13 +16,15 @@ from typing import Any
 import numpy as np
 
 from headwise.errors import ConfigError, DataError
+from headwise.extras import not_installed
 from headwise.files import disk_errors, read_errors
-from headwise.text.reading.compression import compression, extra_module
+from headwise.text.reading.compression import compression
 from headwise.text.reading.lines import text_lines
 from headwise.text.reading.pairs import RawPair, is_two_sided, pair_files, read_pairs
 
 _BLOCK = 1 << 20  # bytes
-_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "hf": "huggingface"}  # scheme -> extra
+# Scheme -> what fsspec needs for it.
+_PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub"}
 _ENDINGS = (".parquet", ".jsonl", ".tsv", ".jsonl.gz", ".tsv.gz", ".jsonl.zst", ".tsv.zst")
 
 
@@ -163,13 +166,15 @@ def _files_of(name: str) -> list[str]:
 
 def _file_system(name: str) -> tuple[Any, str]:
     scheme = name.partition("://")[0]
-    core: Any = extra_module("fsspec.core", "s3", name)
     try:
+        core: Any = importlib.import_module("fsspec.core")
         return core.url_to_fs(name)
     except ImportError:
-        extra = _EXTRAS.get(scheme)
-        hint = f"run `pip install 'headwise[{extra}]'`" if extra else "install what fsspec needs for it"
-        raise ConfigError(f"{name}: needs a package for {scheme}://, found none; {hint}") from None
+        if scheme in _PACKAGES:
+            raise not_installed(name, _PACKAGES[scheme]) from None
+        raise ConfigError(
+            f"{name}: needs what fsspec imports for {scheme}://, found nothing installed"
+        ) from None
     except ValueError:
         raise ConfigError(f"{name}: expected a path, or a URL such as s3://, gs:// or hf://") from None
 

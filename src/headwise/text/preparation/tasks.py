@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from headwise.errors import TrainingError
+from headwise.extras import optional_module
 from headwise.files import disk_errors, write_text
 from headwise.parsing import read_json
 from headwise.processes import ChildEnded, Children, answers, reply_of
 from headwise.text.preparation.cleaning import clean
 from headwise.text.preparation.tables import find_duplicates, select, store
-from headwise.text.reading.compression import extra_module
 
 Task = dict[str, Any]
 Results = Generator[tuple[Path, Task], None, None]  # and the paths of the files that they are saved in
@@ -41,7 +41,7 @@ def ray_cluster() -> Iterator[Any]:
 
     A connection that exists already is used and kept. Raises `ConfigError` if Ray isn't installed.
     """
-    ray: Any = extra_module("ray", "ray", "--engine ray")
+    ray: Any = optional_module("ray", "--engine ray")
     if ray.is_initialized():
         yield ray
         return

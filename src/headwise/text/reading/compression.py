@@ -7,15 +7,14 @@ file can be written part by part, and cut off after any part.
 from __future__ import annotations
 
 import gzip
-import importlib
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any, BinaryIO
 
-from headwise.errors import ConfigError, DataError
+from headwise.errors import DataError
+from headwise.extras import optional_module
 from headwise.files import read_errors
 
 SUFFIXES = (".gz", ".zst")
@@ -32,21 +31,6 @@ def plain_name(path: str | Path) -> str:
 def compression(path: str | Path) -> str:
     """Return the suffix that names a file's compression, empty for a plain file."""
     return next((suffix for suffix in SUFFIXES if str(path).lower().endswith(suffix)), "")
-
-
-def extra_module(name: str, extra: str, user: object) -> ModuleType:
-    """Import a module of an optional package; raises `ConfigError` that tells how to install it for `user`."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise ConfigError(
-            f"{user}: needs the package {name.partition('.')[0]}, found none; run `pip install 'headwise[{extra}]'`"
-        ) from None
-
-
-def zstandard(user: object) -> Any:
-    """Import the package zstandard; raises `ConfigError` if it is missing."""
-    return extra_module("zstandard", "zstd", user)
 
 
 @contextmanager
@@ -71,7 +55,11 @@ def compressed(data: bytes, path: Path) -> bytes:
     if kind == ".gz":
         return gzip.compress(data, _GZIP_LEVEL, mtime=0)
     if kind == ".zst":
-        return zstandard(path).ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True).compress(data)
+        return (
+            optional_module("zstandard", path)
+            .ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True)
+            .compress(data)
+        )
     return data
 
 
@@ -80,7 +68,7 @@ class _ZstdFile(io.RawIOBase):
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self._path, self._file = path, file
-        self._library = zstandard(path)
+        self._library = optional_module("zstandard", path)
         self._frame: Any = None
         self._packed = self._ready = b""
 

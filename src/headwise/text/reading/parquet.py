@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from headwise.errors import DataError
+from headwise.extras import optional_module
 from headwise.files import read_errors
-from headwise.text.reading.compression import extra_module
 
 ROWS = 1 << 14  # read or written at a time
 
@@ -19,9 +19,9 @@ class ParquetText:
     def __init__(self, path: Path) -> None:
         """Open the file; raises `ConfigError` if pyarrow is missing, and `DataError` if it isn't a Parquet file."""
         self.path = path
-        self._parquet = extra_module("pyarrow.parquet", "parquet", path)
-        self._arrow = extra_module("pyarrow", "parquet", path)
-        extra_module("pyarrow.compute", "parquet", path)
+        self._parquet = optional_module("pyarrow.parquet", path)
+        self._arrow = optional_module("pyarrow", path)
+        optional_module("pyarrow.compute", path)
         with read_errors(path), self._damages():
             self._file = self._parquet.ParquetFile(path)
 

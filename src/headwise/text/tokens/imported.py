@@ -15,7 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from headwise.errors import CheckpointError, ConfigError
+from headwise.errors import CheckpointError
+from headwise.extras import needed_by
 from headwise.parsing import read_bounded
 from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES
 from headwise.text.tokens.subwords import BOS, EOS, SPECIAL, UNK
@@ -172,12 +173,8 @@ def _byte_of() -> dict[str, int]:
 def library() -> Any:
     """Return the class `tokenizers.Tokenizer`; raises `ConfigError` if the library isn't installed."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # one thread, as everywhere
-    try:
+    with needed_by("tokenizer.json"):
         from tokenizers import Tokenizer
-    except ImportError:
-        raise ConfigError(
-            "an imported tokenizer needs the library tokenizers: pip install headwise[tokenizers]"
-        ) from None
     return Tokenizer
 
 
