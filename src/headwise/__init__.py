@@ -1,48 +1,65 @@
 """Headwise: train a Transformer on parallel text, translate with it, and inspect every attention head.
 
-`headwise.load("runs/de").translate(["A man rides a horse."])[0].text` is a German sentence.
+`headwise.load("runs/de").translate(["A man rides a horse."])[0].text` is a German sentence. `__all__` has the names
+that are stable, and `headwise.nn` the layers.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headwise.engine.translator import Translator
+    from headwise.api.exchange import import_model
+    from headwise.api.explaining import Explanation
+    from headwise.api.models import build, decode, record
+    from headwise.api.run import Run, load
+    from headwise.api.training import train
+    from headwise.config import Config, ModelConfig
+    from headwise.engine.outputs import Translation
+    from headwise.errors import HeadwiseError
+    from headwise.text.tokens.subwords import Subwords
 
 __version__ = "0.1.0"
-__all__ = ["load"]
+__all__ = [
+    "Config",
+    "Explanation",
+    "HeadwiseError",
+    "ModelConfig",
+    "Run",
+    "Subwords",
+    "Translation",
+    "build",
+    "decode",
+    "import_model",
+    "load",
+    "record",
+    "train",
+]
+
+# Imported when they are first used, so that `import headwise` costs nothing, and translating needs no PyTorch.
+_MODULES = {
+    "Config": "headwise.config",
+    "Explanation": "headwise.api.explaining",
+    "HeadwiseError": "headwise.errors",
+    "ModelConfig": "headwise.config",
+    "Run": "headwise.api.run",
+    "Subwords": "headwise.text.tokens.subwords",
+    "Translation": "headwise.engine.outputs",
+    "build": "headwise.api.models",
+    "decode": "headwise.api.models",
+    "import_model": "headwise.api.exchange",
+    "load": "headwise.api.run",
+    "record": "headwise.api.models",
+    "train": "headwise.api.training",
+}
 
 
-def load(
-    run: str,
-    *more: str,
-    device: str = "auto",
-    precision: str | None = None,
-    engine: str = "auto",
-    workers: int = 0,
-    shortlist: bool = False,
-    language: str | None = None,
-) -> Translator:
-    """Load a trained model from its run directory; several runs with the same subwords form an ensemble.
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'headwise' has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)
 
-    `demo` is the model in the package, which `headwise demo` has trained.
-    `precision` is float32, bfloat16, int8, auto for the fastest, or None for the precision the run is stored in;
-    `engine` is native, pytorch or auto; `workers` is the number of search threads, 0 for one per processor;
-    `shortlist` enables the lexical shortlist of `headwise export --shortlist`; `language` is a target language of an
-    imported model for several.
 
-    Raises `CheckpointError` if a run is missing or damaged, and `ConfigError` or `DeviceError` if it can't be decoded
-    with these options.
-    """
-    from headwise.engine.translator import Translator  # with NumPy and pydantic, so not at package import
-
-    return Translator.load(
-        [run, *more],
-        device=device,
-        precision=precision,
-        engine=engine,
-        workers=workers,
-        shortlist=shortlist,
-        language=language,
-    )
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -80,7 +80,7 @@ def attentions_of(translator: Translator, sentences: Sentences, swap: bool = Fal
 
 def _read(path: Path, tokenized: bool, lowercase: bool) -> list[Annotated]:
     from headwise.analysis.heads.measuring import Annotated
-    from headwise.cli.lines import read_lines
+    from headwise.text.reading.lines import read_lines
 
     if path.name.endswith((".conllu", ".conllu.gz")):
         from headwise.text.reading.conllu import read_trees

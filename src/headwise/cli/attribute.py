@@ -38,8 +38,8 @@ def command(
     """
     from headwise.analysis.attribution import attribute
     from headwise.analysis.translation_tracer import TranslationTracer
-    from headwise.cli.lines import read_lines
     from headwise.engine.translator import Translator
+    from headwise.text.reading.lines import read_lines
 
     if (text is None) == (source is None):
         raise ConfigError("attribute: expected either --text or --source")

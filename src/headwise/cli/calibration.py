@@ -45,11 +45,11 @@ def command(
     Example: headwise analyze calibration runs/smooth runs/plain --source test.en --reference test.de -o calibration.png
     """
     from headwise.analysis.calibration import free_running, teacher_forced
-    from headwise.cli.lines import read_lines
     from headwise.config import Config
     from headwise.engine.translator import Translator
     from headwise.evaluation.calibration import Calibration
     from headwise.evaluation.metrics import check_lines
+    from headwise.text.reading.lines import read_lines
 
     if out is not None and out.suffix != ".png":
         raise ConfigError(f"{out}: expected a file that ends in .png")

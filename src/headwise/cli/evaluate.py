@@ -209,7 +209,7 @@ def _translation(
 ) -> tuple[dict[str, Any], list[str], list[str], list[str]]:
     """Score translation runs on test sets; return the JSON record, the printed lines, notes, and the translations."""
     _both_sides(source, reference)
-    from headwise.cli.test_sets import ScoringSettings, full_table, read_test_sets, score_runs, table
+    from headwise.api.evaluating import ScoringSettings, full_table, read_test_sets, score_runs, table
 
     test_sets = read_test_sets(source or [], reference or [])
     several = len(runs) > 1 or len(test_sets) > 1
@@ -218,7 +218,13 @@ def _translation(
             f"-o: expected one run and one test set, found {len(runs)} and {len(test_sets)}: "
             "translations of several don't go into one file"
         )
-    results = score_runs(runs, test_sets, ScoringSettings(**settings), search)
+    results = score_runs(
+        runs,
+        test_sets,
+        ScoringSettings(**settings),
+        search,
+        lambda line: typer.echo(f"headwise: {line}", err=True),
+    )
     notes = list(dict.fromkeys(note for result in results for note in result.scores.notes))
     if not several:
         return results[0].record(), full_table(results[0]), notes, results[0].hypotheses

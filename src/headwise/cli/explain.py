@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,9 +12,7 @@ from headwise.cli.arguments import Alpha, Beam, Device, SearchSettings, TrainedR
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
-    from headwise.analysis.interventions import Part
-    from headwise.analysis.trace import Trace
-    from headwise.analysis.tracer import Tracer
+    from headwise.api.explaining import Explanation
 
 
 def command(
@@ -85,11 +82,13 @@ def command(
     """
     from headwise.analysis.interventions import parse_interventions
     from headwise.analysis.language_models import open_tracer
+    from headwise.api.explaining import check_suffix
+    from headwise.api.run import Run
     from headwise.cli.boxes import BoxOptions, check_json, check_unused, show, show_image
     from headwise.cli.patches import Picture, draw
 
-    if out is not None and out.suffix not in (".png", ".html", ".json"):
-        raise ConfigError(f"{out}: expected a file that ends in .png, .html or .json")
+    if out is not None:
+        check_suffix(out)
     check_unused(boxes, box, layer, position, temperature)
     if radius is not None and not recurrence:
         raise ConfigError("--radius: expected --recurrence with it, found none")
@@ -127,21 +126,22 @@ def command(
         return
     if text is None:
         raise ConfigError("explain: expected --text, or --image or --row for a model of images, found none")
-    tracer = open_tracer(run, device)
     if recurrence:
         from headwise.cli.recurrence import show as show_recurrence
 
-        show_recurrence(tracer, text, radius, interventions, out)
+        show_recurrence(open_tracer(run, device), text, radius, interventions, out)
         return
-    chosen = {"target": target, "hypothesis": hypothesis, **search}
-    overrides = _of_translator(tracer, {key: value for key, value in chosen.items() if value is not None})
-    trace = tracer.trace(text, interventions, **overrides)
+    asked = {"target": target, "hypothesis": None if hypothesis is None else hypothesis - 1, **search}
+    asked = {key: value for key, value in asked.items() if value is not None}
+    explanation = Run(run, device=device).explain(text, do=do or [], **asked)
     if looks_inside:
-        show(tracer, text, trace, options, out)
+        show(explanation.tracer, text, explanation.trace, options, out)
     elif out is None:
-        _print(tracer, text, trace, search, word, words=words, steps=steps, tree=tree)
+        _print(explanation, word, words=words, steps=steps, tree=tree)
     else:
-        _write(tracer, run, text, trace, search, out, part=part, words=words, head=head)
+        explanation.save(out, part=part, words=words, head=head)
+        for note in explanation.trace.notes:
+            typer.echo(f"note: {note}", err=True)
 
 
 def _of_text(**options: Any) -> None:
@@ -152,84 +152,20 @@ def _of_text(**options: Any) -> None:
             raise ConfigError(f"{option}: expected it for a text, found it beside an image")
 
 
-def _of_translator(tracer: Tracer, options: dict[str, Any]) -> dict[str, Any]:
-    """Check the options of a search, which only a translator has; the rank counts from 0 in the result."""
-    from headwise.analysis.translation_tracer import TranslationTracer
-
-    if options and not isinstance(tracer, TranslationTracer):
-        name = next(iter(options))
-        option = f"--{name}" if name in ("target", "hypothesis", "beam", "alpha") else f"-s {name}"
-        raise ConfigError(f"{option}: expected a translation run, found another")
-    if "hypothesis" in options:
-        options["hypothesis"] -= 1
-    return options
-
-
-def _print(
-    tracer: Tracer,
-    text: str,
-    trace: Trace,
-    search: dict[str, Any],
-    word: str | None,
-    *,
-    words: bool,
-    steps: bool,
-    tree: bool,
-) -> None:
+def _print(explanation: Explanation, word: str | None, *, words: bool, steps: bool, tree: bool) -> None:
     """Print a trace, and what its interventions changed."""
     from headwise.analysis.difference import difference
     from headwise.analysis.stepwise import step_by_step
     from headwise.analysis.terminal import describe, difference_lines, step_lines, tree_lines
     from headwise.analysis.translation_tracer import TranslationTracer
 
+    tracer, trace = explanation.tracer, explanation.trace
     lines = describe(trace, word=word, words=words)
     if trace.interventions and trace.hypotheses:
-        plain = tracer.trace(text, **search)
-        lines += ["", *difference_lines(difference(tracer, plain, trace, text=text))]
+        lines += ["", *difference_lines(difference(tracer, explanation.plain, trace, text=explanation.text))]
     if (steps or tree) and not isinstance(tracer, TranslationTracer):
         raise ConfigError(f"--{'steps' if steps else 'tree'}: expected a translation run, found another")
     if steps and trace.forced is not None and isinstance(tracer, TranslationTracer):
-        stepwise = step_by_step(tracer, text, trace.forced.target.ids, trace.interventions)
+        stepwise = step_by_step(tracer, explanation.text, trace.forced.target.ids, trace.interventions)
         lines += ["", *step_lines(stepwise)]
     typer.echo("\n".join([*lines, *(["", *tree_lines(trace)] if tree else [])]))
-
-
-def _write(
-    tracer: Tracer,
-    run: Path,
-    text: str,
-    trace: Trace,
-    search: dict[str, Any],
-    out: Path,
-    *,
-    part: Part,
-    words: bool,
-    head: str | None,
-) -> None:
-    """Write a trace as a picture, a page or JSON."""
-    if out.suffix == ".png":
-        from headwise.analysis.picture import draw_trace
-
-        draw_trace(trace, out, part=part, words=words, shown=_head(trace, part, head))
-    elif out.suffix == ".html":
-        from headwise.page.recorded_page import write_recording
-
-        plain = tracer.trace(text, **search) if trace.interventions else trace
-        write_recording(tracer, run, text, trace, plain, out)
-    else:
-        from headwise.files import write_text
-
-        write_text(out, trace.dumps() + "\n")
-    for note in trace.notes:
-        typer.echo(f"note: {note}", err=True)
-
-
-def _head(trace: Trace, part: Part, head: str | None) -> tuple[int, int] | None:
-    if head is None:
-        return None
-    layers, heads = trace.attention_map(part).weights.shape[:2]
-    match = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", head)
-    layer, number = (int(match[1]), int(match[2])) if match else (0, 0)
-    if not (1 <= layer <= layers and 1 <= number <= heads):
-        raise ConfigError(f"head: expected LAYER.HEAD from 1.1 to {layers}.{heads}, found {head!r}")
-    return layer - 1, number - 1

@@ -9,11 +9,6 @@ import typer
 
 from headwise import bounds
 from headwise.cli.arguments import TrainedRun
-from headwise.errors import ConfigError
-
-# Exporters of layers above `headwise.interop`.
-_MORE_EXPORTERS = {"page": "headwise.page.static_page"}
-_RUN = "run"
 
 
 def command(
@@ -57,24 +52,8 @@ def command(
 
     Example: headwise export runs/de --to run --precision int8 --shortlist -o runs/de-int8
     """
-    if to == _RUN:
-        from headwise.cli.another_run import write_another
+    from headwise.api.exchange import export
 
-        for option, value in (("--from-language", from_language), ("--to-language", to_language)):
-            if value is not None:
-                raise ConfigError(
-                    f"{option}: expected it without --to run, which keeps the languages, found both"
-                )
-        typer.echo(f"headwise: {write_another(run, out, precision, last, shortlist=shortlist)}", err=True)
-        return
-    for option, given in (("--average", last is not None), ("--shortlist", shortlist)):
-        if given:
-            raise ConfigError(f"{option}: expected it together with --to run, found --to {to}")
-    from headwise.interop.formats import EXPORTERS, find_exporter
-    from headwise.interop.runs import export_run
-
-    exporter = find_exporter(to, EXPORTERS | _MORE_EXPORTERS)
-    notes = export_run(run, exporter, to, out, precision, (from_language, to_language))
+    notes = export(run, out, to, precision, last, (from_language, to_language), shortlist=shortlist)
     for note in notes:
         typer.echo(f"headwise: {note}", err=True)
-    typer.echo(f"headwise: {out}: {run} as {to}", err=True)

@@ -144,8 +144,8 @@ def _importance(
 
 def _training(translator: Translator, source: Path, target: Path) -> Pairs:
     from headwise.analysis.heads.importance import Pairs
-    from headwise.cli.lines import read_lines
     from headwise.evaluation.metrics import check_lines
+    from headwise.text.reading.lines import read_lines
 
     sources, targets = list(read_lines(source)), list(read_lines(target))
     check_lines(sources, targets)

@@ -34,18 +34,8 @@ def command(
 
     Example: headwise import opus-mt-en-de -o runs/opus-en-de
     """
-    from headwise.config.languages import parse_languages
-    from headwise.interop.formats import find_importer
-    from headwise.interop.runs import with_language, write_run
-    from headwise.interop.sources import located
+    from headwise.api.exchange import import_run
 
-    pair = None if languages is None else parse_languages(languages)
-    with located(source) as path:
-        name, importer = find_importer(path, form)
-        imported = with_language(importer.read(path), language)
-        if pair is not None:
-            imported = imported.in_languages(*pair)
-        parameters = write_run(imported, out, source)
-    for note in imported.notes:
+    notes = import_run(source, out, form, languages, language)
+    for note in notes:
         typer.echo(f"headwise: {note}", err=True)
-    typer.echo(f"headwise: {out}: {parameters:,} parameters from {source} ({name})", err=True)

@@ -1,33 +1,16 @@
-"""Reading and writing lines of text, for the subcommands that process them as streams."""
+"""Writing lines of text, for the subcommands that process them as streams, and the progress of reading."""
 
 from __future__ import annotations
 
-import gzip
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 from headwise.cli.streams import show
-from headwise.errors import ConfigError, DataError
-from headwise.files import disk_errors, read_errors
-from headwise.text.reading.compression import open_binary
-from headwise.text.reading.lines import bounded_lines, one_line
-
-
-def read_lines(path: Path | None) -> Iterator[str]:
-    r"""Yield the lines of a file (plain or compressed), or of standard input for None.
-
-    Only `\n` ends a line, as in the training text, so that line numbers agree with those of other programs; other
-    line ends inside a line become spaces. Raises `DataError` naming the file, and the line that isn't UTF-8.
-    """
-    if path is None:
-        with read_errors(Path("standard input")):
-            yield from _decoded(sys.stdin.buffer, "standard input")
-        return
-    with open_binary(path) as file, read_errors(path):
-        yield from _decoded(file, str(path))
+from headwise.errors import ConfigError
+from headwise.files import disk_errors
+from headwise.text.reading.lines import one_line, read_lines
 
 
 def watched(lines: Iterator[str], path: Path, title: str) -> Iterator[str]:
@@ -39,17 +22,6 @@ def watched(lines: Iterator[str], path: Path, title: str) -> Iterator[str]:
 
     total = sum(1 for _ in read_lines(path))
     return iter(track(lines, title, total=total, console=Console(stderr=True), transient=True))
-
-
-def _decoded(file: gzip.GzipFile | BinaryIO, name: str) -> Iterator[str]:
-    for number, line in enumerate(bounded_lines(file, name), start=1):
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError:
-            raise DataError(f"{name}: line {number}: expected UTF-8 text, found other bytes") from None
-        if number == 1:
-            text = text.removeprefix("\ufeff")
-        yield one_line(text.removesuffix("\n").removesuffix("\r"))
 
 
 def check_output(path: Path, *inputs: Path | None) -> None:

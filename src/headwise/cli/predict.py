@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +16,7 @@ from headwise.errors import ConfigError
 if TYPE_CHECKING:
     from headwise.decoding.generation import Generator
     from headwise.engine.options import GenerationOptions
-    from headwise.tasks.base import Prediction, Predictor
+    from headwise.tasks.base import Predictor
 
 
 def command(
@@ -77,6 +76,7 @@ def command(
         _predict_lines(predict, file, out, as_json, chunk)
         return
     from headwise.decoding.generation import Generator
+    from headwise.tasks.language_model import continuing
 
     if prompt is not None and (file is not None or out is not None):
         found = file if file is not None else f"-o {out}"
@@ -85,7 +85,7 @@ def command(
         raise ConfigError(f"-n: expected it together with --prompt, found {n} texts of each line")
     generator = Generator.load(run, device=device, precision=precision)
     if prompt is None:
-        _predict_lines(_continuing(generator, options), file, out, as_json, 1)
+        _predict_lines(continuing(generator, options), file, out, as_json, 1)
     else:
         _stream(generator, prompt, options, n, as_json=as_json)
 
@@ -94,8 +94,8 @@ def _predict_lines(
     predict: Predictor, file: Path | None, out: Path | None, as_json: bool, chunk: int
 ) -> None:
     from headwise.chunks import chunks, results
-    from headwise.cli.lines import line_writer, read_lines, watched
-    from headwise.text.reading.lines import json_line
+    from headwise.cli.lines import line_writer, watched
+    from headwise.text.reading.lines import json_line, read_lines
 
     name = str(file) if file is not None else "standard input"
     lines = read_lines(file)
@@ -114,21 +114,6 @@ def _predict_lines(
                 prediction = next(predictions)
                 record = {"line": number, **prediction.record}
                 write(json_line(record) if as_json else prediction.text)
-
-
-def _continuing(
-    generator: Generator, options: GenerationOptions
-) -> Callable[[Sequence[tuple[str, str]]], list[Prediction]]:
-    """Return a predictor that continues each line."""
-    from headwise.tasks.base import Prediction
-
-    def predict(lines: Sequence[tuple[str, str]]) -> list[Prediction]:
-        texts = [
-            (prompt, prompt + generator.generate(prompt, options, origin=place)[0]) for prompt, place in lines
-        ]
-        return [Prediction(text, {"prompt": prompt, "text": text}) for prompt, text in texts]
-
-    return predict
 
 
 def _stream(generator: Generator, prompt: str, options: GenerationOptions, n: int, *, as_json: bool) -> None:

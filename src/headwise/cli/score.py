@@ -70,7 +70,7 @@ def score_lines(
 
 def _pairs(source: Path, target: Path) -> Iterator[tuple[int, str, str]]:
     """Yield pairs of lines with their number; raises `DataError` if one file ends before the other."""
-    from headwise.cli.lines import read_lines
+    from headwise.text.reading.lines import read_lines
 
     sides = itertools.zip_longest(read_lines(source), read_lines(target))
     for number, (left, right) in enumerate(sides, start=1):

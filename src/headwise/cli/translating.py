@@ -51,8 +51,9 @@ class Request:
 
 def translate_stream(request: Request, file: Path | None, out: Path | None, source_field: str) -> None:
     """Translate a file or standard input, and write each line when its chunk is translated."""
-    from headwise.cli.lines import line_writer, read_lines, watched
+    from headwise.cli.lines import line_writer, watched
     from headwise.cli.unknown import Notes, UnknownWords
+    from headwise.text.reading.lines import read_lines
 
     translator = request.runs.load()
     typer.echo(f"headwise: {translator.description}", err=True)
@@ -82,8 +83,8 @@ def translate_stream(request: Request, file: Path | None, out: Path | None, sour
 
 
 def _texts(file: Path, source_field: str) -> Iterator[str]:
-    from headwise.cli.lines import read_lines
     from headwise.engine.corpus.rows import TextFile, form_of
+    from headwise.text.reading.lines import read_lines
 
     return (row.text for row in TextFile(file, source_field).rows()) if form_of(file) else read_lines(file)
 

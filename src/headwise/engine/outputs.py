@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from headwise.characters import join_texts
 from headwise.engine.alignment import word_numbers
+from headwise.engine.drawn import drawn
 from headwise.engine.hypotheses import length_penalty
 from headwise.text.reading.glossary import Match
 
@@ -69,6 +70,10 @@ class Translation:
     def log_probability(self) -> float:
         """The best output's log-probability."""
         return self.outputs[0].log_probability
+
+    def _repr_html_(self) -> str:
+        best = self.outputs[0]
+        return drawn(self.source, best.text, best.alignment)
 
     def checked(self, matches: Sequence[Match], *, lowercase: bool) -> Translation:
         """Return the translation with a warning for each of its glossary entries that the best output lacks.

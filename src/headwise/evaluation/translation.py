@@ -44,6 +44,19 @@ class TranslationScores:
     perplexity: Perplexity | None = None
     notes: tuple[str, ...] = ()
 
+    def lines(self) -> list[str]:
+        """Return all scores, a line each, with their signatures."""
+        lines = [f"{s.title:<15} {s.score:6.2f}  {s.signature}" for s in self.metrics.values()]
+        lines.append(f"{'exact':<15} {self.exact:6.2f}  % of lines are the reference")
+        if self.perplexity is not None:
+            lines.append(
+                f"{'perplexity':<15} {self.perplexity.subword:6.2f}  per subword, {self.perplexity.word:.2f} per word"
+            )
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
     def to_json(self) -> dict[str, Any]:
         """Return the scores as one object, with `perplexity` only if it was computed."""
         result: dict[str, Any] = {name: score.to_json() for name, score in self.metrics.items()}

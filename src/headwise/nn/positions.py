@@ -204,3 +204,10 @@ class Positions(nn.Module):
         if end > self.length:
             raise ValueError(f"expected at most {self.length} positions (model.max_length), found {end}")
         return x + self.table[start:end].to(x.dtype)
+
+
+class SinusoidalPositions(Positions):
+    """Add the paper's sinusoids to embeddings (batch, time, d_model) of up to `length` tokens (section 3.5)."""
+
+    def __init__(self, d_model: int, length: int = 512) -> None:
+        super().__init__("sinusoidal", length, d_model)

@@ -21,7 +21,6 @@ from headwise.analysis.trace import Trace
 from headwise.analysis.tracer import Tracer
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.config import Config
-from headwise.files import write_text
 from headwise.page.evidence import Evidence
 from headwise.page.json_arrays import reading_json, steps_json, trace_json
 from headwise.page.requests import TextRequest
@@ -38,19 +37,20 @@ _LINK = re.compile(r' *<link rel="(?:icon|stylesheet)" href="([^"]+)"[^>]*>\n')
 _IMPORT = re.compile(r'^((?:import|export)\b[^"\n;]*?(?:\{[^}]*\}[^"\n;]*?)?)"(\.[^"]+)"', re.MULTILINE)
 
 
-def write_recording(tracer: Tracer, path: Path, text: str, trace: Trace, plain: Trace, file: Path) -> None:
-    """Write the page with a trace of a text, and what the page asks for beside it, such as other hypotheses.
+def recorded_page(
+    tracer: Tracer, config: Config, path: Path | None, text: str, trace: Trace, plain: Trace
+) -> str:
+    """Return the page with a trace of a text, and what the page asks for beside it, such as other hypotheses.
 
-    `path` is the run's directory. `plain` is the trace without interventions. Raises `TrainingError` if the file can't
-    be written.
+    `path` is the run's directory, None for a model that has none. `plain` is the trace without interventions.
     """
-    config = Config.load(path / "config.yaml")
+    path = Path("model") if path is None else path
     run = PageRun(path.resolve().name, path, config, _view=VIEWS[config.task](tracer, config))
     recording = {
         "state": urlencode([("changes", str(change)) for change in trace.interventions]),
         "answers": [*_about_run(run, text, trace), *_about_text(run, tracer, text, trace, plain)],
     }
-    write_text(file, page(recording))
+    return page(recording)
 
 
 def page(recording: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ import torch
 from numpy.typing import NDArray
 
 from headwise.config import Config
-from headwise.decoding.generation import first_token, load_language_model
+from headwise.decoding.generation import Generator, first_token, load_language_model
+from headwise.engine.options import GenerationOptions
 from headwise.errors import ConfigError
 from headwise.models.build import build_decoder_only
 from headwise.models.decoder_only import DecoderOnly
-from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
+from headwise.tasks.base import Evaluation, EvaluationRequest, Prediction, Predictor, PreparedTask, TaskKind
 from headwise.tasks.batches.windows import WindowBatch, WindowStream, make_windows, rows_of, scoring_windows
 from headwise.text.preparation.monolingual import PreparedText, prepare_text
 from headwise.text.reading.plain import LineReport, read_text
@@ -206,6 +207,21 @@ class LanguageModeling(TaskKind):
         unknown = int(np.count_nonzero(ids == UNK))
         notes = [f"{unknown:,} tokens are unknown; each is predicted as one symbol"] if unknown else []
         return Evaluation({**scores, **counts, "unknown": unknown}, lines, notes)
+
+    def predictor(self, run: Path, config: Config, *, device: str, precision: str) -> Predictor:  # noqa: D102
+        return continuing(Generator.load(run, device=device, precision=precision), GenerationOptions())
+
+
+def continuing(generator: Generator, options: GenerationOptions) -> Predictor:
+    """Return a predictor that continues each line."""
+
+    def predict(lines: Sequence[tuple[str, str]]) -> list[Prediction]:
+        texts = [
+            (prompt, prompt + generator.generate(prompt, options, origin=place)[0]) for prompt, place in lines
+        ]
+        return [Prediction(text, {"prompt": prompt, "text": text}) for prompt, text in texts]
+
+    return predict
 
 
 def _window(config: Config) -> int:

@@ -49,8 +49,17 @@ class TrainingResult:
     scores: dict[str, float]
 
 
-def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = False) -> TrainingResult:
+def train(
+    config: Config,
+    run: Path,
+    *,
+    restart: bool = False,
+    quiet: bool = False,
+    listener: Callable[[dict[str, Any]], None] | None = None,
+) -> TrainingResult:
     """Prepare the data, then train in the run directory, or resume from its last checkpoint.
+
+    `listener` is called with each record of metrics.jsonl, in this process.
 
     With `restart`, the results of an earlier training are removed first; without a checkpoint to resume from, the rest
     of an interrupted restart is removed. Raises a `HeadwiseError` for problems that the user can fix: data,
@@ -103,6 +112,7 @@ def train(config: Config, run: Path, *, restart: bool = False, quiet: bool = Fal
         before = averaged_scores(run)
         products = find_products(resolved.training.products)
         trainer = Trainer(task, resolved, run, device=device, world=world, products=products, quiet=quiet)
+        trainer.monitor.listener = listener
 
         def begin() -> None:  # after the last checkpoint, if any, has been loaded
             remove_partial(run / "*")

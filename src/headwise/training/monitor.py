@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -81,7 +81,12 @@ class Monitor:
     """Logger of a training, to standard error and to the run directory.
 
     Standard error gets a progress bar if it is a terminal, else one line per report; with `quiet`, nothing.
+
+    Attributes:
+        listener: called with each record, if there is one.
     """
+
+    listener: Callable[[dict[str, Any]], None] | None = None
 
     def __init__(self, run: Path, *, max_steps: int, tensorboard: bool = False, quiet: bool = False) -> None:
         self.file = run / "metrics.jsonl"
@@ -171,12 +176,15 @@ class Monitor:
 
     def _record(self, kind: str, step: int, **values: float) -> None:
         assert self._out is not None, "monitor used before start"
+        record = {"kind": kind, "step": step, **values}
         with disk_errors(self.file):
-            self._out.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
+            self._out.write(json.dumps(record) + "\n")
             self._out.flush()
         if self._board is not None:
             for key, value in values.items():
                 self._board.add_scalar(f"{kind}/{key}", value, step)
+        if self.listener is not None:
+            self.listener(record)
 
     def sync(self) -> None:
         """Flush metrics.jsonl to the disk; called before each checkpoint, which must not be newer than its records."""

@@ -20,11 +20,12 @@ from headwise.analysis.terminal import bar, columns, describe, tree_lines
 from headwise.analysis.trace import Forced
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.cli.main import run as headwise
+from headwise.config import Config
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError, DataError
 from headwise.evaluation.alignment import alignment_error_rate
 from headwise.evaluation.calibration import calibration, kept_tokens
-from headwise.page.recorded_page import write_recording
+from headwise.page.recorded_page import recorded_page
 from headwise.text.tokens.subwords import EOS
 from translator_run import ENGLISH, GERMAN, make_run
 
@@ -257,10 +258,9 @@ def test_bars_and_widths() -> None:
     assert columns("漢a\u0301") == 3
 
 
-def test_the_page_carries_its_data_safely(tracer: TranslationTracer, run: Path, tmp_path: Path) -> None:
+def test_the_page_carries_its_data_safely(tracer: TranslationTracer, run: Path) -> None:
     trace = tracer.trace(HOSTILE)
-    write_recording(tracer, run, HOSTILE, trace, trace, tmp_path / "a.html")
-    html = (tmp_path / "a.html").read_text("utf-8")
+    html = recorded_page(tracer, Config.load(run / "config.yaml"), run, HOSTILE, trace, trace)
     assert "<img" not in html
     assert html.count("</script>") == 3
     data = re.search(r'<script type="application/json" id="recording">(.*?)</script>', html, re.DOTALL)

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from headwise.cli import another_run
+from headwise.api import other_run
 from headwise.cli.main import run as headwise
 from headwise.config import DataConfig, SubwordConfig
 from headwise.data.ragged import Ragged, RaggedWriter
@@ -190,8 +190,8 @@ def learn(run: Path) -> int:
 
 
 def test_a_run_learns_it_and_translates_with_it(run: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(another_run, "_CANDIDATES", 2)
-    monkeypatch.setattr(another_run, "_COMMON", 5)
+    monkeypatch.setattr(other_run, "_CANDIDATES", 2)
+    monkeypatch.setattr(other_run, "_COMMON", 5)
     assert learn(run) == 0
     assert (
         "up to 3 target subwords for each source subword, 7 for all, from 5 pairs" in capsys.readouterr().err

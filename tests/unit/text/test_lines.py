@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.cli.lines import line_writer, read_lines
+from headwise.cli.lines import line_writer
 from headwise.cli.main import run as headwise
 from headwise.config import CleaningConfig, SubwordConfig
 from headwise.engine.translator import Translator
@@ -22,7 +22,7 @@ from headwise.evaluation.alignment import read_alignments
 from headwise.text.preparation.labelled.question_answering import read_question
 from headwise.text.reading import lines as module
 from headwise.text.reading.conllu import read_trees
-from headwise.text.reading.lines import json_line, one_line
+from headwise.text.reading.lines import json_line, one_line, read_lines
 from headwise.text.reading.pairs import CleaningReport, clean_pairs, pair_files, read_pairs
 from headwise.text.reading.plain import LineReport, read_text
 from headwise.text.reading.records import read_records

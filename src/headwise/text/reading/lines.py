@@ -12,11 +12,12 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from headwise.errors import DataError
 from headwise.files import read_errors
@@ -85,3 +86,28 @@ def text_lines(path: Path, file: gzip.GzipFile | BufferedReader) -> Iterator[byt
             if number == 0:
                 line = line.removeprefix(_BYTE_ORDER_MARK)
             yield line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def read_lines(path: Path | None) -> Iterator[str]:
+    r"""Yield the lines of a file (plain or compressed), or of standard input for None.
+
+    Only `\n` ends a line, as in the training text, so that line numbers agree with those of other programs; other
+    line ends inside a line become spaces. Raises `DataError` naming the file, and the line that isn't UTF-8.
+    """
+    if path is None:
+        with read_errors(Path("standard input")):
+            yield from _decoded(sys.stdin.buffer, "standard input")
+        return
+    with open_binary(path) as file, read_errors(path):
+        yield from _decoded(file, str(path))
+
+
+def _decoded(file: gzip.GzipFile | BinaryIO, name: str) -> Iterator[str]:
+    for number, line in enumerate(bounded_lines(file, name), start=1):
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError:
+            raise DataError(f"{name}: line {number}: expected UTF-8 text, found other bytes") from None
+        if number == 1:
+            text = text.removeprefix("\ufeff")
+        yield one_line(text.removesuffix("\n").removesuffix("\r"))

@@ -102,9 +102,9 @@ class Subwords:
         source_sentences: Iterable[str],
         target_sentences: Iterable[str],
         config: SubwordConfig,
-        directory: Path,
+        directory: Path | None = None,
     ) -> Subwords:
-        """Learn the merges from text and write the model file(s) into `directory`.
+        """Learn the merges from text and write the model file(s) into `directory`, if one is given.
 
         The same text gives the same model, byte for byte: byte-pair encoding is deterministic.
 
@@ -117,7 +117,8 @@ class Subwords:
             model = cls(train_model(itertools.chain(source_sentences, target_sentences), config))
         else:
             model = cls(train_model(source_sentences, config), train_model(target_sentences, config))
-        model.save(directory)
+        if directory is not None:
+            model.save(directory)
         return model
 
     @classmethod

@@ -1,15 +1,12 @@
-"""Scores of translation runs on test sets, for `headwise evaluate`: in full for one, as a table for several."""
+"""Scores of translation runs on test sets: in full for one, as a table for several."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from headwise.cli.lines import read_lines
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.evaluation.metrics import check_lines, find_metric
@@ -21,6 +18,9 @@ from headwise.evaluation.translation import (
     perplexity,
     score_translations,
 )
+from headwise.text.reading.lines import read_lines
+
+_COPIED = 0.5  # share of references that are their source, from which the two are probably one text
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,16 @@ def read_test_sets(sources: Sequence[Path], references: Sequence[Path]) -> list[
 
 
 def score_runs(
-    runs: Sequence[Path], test_sets: Sequence[TestSet], settings: ScoringSettings, search: dict[str, Any]
+    runs: Sequence[Path],
+    test_sets: Sequence[TestSet],
+    settings: ScoringSettings,
+    search: dict[str, Any],
+    say: Callable[[str], None],
 ) -> list[Result]:
-    """Translate and score every test set with every run; the results are in the order of the runs."""
+    """Translate and score every test set with every run; the results are in the order of the runs.
+
+    `say` gets the description of each run's engine.
+    """
     if settings.also and len(runs) > 1:
         raise ConfigError(f"--with: expected one run beside the ensemble's others, found {len(runs)}")
     find_metric("bleu", settings.tokenize)  # raises for an unknown tokenizer before the translation
@@ -96,21 +103,46 @@ def score_runs(
     results = []
     for run in runs:
         translator = _load([run, *settings.also], settings, shortlist=settings.shortlist)
-        typer.echo(f"headwise: {translator.description}", err=True)
+        say(translator.description)
         results += [_score(run, translator, test_set, settings, search, other) for test_set in test_sets]
     return results
 
 
+def score_translator(
+    translator: Translator,
+    sources: Sequence[str],
+    references: Sequence[str],
+    search: Mapping[str, Any],
+    *,
+    tokenize: str = "13a",
+    lowercase: bool = False,
+) -> tuple[TranslationScores, list[str]]:
+    """Translate and score a test set; return the scores and the translations.
+
+    A reference that is its source in half of the lines is noted. Raises as `check_lines` and `Translator.translate`.
+    """
+    check_lines(sources, references)
+    hypotheses = [t.text for t in translator.translate(sources, **search)]
+    scores = score_translations(
+        hypotheses,
+        references,
+        tokenize=tokenize,
+        lowercase=lowercase,
+        perplexity=_perplexity(translator, sources, references),
+    )
+    same = sum(s.strip() == r.strip() for s, r in zip(sources, references, strict=True))
+    if same >= _COPIED * len(references):
+        note = (
+            f"the reference is the source itself in {same:,} of {len(references):,} lines; expected its "
+            "translation by people"
+        )
+        scores = replace(scores, notes=(*scores.notes, note))
+    return scores, hypotheses
+
+
 def full_table(result: Result) -> list[str]:
     """Return all scores of one run on one test set, a line each, with their signatures."""
-    scores = result.scores
-    lines = [f"{s.title:<15} {s.score:6.2f}  {s.signature}" for s in scores.metrics.values()]
-    lines.append(f"{'exact':<15} {scores.exact:6.2f}  % of lines are the reference")
-    if scores.perplexity is not None:
-        lines.append(
-            f"{'perplexity':<15} {scores.perplexity.subword:6.2f}  per subword, "
-            f"{scores.perplexity.word:.2f} per word"
-        )
+    lines = result.scores.lines()
     return [*lines, result.sentence] if result.sentence else lines
 
 
@@ -156,13 +188,13 @@ def _score(
     search: dict[str, Any],
     other: Translator | None,
 ) -> Result:
-    hypotheses = [t.text for t in translator.translate(test_set.sources, **search)]
-    scores = score_translations(
-        hypotheses,
+    scores, hypotheses = score_translator(
+        translator,
+        test_set.sources,
         test_set.references,
+        search,
         tokenize=settings.tokenize,
         lowercase=settings.lowercase,
-        perplexity=_perplexity(translator, test_set),
     )
     if other is None:
         return Result(run, test_set, scores, hypotheses, None, "")
@@ -180,7 +212,7 @@ def _score(
     return Result(run, test_set, scores, hypotheses, comparison.to_json(), sentence)
 
 
-def _perplexity(translator: Translator, test_set: TestSet) -> Perplexity:
-    scored = translator.score(test_set.sources, test_set.references)
+def _perplexity(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> Perplexity:
+    scored = translator.score(sources, references)
     total = sum(output.log_probability for output in scored)
-    return perplexity(total, sum(len(output.pieces) for output in scored), count_words(test_set.references))
+    return perplexity(total, sum(len(output.pieces) for output in scored), count_words(references))

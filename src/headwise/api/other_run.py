@@ -1,4 +1,4 @@
-"""`headwise export --to run`: another run of the same model, averaged, in fewer bits, or with a shortlist."""
+"""Another run of the same model: a copy of what inference needs, averaged, in fewer bits, or with a shortlist."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _MODEL = "model.safetensors"
 PRECISIONS = ("int8", "bfloat16")
 
 
-def write_another(run: Path, out: Path, precision: str | None, last: int | None, *, shortlist: bool) -> str:
+def write_other_run(
+    run: Path, out: Path, precision: str | None = None, last: int | None = None, *, shortlist: bool = False
+) -> str:
     """Write a run directory with the configuration, subwords and vocabulary of `run`; return a sentence about it.
 
     The model is that of `run`, or the average of its last checkpoints, its matrices in `precision` if that isn't None.
@@ -38,8 +40,6 @@ def write_another(run: Path, out: Path, precision: str | None, last: int | None,
         raise ConfigError(
             f"--precision: expected {' or '.join(PRECISIONS)} for --to run, found {precision!r}"
         )
-    if precision is None and last is None and not shortlist:
-        raise ConfigError("--to run: expected --precision, --average or --shortlist beside it, found none")
     if not (run / "config.yaml").is_file():
         raise CheckpointError(f"{run}: expected a run directory, found none")
     if out.exists():

@@ -1,0 +1,111 @@
+"""Models of other toolkits in, and runs out: `headwise import` and `headwise export`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwise.api.run import Run
+from headwise.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headwise.config import Config
+    from headwise.engine.translator import Translator
+
+# Exporters of layers above `headwise.interop`.
+_MORE_EXPORTERS = {"page": "headwise.page.static_page"}
+_RUN = "run"
+
+
+def export(
+    run: Path,
+    out: Path,
+    to: str,
+    precision: str | None = None,
+    average: int | None = None,
+    languages: tuple[str | None, str | None] = (None, None),
+    *,
+    shortlist: bool = False,
+) -> list[str]:
+    """Write a run's model for another toolkit, as a web page that needs no server, or as another run; return notes.
+
+    Raises as `Run.export`.
+    """
+    from headwise.api.other_run import write_other_run
+
+    if to == _RUN:
+        for option, value in zip(("--from-language", "--to-language"), languages, strict=True):
+            if value is not None:
+                raise ConfigError(
+                    f"{option}: expected it without --to run, which keeps the languages, found both"
+                )
+        if precision is None and average is None and not shortlist:
+            raise ConfigError(
+                "--to run: expected --precision, --average or --shortlist beside it, found none"
+            )
+        return [write_other_run(run, out, precision, average, shortlist=shortlist)]
+    for option, given in (("--average", average is not None), ("--shortlist", shortlist)):
+        if given:
+            raise ConfigError(f"{option}: expected it together with --to run, found --to {to}")
+    from headwise.interop.formats import EXPORTERS, find_exporter
+    from headwise.interop.runs import export_run
+
+    exporter = find_exporter(to, EXPORTERS | _MORE_EXPORTERS)
+    return [*export_run(run, exporter, to, out, precision, languages), f"{out}: {run} as {to}"]
+
+
+def import_run(
+    source: str, out: Path, form: str | None = None, languages: str | None = None, language: str | None = None
+) -> list[str]:
+    """Make a run directory of another toolkit's model; return notes. Arguments and errors as for `import_model`."""
+    from headwise.config.languages import parse_languages
+    from headwise.interop.formats import find_importer
+    from headwise.interop.runs import with_language, write_run
+    from headwise.interop.sources import located
+
+    pair = None if languages is None else parse_languages(languages)
+    with located(source) as path:
+        name, importer = find_importer(path, form)
+        imported = with_language(importer.read(path), language)
+        if pair is not None:
+            imported = imported.in_languages(*pair)
+        parameters = write_run(imported, out, source)
+    return [*imported.notes, f"{out}: {parameters:,} parameters from {source} ({name})"]
+
+
+def import_model(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    languages: str | None = None,
+    target_language: str | None = None,
+) -> Run:
+    """Make a run directory of another toolkit's model, as `headwise import` does; return the run.
+
+    `path` is a directory or a file, or hf:OWNER/NAME[@REVISION] on the Hugging Face Hub; `format` its format, the first
+    that recognizes it unless given; `languages` codes such as en-de; `target_language` the one to translate to, of a
+    model for several. Raises `CheckpointError` for a model that is damaged or that Headwise can't express, and where
+    something is at `out`.
+    """
+    import_run(os.fspath(path), Path(out), format, languages, target_language)
+    return Run(out)
+
+
+def save_model(translator: Translator, config: Config, out: Path) -> None:
+    """Write the run directory of a model that has none; raises `CheckpointError` if something is there."""
+    from headwise.decoding.translator_model import pytorch_model
+    from headwise.interop.base import Imported
+    from headwise.interop.runs import write_run
+    from headwise.models.build import build_model
+
+    model, subwords = pytorch_model(translator), translator.subwords
+    parameters = {name: parameter.detach().cpu() for name, parameter in model.named_parameters()}
+    built = Imported(
+        config=config,
+        build=lambda: build_model(config.model, subwords.source_size, subwords.target_size),
+        tensors={name: lambda tensor=tensor: tensor for name, tensor in parameters.items()},
+        text=subwords,
+    )
+    write_run(built, out, "a model in memory")

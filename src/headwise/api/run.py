@@ -1,0 +1,246 @@
+"""A trained model and what it does: `headwise.load` and `headwise.train` return a `Run`."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headwise.config import Config
+from headwise.engine.outputs import Output, Translation
+from headwise.engine.translator import Translator
+from headwise.errors import ConfigError
+from headwise.shipped.runs import find_run
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from headwise.analysis.tracer import Tracer
+    from headwise.api.explaining import Explanation
+    from headwise.evaluation.translation import TranslationScores
+    from headwise.models.base import Seq2Seq
+    from headwise.tasks.base import Prediction
+    from headwise.text.tokens.subwords import Subwords
+
+StrPath = str | os.PathLike[str]
+
+
+class Run:
+    """A trained model, of a run directory or of one's own loop; several runs with the same subwords are an ensemble.
+
+    Nothing is loaded before it is needed. The methods may be called by any thread.
+
+    Attributes:
+        path: the run directory; None for a model of one's own that isn't saved.
+        config: its configuration.
+    """
+
+    def __init__(self, path: StrPath, *more: StrPath, **options: Any) -> None:
+        """Use a run directory, or `demo`; options and errors as for `headwise.load`."""
+        self._paths = [find_run(os.fspath(each)) for each in (path, *more)]
+        self._options = options
+        self._device = str(options.get("device", "auto"))
+        self.path: Path | None = self._paths[0]
+        self.config = Config.of_run(self._paths[0])
+
+    @classmethod
+    def from_model(cls, model: Seq2Seq, subwords: Subwords, config: Config | None = None) -> Run:
+        """Return the run of a translation model that was trained by one's own loop, with the model's parameters of now.
+
+        `config` is the model's configuration, as given to `headwise.build`. Raises `ConfigError` where the sizes of the
+        vocabularies aren't the model's.
+        """
+        from headwise.decoding.engine import fastest_engine
+
+        config = (config or Config()).model_copy(deep=True)
+        sizes, expected = (
+            (model.source_size, model.target_size),
+            (subwords.source_size, subwords.target_size),
+        )
+        if sizes != expected:
+            raise ConfigError(
+                f"model: expected vocabularies of {expected[0]} and {expected[1]} subwords, as `subwords` has, found "
+                f"{sizes[0]} and {sizes[1]}"
+            )
+        config.subwords = config.subwords.model_copy(
+            update={
+                "size": subwords.target_size,
+                "joint": subwords.joint,
+                "lowercase": subwords.lowercases,
+                "kind": "bpe" if subwords.vocabulary is None else "imported",
+            }
+        )
+        run = cls.__new__(cls)
+        run.path, run.config, run._paths, run._options, run._device = None, config, [], {}, "auto"
+        model.eval()
+        run.translator = Translator(fastest_engine(model, config.model, subwords), subwords, config.decoding)
+        return run
+
+    def __repr__(self) -> str:
+        what = ", ".join(map(str, self._paths)) or "a model in memory"
+        return f"<headwise.Run {what}: {self.config.task}>"
+
+    @cached_property
+    def translator(self) -> Translator:
+        """The loaded translator, with all of its options; raises as `headwise.load`."""
+        if self.config.task != "translation":
+            raise ConfigError(f"{self.path}: expected a run of task translation, found {self.config.task}")
+        return Translator.load(self._paths, **self._options)
+
+    def translate(self, texts: Sequence[str], **options: Any) -> list[Translation]:
+        """Translate sentences; the results, each with `.text`, are in their order.
+
+        Options are those of the search (`beam=4`, `alpha=0.6`, `sample=True`, …), and `prefixes`, `glossary`,
+        `split` and `alignments` (see `headwise.engine.translator.Translator.translate`). Raises `ConfigError` for an
+        option that is unknown or out of range.
+        """
+        return self.translator.translate(texts, **options)
+
+    def translate_lines(self, lines: Iterable[str], **options: Any) -> Iterator[Translation]:
+        """Translate a stream of lines in order, with a thousand of them in memory; options as for `translate`."""
+        return self.translator.translate_lines(lines, **options)
+
+    def score(self, sources: Sequence[str], targets: Sequence[str], **options: Any) -> list[Output]:
+        """Return the log-probabilities of given translations, by forced decoding; `alpha` is an option.
+
+        Raises `DataError` for other numbers of sources and targets, and for a target that is too long.
+        """
+        return self.translator.score(sources, targets, **options)
+
+    def evaluate(
+        self,
+        sources: Sequence[str],
+        references: Sequence[str],
+        *,
+        tokenize: str = "13a",
+        lowercase: bool = False,
+        **options: Any,
+    ) -> TranslationScores:
+        """Translate and score a test set: sacreBLEU, chrF2, tokenized BLEU with their signatures, and perplexity.
+
+        `tokenize` is sacreBLEU's tokenizer; `lowercase` applies to tokenized BLEU. Other options are those of
+        `translate`. Raises `DataError` where the numbers of lines differ.
+        """
+        from headwise.api.evaluating import score_translator
+
+        scores, _ = score_translator(
+            self.translator, sources, references, options, tokenize=tokenize, lowercase=lowercase
+        )
+        return scores
+
+    def predict(self, texts: Sequence[str], *, precision: str = "float32") -> list[Prediction]:
+        """Return the label, tags, answer, filled masks or continuation of each text, by the run's task.
+
+        Raises `ConfigError` for a task that predicts nothing of the kind.
+        """
+        from headwise.tasks.registry import find_task
+
+        if self.path is None or self.config.task == "translation":
+            raise ConfigError("predict: expected a run of another task than translation, found one of it")
+        kind = find_task(self.config.task)
+        predict = kind.predictor(self.path, self.config, device=self._device, precision=precision)
+        return predict([(text, f"text {number}") for number, text in enumerate(texts, start=1)])
+
+    def explain(self, text: str, *, do: Sequence[str] = (), **options: Any) -> Explanation:
+        """Translate or complete a text and record every head's attention, the probabilities and the beam tree.
+
+        `do` are interventions, such as `"silence:cross.2.3"`. A translator's options are those of the search, `target`
+        (look at this translation) and `hypothesis` (or at that of this rank, from 0). Raises `ConfigError`.
+        """
+        from headwise.api.explaining import explain
+
+        return explain(self.tracer, self.config, text, do, self.path, **options)
+
+    @cached_property
+    def tracer(self) -> Tracer:
+        """The tracer, which records the model's forward passes."""
+        from headwise.analysis.language_models import open_tracer
+        from headwise.analysis.translation_tracer import TranslationTracer
+
+        if self.path is None or "translator" in vars(self):
+            return TranslationTracer(self.translator)
+        return open_tracer(self.path, self._device)
+
+    @property
+    def model(self) -> nn.Module:
+        """The PyTorch model, whose parameters may be read; it is in evaluation mode."""
+        return self.tracer.trained
+
+    def save(self, path: StrPath) -> Run:
+        """Write a new run directory with what inference needs; return its run.
+
+        Raises `CheckpointError` if something is there.
+        """
+        from headwise.api.exchange import save_model
+        from headwise.api.other_run import write_other_run
+
+        if self.path is None:
+            save_model(self.translator, self.config, Path(path))
+        else:
+            write_other_run(self.path, Path(path))
+        return Run(path)
+
+    def export(
+        self,
+        path: StrPath,
+        *,
+        to: str,
+        precision: str | None = None,
+        average: int | None = None,
+        shortlist: bool = False,
+        languages: tuple[str | None, str | None] = (None, None),
+    ) -> list[str]:
+        """Write the model for another toolkit, as `headwise export` does; return notes.
+
+        `to` is huggingface, ctranslate2, argos, onnx, marian, page, or run; `average` and `shortlist` are those of a
+        `run`. Raises `ConfigError` for a model that the toolkit can't express, and `CheckpointError` if something is
+        at `path`.
+        """
+        from headwise.api.exchange import export
+
+        if self.path is not None:
+            return export(self.path, Path(path), to, precision, average, languages, shortlist=shortlist)
+        with tempfile.TemporaryDirectory() as folder:
+            saved = self.save(Path(folder) / "model")
+            return saved.export(
+                path, to=to, precision=precision, average=average, shortlist=shortlist, languages=languages
+            )
+
+
+def load(
+    run: StrPath,
+    *more: StrPath,
+    device: str = "auto",
+    precision: str | None = None,
+    engine: str = "auto",
+    workers: int = 0,
+    shortlist: bool = False,
+    language: str | None = None,
+) -> Run:
+    """Load a trained model from its run directory; several runs with the same subwords form an ensemble.
+
+    `demo` is the model in the package, which `headwise demo` has trained.
+    `precision` is float32, bfloat16, int8, auto for the fastest, or None for the precision the run is stored in;
+    `engine` is native, pytorch or auto; `workers` is the number of search threads, 0 for one per processor;
+    `shortlist` enables the lexical shortlist of `headwise export --shortlist`; `language` is a target language of an
+    imported model for several.
+
+    Raises `CheckpointError` if a run is missing or damaged, and `ConfigError` or `DeviceError` if it can't be decoded
+    with these options.
+    """
+    loaded = Run(
+        run,
+        *more,
+        device=device,
+        precision=precision,
+        engine=engine,
+        workers=workers,
+        shortlist=shortlist,
+        language=language,
+    )
+    if loaded.config.task == "translation":
+        _ = loaded.translator  # raises now
+    return loaded

@@ -1,0 +1,260 @@
+"""The Python API: what `headwise.__all__` has, on runs of directories and on models of one's own loop."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import headwise
+from headwise.config import SubwordConfig
+from headwise.engine.translator import Translator
+from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.models.base import Seq2Seq
+from headwise.processes import child_environment, python_command
+from headwise.text.tokens.subwords import BOS, EOS
+from program import call
+from toy import Toy
+from translator_run import ENGLISH, GERMAN, make_run
+
+MODEL = {"encoder_layers": 2, "decoder_layers": 1, "d_model": 16, "d_ff": 32, "heads": 2, "max_length": 40}
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("api") / "run")
+
+
+@pytest.fixture(scope="module")
+def run(directory: Path) -> headwise.Run:
+    return headwise.load(directory, engine="pytorch")
+
+
+@pytest.fixture(scope="module")
+def subwords() -> headwise.Subwords:
+    return headwise.Subwords.train(ENGLISH, GERMAN, SubwordConfig(size=120))
+
+
+@pytest.fixture
+def model(subwords: headwise.Subwords) -> Seq2Seq:
+    torch.manual_seed(1)
+    return headwise.build(MODEL, subwords)
+
+
+def test_every_name_is_there_and_documented() -> None:
+    for module in (headwise, importlib.import_module("headwise.nn")):
+        assert sorted(module.__all__) == module.__all__
+        for name in module.__all__:
+            assert getattr(module, name).__doc__, name
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        _ = headwise.trian
+    assert set(headwise.__all__) <= set(dir(headwise))
+
+
+def test_translating_imports_no_torch(directory: Path) -> None:
+    code = (
+        "import sys, headwise; assert not {'numpy', 'torch', 'pydantic'} & sys.modules.keys();"
+        "print(headwise.load(sys.argv[1]).translate(['A man.'])[0].text); assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run(
+        [*python_command("-c", code), str(directory)],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "native library" in done.stderr:
+        pytest.skip("the native engine isn't built")
+    assert done.returncode == 0, done.stderr
+
+
+def test_training_returns_the_run_and_tells_its_records(
+    toy: Toy, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    records: list[dict[str, Any]] = []
+    out = tmp_path / "run"
+    trained = headwise.train(
+        config=toy.config,
+        out=out,
+        max_steps=4,
+        model={"d_model": 16, "dropout": 0.0},
+        training={"log_every": 2},
+        progress=records.append,
+    )
+    assert capfd.readouterr() == ("", "")
+    written = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert records == written
+    assert {"train", "averaged"} <= {record["kind"] for record in records}
+    assert (trained.path, trained.config.model.d_model, trained.config.training.max_steps) == (out, 16, 4)
+    assert len(trained.translate(["ba be"])) == 1
+    # again in this process: resumed and found finished, in a thread
+    found: list[headwise.Run] = []
+    thread = threading.Thread(target=lambda: found.append(headwise.train(out=out, max_steps=4)))
+    thread.start()
+    thread.join()
+    assert found[0].path == out
+
+
+def test_training_is_that_of_the_command_line(
+    toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    headwise.train(config=toy.config, out=tmp_path / "api", max_steps=3, seed=7)
+    ran = call(capsys, "train", "-c", toy.config, "--max-steps=3", "--seed=7", "-o", tmp_path / "cli")
+    assert ran.code == 0, ran.err
+    for name in ("config.yaml", "model.safetensors"):
+        assert (tmp_path / "api" / name).read_bytes() == (tmp_path / "cli" / name).read_bytes()
+
+
+def test_an_error_in_the_callback_ends_the_training(toy: Toy, tmp_path: Path) -> None:
+    def stop(record: dict[str, Any]) -> None:
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        headwise.train(config=toy.config, out=tmp_path / "run", max_steps=4, progress=stop)
+
+
+def test_unknown_keys_are_errors_that_name_the_nearest(toy: Toy, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"model\.d_modle: unknown key \(did you mean model\.d_model\?\)"):
+        headwise.train(config=toy.config, out=tmp_path / "run", model={"d_modle": 16})
+    with pytest.raises(ConfigError, match="expected --source and --target"):
+        headwise.train(out=tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"model\.layers"):
+        headwise.build({"layers": 2})
+
+
+def test_a_run_does_what_its_translator_does(run: headwise.Run, directory: Path) -> None:
+    translator = Translator.load(directory, engine="pytorch")
+    assert run.translate(ENGLISH, beam=2) == translator.translate(ENGLISH, beam=2)
+    assert list(run.translate_lines(iter(ENGLISH))) == translator.translate(ENGLISH)
+    assert run.score(ENGLISH, GERMAN) == translator.score(ENGLISH, GERMAN)
+    with pytest.raises(ConfigError, match="did you mean beam"):
+        run.translate(ENGLISH, baem=2)
+    with pytest.raises(CheckpointError, match="expected a run directory"):
+        headwise.load(directory / "none")
+
+
+def test_evaluating_is_that_of_the_command_line(
+    run: headwise.Run, directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores = run.evaluate(ENGLISH, GERMAN)
+    for name, lines in (("en", ENGLISH), ("de", GERMAN)):
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    sides = "--source", tmp_path / "en", "--reference", tmp_path / "de"
+    outcome = call(capsys, "evaluate", directory, *sides, "--json", "--engine=pytorch")
+    assert json.loads(outcome.out) == scores.to_json()
+    assert outcome.out.count("\n") == 1
+    assert not any("source itself" in note for note in scores.notes)
+    same = call(capsys, "evaluate", directory, *sides[:3], tmp_path / "en", "--engine=pytorch")
+    assert "note: the reference is the source itself in 6 of 6 lines" in same.err
+    assert str(scores).splitlines()[0].startswith("BLEU ")
+    with pytest.raises(DataError):
+        run.evaluate(ENGLISH, GERMAN[1:])
+
+
+def test_an_explanation_has_the_weights_of_an_independent_pass(run: headwise.Run, tmp_path: Path) -> None:
+    seen = run.explain(ENGLISH[1], beam=2)
+    subwords = run.translator.subwords
+    source = [*subwords.encode_source(ENGLISH[1]), EOS]
+    target = seen.trace.forced.target.ids if seen.trace.forced else ()
+    recorded = headwise.record(run.model, source, target)  # type: ignore[arg-type]
+    assert seen.attention.keys() == {"encoder", "decoder", "cross"}
+    for part, weights in recorded.attention.items():
+        np.testing.assert_allclose(seen.attention[part], weights, atol=1e-6)
+    assert seen.weights.shape == (2, 2, len(target), len(source))
+    assert (len(seen.rows), len(seen.columns)) == seen.weights.shape[2:]
+    np.testing.assert_allclose(seen.weights[0][1].sum(-1), 1.0, atol=1e-5)
+    translated = run.translate([ENGLISH[1]], beam=2, alignments=True)[0]
+    assert seen.output == translated.text
+    assert seen.alignment == translated.outputs[0].alignment
+    for name in ("a.html", "a.json", "a.png"):
+        seen.save(tmp_path / name)
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((tmp_path / "a.json").read_text())["hypotheses"][0]["text"] == seen.output
+    page = (tmp_path / "a.html").read_text("utf-8")
+    shown = seen._repr_html_()
+    assert page == seen.page()
+    assert shown.startswith("<iframe srcdoc=")
+    assert shown.count('"') == 4  # the page is quoted
+    changed = run.explain(ENGLISH[1], do=["silence:cross.1.1"])
+    assert changed.plain.text == run.explain(ENGLISH[1]).output
+    with pytest.raises(ConfigError, match=r"ends in \.png, \.html or \.json"):
+        seen.save(tmp_path / "a.txt")
+
+
+def test_a_translation_is_shown_with_its_alignment(run: headwise.Run) -> None:
+    translated = run.translate(["A <b>man</b> rides."], alignments=True)[0]
+    shown = translated._repr_html_()
+    assert "&lt;b&gt;" in shown
+    assert "<b>" not in shown
+    assert shown.count("<line ") == len(translated.outputs[0].alignment or ())
+    assert "<svg" not in run.translate(["A man."])[0]._repr_html_()
+
+
+def test_decoding_and_recording_are_those_of_the_formula(model: Seq2Seq, subwords: headwise.Subwords) -> None:
+    sources = [subwords.encode_source(text) for text in ENGLISH]
+    model.train()
+    found = headwise.decode(model, sources, beam=2, n_best=2, max_length=6)
+    assert model.training
+    assert [len(hypotheses) for hypotheses in found] == [2] * len(ENGLISH)
+    width = max(map(len, sources))
+    padded = torch.tensor([[*ids, *[0] * (width - len(ids))] for ids in sources])
+    assert headwise.decode(model, padded, beam=2, n_best=2, max_length=6) == found
+    best = found[0][0]
+    recorded = headwise.record(model, sources[0], best.tokens)
+    assert recorded.log_probabilities == pytest.approx(best.token_log_probabilities, abs=1e-5)
+    model.eval()
+    source = torch.tensor([[*sources[0], EOS]])
+    hidden = model(source, torch.ones_like(source, dtype=torch.bool), torch.tensor([[BOS, *best.tokens]]))
+    expected = model.project(hidden)[0].log_softmax(-1).gather(1, torch.tensor([[*best.tokens, EOS]]).T)[:, 0]
+    assert recorded.log_probabilities == pytest.approx(expected.tolist(), abs=1e-5)
+    assert recorded.outputs["encoder.0"].shape == (1, source.size(1), 16)
+    with pytest.raises(DataError, match="expected ids from 0 to 119, found 120"):
+        headwise.decode(model, [[120]])
+    with pytest.raises(DataError, match="target 1: expected ids"):
+        headwise.record(model, sources[0], [-1])
+
+
+def test_a_model_of_ones_own_loop_becomes_a_run(
+    model: Seq2Seq, subwords: headwise.Subwords, tmp_path: Path
+) -> None:
+    config = headwise.Config(model=headwise.ModelConfig(**MODEL))
+    run = headwise.Run.from_model(model, subwords, config)
+    ids = headwise.decode(model, [subwords.encode_source(text) for text in ENGLISH])
+    texts = [translation.text for translation in run.translate(ENGLISH)]
+    assert texts == [subwords.decode_target(found[0].tokens) for found in ids]
+    assert run.explain(ENGLISH[0]).output == texts[0]
+    saved = run.save(tmp_path / "run")
+    for other in (saved, headwise.load(tmp_path / "run"), saved.save(tmp_path / "copy")):
+        assert [translation.text for translation in other.translate(ENGLISH)] == texts
+        assert other.config.model == config.model
+    with pytest.raises(CheckpointError, match="expected a new directory's name"):
+        run.save(tmp_path / "run")
+    notes = run.export(tmp_path / "marian", to="marian")
+    back = headwise.import_model(tmp_path / "marian", tmp_path / "back")
+    assert notes
+    assert [translation.text for translation in back.translate(ENGLISH)] == texts
+    with pytest.raises(ConfigError, match="expected vocabularies of 120 and 120 subwords"):
+        headwise.Run.from_model(headwise.build(MODEL, 64), subwords, config)
+
+
+def test_layers_are_modules_for_ones_own_loop() -> None:
+    from headwise import nn
+
+    x = torch.randn(2, 5, 16, requires_grad=True)
+    keep = torch.ones(2, 5, dtype=torch.bool)
+    layers = torch.nn.Sequential(nn.SinusoidalPositions(16), nn.MultiHeadAttention(16, 4))
+    layer = nn.EncoderLayer(headwise.ModelConfig(d_model=16, heads=4, d_ff=32))
+    layer(layers(x), nn.padding_mask(keep)).sum().backward()
+    assert x.grad is not None
+    assert all(parameter.grad is not None for parameter in layer.parameters())
+    expected = torch.nn.functional.scaled_dot_product_attention(*(x[:, None],) * 3)
+    torch.testing.assert_close(nn.attend(*(x[:, None],) * 3), expected)
+    with pytest.raises(AttributeError, match="no attribute 'Encoder'"):
+        _ = nn.Encoder
