@@ -52,16 +52,25 @@ inline void weigh(const float* weights, float factor, int count, const At& at, f
     for (int v = 0; v < VECTORS; ++v) write(to + v * LANES, sums[v] * factor);
 }
 
+// What is added to attention, or read from it: nothing. `score` may change the scores of a head before the softmax;
+// `weighed` gets their exponentials with the factor that makes these weights, and may change the head's result.
+struct Plain {
+    void score(int, const float*, float*) const {}
+    void weighed(int, const float*, float, float*) const {}
+};
+
 // Attend from q (heads x key) to positions 0 … count - 1; `at(position)` points to the cached keys and values of one.
 // `scores` is a buffer of `count` floats, rounded up to whole vectors.
-template <class T, class At>
-void attend(const Heads& shape, const float* q, int count, const At& at, float* scores, float* to) {
+template <class T, class At, class Part = Plain>
+void attend(const Heads& shape, const float* q, int count, const At& at, float* scores, float* to,
+            const Part& part = {}) {
     const int group = shape.heads / shape.shared;
     for (int h = 0; h < shape.heads; ++h) {
         const int keys = h / group * shape.key;
         const int values = shape.keys() + h / group * shape.value;
         for (int p = 0; p < count; ++p)
             scores[p] = dot(q + h * shape.key, at(p) + keys, shape.key) * shape.scale;
+        part.score(h, q + h * shape.key, scores);
         const float factor = softmax(scores, count);
         float* result = to + h * shape.value;
         int done = 0;
@@ -71,6 +80,7 @@ void attend(const Heads& shape, const float* q, int count, const At& at, float* 
             weigh<2, T>(scores, factor, count, [&](int p) { return at(p) + values + done; }, result + done);
         for (; shape.value - done >= LANES; done += LANES)
             weigh<1, T>(scores, factor, count, [&](int p) { return at(p) + values + done; }, result + done);
+        part.weighed(h, scores, factor, result);
     }
 }
 

@@ -15,6 +15,7 @@ struct Refused : std::runtime_error {
 
 // Upper bounds that keep every size, and every product of two sizes that is computed in 32 bits, far below 2^31.
 constexpr int MOST = 1 << 24;         // of widths, vocabularies and positions
+constexpr int MOST_TABLE = 1 << 28;   // numbers in a table of distances
 constexpr int MOST_LAYERS = 1 << 12;  // of the encoder or the decoder
 constexpr int MOST_BEAMS = 1 << 20;   // and samples of a sentence
 constexpr int MOST_ROWS = 1 << 28;    // of a batch

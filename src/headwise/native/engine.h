@@ -2,6 +2,7 @@
 // runs only after all weights have been set.
 #pragma once
 
+#include <map>
 #include <set>
 
 #include "search.h"
@@ -41,13 +42,17 @@ class EngineOf : public Engine {
     explicit EngineOf(const Shape& shape) : model_(shape) {
         layers("encoder", model_.encoder, false);
         layers("decoder", model_.decoder, true);
-        if (shape.pre_norm) {
+        if (shape.final_norm) {
             norm("encoder_norm", model_.encoder_norm);
             norm("decoder_norm", model_.decoder_norm);
         }
         need(linears_, "vocabulary", {&model_.vocabulary, shape.target_size, shape.d_model});
         for (const char* name : {"source_embedding", "target_embedding"}) missing_.insert(name);
-        if (shape.positions) missing_.insert("positions");
+        if (shape.added) need(tables_, "positions", {&model_.positions, shape.longest, shape.d_model});
+        if (shape.rotated) need(tables_, "rotations", {&model_.rotations, shape.longest, shape.key_size});
+        if (!shape.biased) return;
+        need(tables_, "encoder.biases", {&model_.encoder_biases, shape.heads, shape.distances()});
+        need(tables_, "decoder.biases", {&model_.decoder_biases, shape.heads, shape.distances()});
     }
 
     const Shape& shape() const override { return model_.shape; }
@@ -72,14 +77,19 @@ class EngineOf : public Engine {
 
     void table(const std::string& name, const float* values, int rows, int columns) override {
         const Shape& shape = model_.shape;
-        const bool source = name == "source_embedding", target = name == "target_embedding";
-        expect(source || target || (name == "positions" && shape.positions), "there is no weight of this name");
+        const bool source = name == "source_embedding", embedding = source || name == "target_embedding";
+        const Table other = embedding ? Table{} : find(tables_, name);
         expect(values, "expected values, found none");
-        expect_equal(rows, source ? shape.source_size : target ? shape.target_size : shape.positions, "rows of " + name);
-        expect_equal(columns, shape.d_model, "columns of " + name);
-        if (source) model_.keep_table(model_.source_embedding, values, rows);
-        else if (target) model_.keep_table(model_.target_embedding, values, rows);
-        else model_.keep_positions(values);
+        expect_equal(rows, source ? shape.source_size : embedding ? shape.target_size : other.rows, "rows of " + name);
+        expect_equal(columns, embedding ? shape.d_model : other.columns, "columns of " + name);
+        if (embedding) {
+            model_.keep_table(source ? model_.source_embedding : model_.target_embedding, values, rows);
+        } else {
+            const int stride = round_up(columns, 16);
+            other.to->grow(size_t(rows) * stride);
+            for (size_t row = 0; row < size_t(rows); ++row)
+                std::memcpy(other.to->data() + row * stride, values + row * columns, columns * sizeof(float));
+        }
         missing_.erase(name);
     }
 
@@ -173,6 +183,10 @@ class EngineOf : public Engine {
         Linear<P>* to;
         int outputs, inputs;
     };
+    struct Table {
+        Buffer<float>* to;
+        int rows, columns;
+    };
 
     Open& opened(State* given) const {
         expect(given && given->engine == this, "expected a state of this engine");
@@ -196,7 +210,12 @@ class EngineOf : public Engine {
 
     void norm(const std::string& name, Norm& part) {
         need(vectors_, name + ".weight", &part.weight);
-        need(vectors_, name + ".bias", &part.bias);
+        if (model_.shape.rms) part.bias.grow(round_up(model_.shape.d_model, LANES));
+        else need(vectors_, name + ".bias", &part.bias);
+    }
+
+    void distances(const std::string& name, Buffer<float>& part, int tables, int size) {
+        if (tables) need(tables_, name, {&part, tables * model_.shape.distances(), size});
     }
 
     void layers(const std::string& side, std::vector<Layer<P>>& stack, bool crossed) {
@@ -208,6 +227,8 @@ class EngineOf : public Engine {
             Layer<P>& layer = stack[number];
             need(linears_, name + ".self_attention.in", {&layer.self.in, heads.queries() + heads.kept(), d_model});
             need(linears_, name + ".self_attention.out", {&layer.self.out, d_model, heads.result()});
+            distances(name + ".distance_keys", layer.distance_keys, shape.key_tables, shape.key_size);
+            distances(name + ".distance_values", layer.distance_values, shape.value_tables, shape.value_size);
             norm(name + ".around_self_attention", layer.around_self);
             if (crossed) {
                 need(linears_, name + ".cross_attention.in", {&layer.cross.in, heads.queries(), d_model});
@@ -216,6 +237,7 @@ class EngineOf : public Engine {
                 norm(name + ".around_cross_attention", layer.around_cross);
             }
             need(linears_, name + ".w1", {&layer.w1, shape.d_ff, d_model});
+            if (shape.gated) need(linears_, name + ".gate", {&layer.gate, shape.d_ff, d_model});
             need(linears_, name + ".w2", {&layer.w2, d_model, shape.d_ff});
             norm(name + ".around_feed_forward", layer.around_feed_forward);
         }
@@ -224,6 +246,7 @@ class EngineOf : public Engine {
     Transformer<P> model_;
     std::map<std::string, Product> linears_;
     std::map<std::string, Buffer<float>*> vectors_;
+    std::map<std::string, Table> tables_;
     std::set<std::string> missing_;
 };
 

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-VERSION = 9  # version of the C interface, as in native.cpp
+VERSION = 10  # version of the C interface, as in native.cpp
 # Instruction sets, indexed by the level that headwise_level() in native.cpp returns.
 VARIANTS = ("portable", "avx2", "avx512", "avx512bf16")
 _CAPABILITIES = {"default": 0, "avx2": 1}  # maximum level for values of ATEN_CPU_CAPABILITY
@@ -24,13 +24,14 @@ PRECISIONS = {"float32": 0, "bfloat16": 1, "int8": 2}
 
 
 class Shape(ctypes.Structure):
-    """Mirror of `Shape` in transformer.h."""
+    """Mirror of `Shape` in shape.h."""
 
     _fields_ = (
         *((name, c_int32) for name in ("d_model", "d_ff", "encoder_layers", "decoder_layers")),
-        *((name, c_int32) for name in ("source_size", "target_size", "positions")),
+        *((name, c_int32) for name in ("source_size", "target_size", "longest")),
         *((name, c_int32) for name in ("heads", "shared_heads", "key_size", "value_size")),
-        *((name, c_int32) for name in ("pre_norm", "activation")),
+        *((name, c_int32) for name in ("added", "rotated", "reach", "biased", "key_tables", "value_tables")),
+        *((name, c_int32) for name in ("pre_norm", "final_norm", "rms", "gated", "activation")),
         *((name, c_float) for name in ("key_scale", "epsilon")),
     )
 

@@ -35,7 +35,7 @@ using namespace headwise;
 extern "C" {
 
 // The version of this interface; it changes with every change of a function below.
-int32_t headwise_version() { return 9; }
+int32_t headwise_version() { return 10; }
 
 // Return the level of this processor: 0 portable code only, 1 AVX2, 2 AVX-512 with VNNI, 3 with bfloat16 too.
 int32_t headwise_level() {
@@ -92,7 +92,7 @@ const char* headwise_encode(const Engine* engine, const int32_t* ids, int64_t to
                             int32_t count, float* states) {
     return guarded([&] {
         const Shape& shape = ready(engine).shape();
-        expect_lengths(lengths, count, tokens, shape.positions);
+        expect_lengths(lengths, count, tokens, shape.longest);
         expect_ids(ids, tokens, shape.source_size, "a source id");
         expect(states || !tokens, "expected room for the states, found none");
         engine->encode(ids, lengths, count, states);
@@ -103,7 +103,7 @@ const char* headwise_encode(const Engine* engine, const int32_t* ids, int64_t to
 const char* headwise_start(const Engine* engine, const float* states, int64_t tokens, const int32_t* lengths,
                            int32_t count, int32_t beams, State** state) {
     return guarded([&] {
-        expect_lengths(lengths, count, tokens, ready(engine).shape().positions);
+        expect_lengths(lengths, count, tokens, ready(engine).shape().longest);
         expect_within(beams, 1, MOST_BEAMS, "beams");
         expect_within(int64_t(count) * beams, 0, MOST_ROWS, "rows of a batch");
         expect(state && (states || !tokens), "expected states and a place for the state, found none");

@@ -37,7 +37,7 @@ struct Request {
     void check(const Shape& shape, const Symbols& symbols) const {
         options.check();
         expect_ids(ids.data(), int64_t(ids.size()), shape.source_size, "a source id");
-        expect_within(int64_t(ids.size()), 1, shape.positions ? shape.positions : MOST_ROWS, "tokens of a sentence");
+        expect_within(int64_t(ids.size()), 1, shape.longest ? shape.longest : MOST_ROWS, "tokens of a sentence");
         expect(limit > symbols.given_count, "expected a longest output of at least 1 after what is given");
         if (!terms.empty())
             expect(limit > symbols.given_count + terms.length(), "expected a longest output with room for the terms");

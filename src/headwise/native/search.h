@@ -135,7 +135,7 @@ class Search {
     // Continue a sentence by the best tokens of its rows; returns those of the next sentence.
     const Best* advance(Place& place, const Best* best) {
         Request& request = *place.request;
-        const int live = place.beam.live(), positions = model_.shape.positions;
+        const int live = place.beam.live(), positions = model_.shape.longest;
         if (!place.started && job_.symbols.given_count) {
             place.beam.begin(job_.symbols.given, request.options);
         } else {

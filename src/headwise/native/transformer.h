@@ -4,37 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <map>
 #include <string>
 
-#include "attention.h"
-#include "checks.h"
+#include "positions.h"
 
 namespace headwise {
-
-enum class Activation : int32_t { relu, gelu, silu };
-
-struct Shape {
-    int32_t d_model, d_ff, encoder_layers, decoder_layers, source_size, target_size;
-    int32_t positions;                                  // rows of the position table; 0: no table
-    int32_t heads, shared_heads, key_size, value_size;  // sizes of a head, padded
-    int32_t pre_norm;
-    Activation activation;
-    float key_scale, epsilon;
-
-    void check() const {
-        for (const int32_t size : {d_model, d_ff, source_size, target_size, heads, shared_heads, key_size, value_size})
-            expect_within(size, 1, MOST, "a size of the model");
-        expect_within(encoder_layers, 1, MOST_LAYERS, "encoder layers");
-        expect_within(decoder_layers, 1, MOST_LAYERS, "decoder layers");
-        expect_within(positions, 0, MOST, "positions");
-        expect(heads % shared_heads == 0, "expected heads that are a multiple of those of keys and values");
-        expect(key_size % 16 == 0 && value_size % 16 == 0, "expected sizes of heads that are multiples of 16");
-        expect_within(int64_t(heads) * std::max(key_size, value_size), 1, MOST, "a size of all heads");
-        expect_within(int32_t(activation), 0, int32_t(Activation::silu), "an activation");
-        expect(std::isfinite(key_scale) && epsilon > 0, "expected a finite scale and a positive epsilon");
-    }
-};
 
 struct Norm {
     Buffer<float> weight, bias;
@@ -48,8 +22,9 @@ struct Attention {
 template <class P>
 struct Layer {
     Attention<P> self, cross;
-    Linear<P> w1, w2;
+    Linear<P> w1, gate, w2;
     Norm around_self, around_cross, around_feed_forward;
+    Buffer<float> distance_keys, distance_values;  // (tables, distances, key and value), or empty
 };
 
 // Decoding state of one sentence. A reordered beam doesn't move cached keys and values: `ancestors` records for each
@@ -94,7 +69,7 @@ struct Row {
 // Buffers of one thread's computation.
 template <class P>
 struct Workspace {
-    Buffer<float> x_, normal_, wide_, context_, hidden_, scores_;
+    Buffer<float> x_, normal_, wide_, context_, hidden_, scores_, distances_;
     Inputs<P> inputs;
     Rows x{}, normal{}, wide{}, context{}, hidden{};
     const std::atomic<bool>* stopped = nullptr;  // once true, the results are discarded
@@ -116,7 +91,8 @@ class Transformer {
     Norm encoder_norm, decoder_norm;
     Linear<P> vocabulary;
     Buffer<T> source_embedding, target_embedding;
-    Buffer<float> positions;  // (length, d_model), or empty
+    Buffer<float> positions, rotations;            // (longest, d_model) and (longest, key), or empty
+    Buffer<float> encoder_biases, decoder_biases;  // (heads, distances), or empty
 
     explicit Transformer(const Shape& given)
         : shape(given),
@@ -140,13 +116,6 @@ class Transformer {
             }
     }
 
-    void keep_positions(const float* values) {
-        positions.grow(size_t(shape.positions) * width_);
-        for (int row = 0; row < shape.positions; ++row)
-            std::memcpy(&positions[size_t(row) * width_], values + size_t(row) * shape.d_model,
-                        shape.d_model * sizeof(float));
-    }
-
     // Encode sentences of the given lengths, their ids concatenated; the result is in work.x (tokens, d_model).
     void encode(const int32_t* ids, const int* lengths, int count, Workspace<P>& work) const {
         int total = 0, longest = 0;
@@ -165,19 +134,20 @@ class Transformer {
             in_blocks(total, [&](int first, int rows) {
                 ready(layer.around_self, work, work.x.from(first), rows);
                 layer.self.in.store(work.inputs, rows, work.wide.from(first));
+                for (int r = first; r < first + rows; ++r) turn(work.wide.row(r), r - begins[r]);
             });
             in_blocks(total, [&](int first, int rows) {
                 for (int r = 0; r < rows; ++r) {
                     const int begin = begins[first + r], keys = heads.queries();
                     const auto at = [&](int p) { return work.wide.row(begin + p) + keys; };
-                    attend<float>(heads, work.wide.row(first + r), ends[first + r] - begin, at, work.scores_.data(),
-                                  work.context.row(r));
+                    attend_with_positions<float>(layer, encoder_biases, work.wide.row(first + r), first + r - begin,
+                                                 ends[first + r] - begin, at, work, work.context.row(r));
                 }
                 add(layer.self.out, layer.around_self, work, work.context, work.x.from(first), rows);
                 feed_forward(layer, work, work.x.from(first), rows);
             });
         }
-        if (shape.pre_norm) normalize(encoder_norm, work.x, work.x, total);
+        if (shape.final_norm) normalize(encoder_norm, work.x, work.x, total);
     }
 
     // Compute and cache the cross-attention's keys and values of encoder states (source, d_model).
@@ -200,7 +170,7 @@ class Transformer {
         int longest = 1;
         for (int r = 0; r < count; ++r)
             longest = std::max({longest, rows[r].sentence->source, rows[r].sentence->length + 1});
-        if (shape.positions) expect(longest <= shape.positions, "expected no more tokens than there are positions");
+        if (shape.longest) expect(longest <= shape.longest, "expected no more tokens than there are positions");
         make_room(work, count, longest);
         work.wide = work.room(work.wide_, std::min(count, block_), heads.queries() + heads.kept());
         for (int r = 0; r < count; ++r) {
@@ -222,8 +192,8 @@ class Transformer {
             Sentence<P>& sentence = *rows[r].sentence;
             sentence.length = int(sentence.ancestors[rows[r].beam].size());
         }
-        if (shape.pre_norm) normalize(decoder_norm, work.x, work.normal, count);
-        work.inputs.set(shape.pre_norm ? work.normal : work.x, count, shape.d_model);
+        if (shape.final_norm) normalize(decoder_norm, work.x, work.normal, count);
+        work.inputs.set(shape.final_norm ? work.normal : work.x, count, shape.d_model);
     }
 
   private:
@@ -240,6 +210,7 @@ class Transformer {
         work.context = work.room(work.context_, std::min(rows, block_), heads.result());
         work.hidden = work.room(work.hidden_, std::min(rows, block_), shape.d_ff);
         work.scores_.grow(round_up(longest, LANES));
+        if (shape.reach) work.distances_.grow(shape.distances());
     }
 
     void embed(const Buffer<T>& table, int32_t token, int position, float* to) const {
@@ -256,6 +227,22 @@ class Transformer {
         for (int i = 0; i < heads.kept(); i += LANES) store(to + i, load(from + i));
     }
 
+    // Rotate the queries and keys of a position; `wide` has the queries of all heads, then the keys.
+    void turn(float* wide, int position) const {
+        if (!shape.rotated) return;
+        for (int head = 0; head < heads.heads + heads.shared; ++head)
+            rotate(wide + head * heads.key, heads.key, &rotations[size_t(position) * heads.key]);
+    }
+
+    template <class Cached, class At>
+    void attend_with_positions(const Layer<P>& layer, const Buffer<float>& biases, const float* q, int position,
+                               int count, const At& at, Workspace<P>& work, float* to) const {
+        if (!shape.reach) return attend<Cached>(heads, q, count, at, work.scores_.data(), to);
+        const ByDistance by_distance{shape, biases.data(), layer.distance_keys.data(), layer.distance_values.data(),
+                                     position, count, work.distances_.data()};
+        attend<Cached>(heads, q, count, at, work.scores_.data(), to, by_distance);
+    }
+
     void attend_self(size_t l, const Row<P>* rows, int count, Rows x, Workspace<P>& work) const {
         const Layer<P>& layer = decoder[l];
         const size_t size = heads.kept();
@@ -266,10 +253,12 @@ class Transformer {
             const std::vector<int32_t>& from = sentence.ancestors[rows[r].beam];
             const int length = int(from.size());
             T* cache = sentence.cache[l].data();
+            turn(work.wide.row(r), length - 1);
             keep(work.wide.row(r) + heads.queries(),
                  cache + (size_t(length - 1) * sentence.beams + rows[r].beam) * size);
             const auto at = [&](int p) { return cache + (size_t(p) * sentence.beams + from[p]) * size; };
-            attend<T>(heads, work.wide.row(r), length, at, work.scores_.data(), work.context.row(r));
+            attend_with_positions<T>(layer, decoder_biases, work.wide.row(r), length - 1, length, at, work,
+                                     work.context.row(r));
         }
         add(layer.self.out, layer.around_self, work, work.context, x, count);
     }
@@ -300,16 +289,25 @@ class Transformer {
         });
         if (!relu)
             for (int row = 0; row < count; ++row) activate(work.hidden.row(row));
-        add(layer.w2, layer.around_feed_forward, work, work.hidden, x, count, relu);
+        if (shape.gated)
+            layer.gate(work.inputs, count, [&](int row, int column, const Floats* values) {
+                float* to = work.hidden.row(row) + column;
+                for (int v = 0; v < PANEL_VECTORS; ++v) write(to + v * LANES, load(to + v * LANES) * values[v]);
+            });
+        add(layer.w2, layer.around_feed_forward, work, work.hidden, x, count, relu && !shape.gated);
     }
 
-    // Apply GELU or SiLU. Separate from the product, because the calls in here would spill its sums from registers.
+    // Apply GELU, its approximation by tanh, or SiLU. Separate from the product, because the calls in here would spill its sums from registers.
     void activate(float* x) const {
         for (int i = 0; i < shape.d_ff; i += LANES) {
             Floats v = load(x + i);
             if (shape.activation == Activation::silu) {
                 v = larger(all(-87.0f), v);  // SiLU is 0 there in float32, and -1e38 / e^87 would not be
                 v /= exponential(-v) + 1;
+            } else if (shape.activation == Activation::gelu_tanh) {  // (1 + tanh u) / 2 = 1 / (1 + e^(-2u))
+                v = larger(all(-12.0f), v);  // it is 0 there, and v / e^(-2u) would not be
+                const Floats exponent = (v + v * v * v * 0.044715f) * float(-2 * M_2_SQRTPI * M_SQRT1_2);
+                v /= exponential(exponent > 87.0f ? all(87.0f) : exponent) + 1;
             } else {
                 for (int lane = 0; lane < LANES; ++lane) v[lane] *= 0.5f * (1 + std::erf(v[lane] * float(M_SQRT1_2)));
             }
@@ -330,16 +328,22 @@ class Transformer {
         if (!shape.pre_norm) normalize(norm, x, x, count);
     }
 
+    float mean_of(const float* x) const {
+        const int size = shape.d_model, whole = size / LANES * LANES;
+        Floats total{};
+        for (int i = 0; i < whole; i += LANES) total += load(x + i);
+        float mean = sum(total);
+        for (int i = whole; i < size; ++i) mean += x[i];
+        return mean / size;
+    }
+
+    // Layer normalization, or RMSNorm, whose mean and bias are 0.
     void normalize(const Norm& norm, Rows from, Rows to, int count) const {
         const int size = shape.d_model, whole = size / LANES * LANES;
         for (int r = 0; r < count; ++r) {
             const float* x = from.row(r);
             float* y = to.row(r);
-            Floats total{};
-            for (int i = 0; i < whole; i += LANES) total += load(x + i);
-            float mean = sum(total);
-            for (int i = whole; i < size; ++i) mean += x[i];
-            mean /= size;
+            const float mean = shape.rms ? 0 : mean_of(x);
             Floats squares{};
             for (int i = 0; i < whole; i += LANES) {
                 const Floats d = load(x + i) - mean;

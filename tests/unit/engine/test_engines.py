@@ -23,12 +23,14 @@ from headwise.engine import loading
 from headwise.engine.base import Engine
 from headwise.engine.loading import EngineOptions, open_run
 from headwise.engine.native.engine import NativeEngine, length_groups, unsupported
-from headwise.engine.native.shapes import POSITIONS, parameter_shapes
+from headwise.engine.native.positions import ADDED, INSIDE, alibi_biases, t5_biases
+from headwise.engine.native.shapes import parameter_shapes
 from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError, ConfigError
 from headwise.models.build import build_model, load_model, load_weights, weightless
 from headwise.models.weights import write_quantized
 from headwise.native.library import Library, find_library
+from headwise.nn.attention_positions import alibi_slopes, t5_bucket
 from headwise.nn.positions import Encoding, position_encodings
 from headwise.weights import Weights
 from translator_run import ENGLISH, make_run
@@ -113,14 +115,28 @@ SIZES: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 1, "d_model": 12
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("share", ["all", "target", "none"])
-@pytest.mark.parametrize("positions", list(POSITIONS))
-@pytest.mark.parametrize("heads", [{}, {"key_value_heads": 2, "d_k": 5, "d_v": 7}])
+@pytest.mark.parametrize("positions", [*ADDED, *INSIDE])
+@pytest.mark.parametrize(
+    "others",
+    [
+        {},
+        {
+            "key_value_heads": 2,
+            "d_k": 6,
+            "d_v": 7,
+            "gated": True,
+            "final_norm": True,
+            "attention": "reference",
+        }
+        | {"normalization": "rms", "position_options": {"relative": {"values": True, "per_head": True}}},
+    ],
+)
 def test_the_shapes_that_the_native_engine_expects_are_those_of_the_model(
-    norm: str, bias: bool, share: str, positions: str, heads: dict[str, int]
+    norm: str, bias: bool, share: str, positions: str, others: dict[str, Any]
 ) -> None:
     biases = dict.fromkeys(("attention_bias", "feed_forward_bias", "logit_bias"), bias)
     changes = {"norm": norm, "share_embeddings": share, "positions": positions}
-    config = ModelConfig.model_validate(SIZES | biases | changes | heads)
+    config = ModelConfig.model_validate(SIZES | {"d_k": 4} | biases | changes | others)
     assert unsupported(config) is None
     model = weightless(lambda: build_model(config, 9, 9))
     expected = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
@@ -129,14 +145,30 @@ def test_the_shapes_that_the_native_engine_expects_are_those_of_the_model(
 
 @pytest.mark.parametrize("encoding", position_encodings(), ids=lambda encoding: encoding.name)
 def test_the_tables_of_positions_are_those_of_the_model(encoding: Encoding) -> None:
-    assert (encoding.name in POSITIONS) == (encoding.inside is None)
+    assert (encoding.name in ADDED) == (encoding.inside is None)
+    assert (encoding.name in INSIDE) == (encoding.inside is not None)
     if encoding.table is None:
         return
-    expected, found = encoding.table(300, 16), POSITIONS[encoding.name](300, 16)
+    expected, found = encoding.table(300, 16), ADDED[encoding.name](300, 16)
     if found is None:
         assert expected is None or isinstance(expected, nn.Parameter)
     else:
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("buckets", [4, 8, 32, 60])
+@pytest.mark.parametrize("reach", [31, 128, 1000])
+def test_every_distance_is_in_the_bucket_of_the_model(causal: bool, buckets: int, reach: int) -> None:
+    found = t5_biases(np.arange(buckets, dtype=np.float32)[:, None], reach, causal=causal)
+    expected = t5_bucket(torch.arange(-reach, reach + 1), causal=causal, buckets=buckets, reach=reach)
+    assert found.tolist() == [expected.tolist()]
+
+
+@pytest.mark.parametrize("heads", [1, 2, 6, 8, 12])
+def test_the_biases_of_alibi_are_those_of_the_model(heads: int) -> None:
+    expected = -torch.tensor(alibi_slopes(heads))[:, None] * torch.arange(-9, 10).abs()
+    assert alibi_biases(heads, 9).tolist() == expected.tolist()
 
 
 @compiled
@@ -267,8 +299,8 @@ def test_where_nothing_is_faster_the_model_decodes_itself(run: Path, monkeypatch
     loaded = open_run(run, EngineOptions("pytorch", device="cpu"))
     assert isinstance(loaded.engine, PyTorchEngine)
     model, options = loaded.engine.model, loaded.config.model
-    relative = options.model_copy(update={"positions": "relative"})
-    assert isinstance(fastest_engine(model, relative, loaded.subwords), PyTorchEngine)
+    windowed = options.model_copy(update={"attention": "window"})
+    assert isinstance(fastest_engine(model, windowed, loaded.subwords), PyTorchEngine)
     with torch.no_grad():
         next(model.parameters())[0, 0] = math.nan
     assert isinstance(fastest_engine(model, options, loaded.subwords), PyTorchEngine)

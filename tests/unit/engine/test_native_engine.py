@@ -40,6 +40,35 @@ SHAPES: dict[str, dict[str, Any]] = {
     "shared": {"share_embeddings": "all", "positions": "none", "encoder_layers": 1, "decoder_layers": 3},
     "unscaled": {"scale_embeddings": False, "logit_bias": True, "share_embeddings": "all"},
     "target shared": {"share_embeddings": "target", "attention": "memory_efficient"},
+    "modern": {
+        "positions": "rotary",
+        "norm": "pre",
+        "normalization": "rms",
+        "activation": "silu",
+        "gated": True,
+    },
+    "rotated halves": {
+        "positions": "rotary",
+        "d_k": 6,
+        "position_options": {"rotary": {"pairs": "halves", "base": 500.0}},
+        "key_value_heads": 2,
+    },
+    "wide rotations": {"positions": "rotary", "d_k": 38, "d_v": 5, "heads": 3, "final_norm": True},
+    "alibi": {"positions": "alibi", "heads": 6, "d_k": 5, "d_v": 5, "activation": "gelu_tanh", "gated": True},
+    "buckets": {"positions": "t5", "position_options": {"t5": {"reach": 5, "buckets": 8}}},
+    "relative": {"positions": "relative", "normalization": "rms", "final_norm": True},
+    "relative in all": {
+        "positions": "relative",
+        "position_options": {"relative": {"reach": 3, "values": True, "per_head": True}},
+        **{
+            "attention": "reference",
+            "key_value_heads": 2,
+            "d_k": 7,
+            "d_v": 5,
+            "norm": "pre",
+            "final_norm": False,
+        },
+    },
 }
 
 pytestmark = pytest.mark.skipif(
@@ -67,6 +96,8 @@ def transformer(seed: int = 3, **changes: Any) -> Transformer:
                 parameter.normal_(std=0.3)
             elif parameter.dim() == 1:
                 parameter.normal_(mean=1.0, std=0.3)
+            elif "attention.positions" in name:
+                parameter.normal_(std=0.7)
             elif "embedding" in name or "positions" in name:
                 parameter *= 2
         model.output_weight[EOS] *= 2
@@ -353,13 +384,16 @@ def test_numbers_that_vanish_are_zeros(library: Library, precision: str) -> None
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"architecture": "recurrent"}, "Transformers only, found recurrent"),
-        ({"attention": "window"}, "full attention only, found window"),
-        ({"positions": "rotary"}, "added to the embeddings only, found rotary"),
-        ({"activation": "gelu_tanh"}, "no activation gelu_tanh"),
-        ({"normalization": "rms"}, "can't do model.normalization=rms"),
-        ({"gated": True}, "can't do model.gated=True"),
-        ({"final_norm": True}, "can't do model.final_norm=True"),
+        ({"architecture": "recurrent"}, "it can't do model.architecture=recurrent"),
+        (
+            {"attention": "window", "residual": False},
+            "it can't do model.residual=false, model.attention=window",
+        ),
+        ({"positions": "unheard-of"}, "it can't do model.positions=unheard-of"),
+        (
+            {"positions": "relative", "position_options": {"relative": {"reach": 2**20, "per_head": True}}},
+            "its table of distances would be too large with model.positions=relative",
+        ),
     ],
 )
 def test_what_the_engine_does_not_know_is_said(changes: dict[str, Any], reason: str) -> None:

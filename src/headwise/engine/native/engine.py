@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config import ModelConfig
-from headwise.config.support import FULL_ATTENTION
+from headwise.config.support import FULL_ATTENTION, Support
 from headwise.engine.base import BATCH_TOKENS, SearchSentence, by_kind
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.native.job import SearchJob
 from headwise.engine.native.packing import ACTIVATIONS, Packing
-from headwise.engine.native.shapes import POSITIONS
+from headwise.engine.native.positions import ADDED, INSIDE, too_large
 from headwise.engine.symbols import Symbols
 from headwise.native import library as native
 
@@ -31,52 +31,24 @@ _MOST_SENTENCES = 1024  # of an open search, at once in each worker
 _MAX_BEAM = 1024
 
 
-# Configuration keys that the engine reads or that don't affect it. All other keys, including future ones, must have
-# their default values.
-_SUPPORTED_KEYS = {
-    *(
-        "architecture",
-        "encoder_layers",
-        "decoder_layers",
-        "d_model",
-        "d_ff",
-        "heads",
-        "d_k",
-        "d_v",
-        "key_value_heads",
-    ),
-    *(
-        "norm",
-        "norm_epsilon",
-        "activation",
-        "feed_forward_bias",
-        "attention_bias",
-        "share_embeddings",
-        "scale_embeddings",
-        "logit_bias",
-        "source_end",
-        "max_length",
-    ),
-    *("attention", "cross_attention", "attention_options", "positions", "position_options"),
-    *("dropout", "attention_dropout", "activation_dropout"),
-}
+_SUPPORT = Support(
+    *("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v", "key_value_heads"),
+    *("norm", "final_norm", "normalization", "norm_epsilon", "gated", "feed_forward_bias", "attention_bias"),
+    *("share_embeddings", "scale_embeddings", "logit_bias", "source_end", "max_length"),
+    architecture=("transformer",),
+    activation=ACTIVATIONS,
+    positions=(*ADDED, *INSIDE),
+    attention=FULL_ATTENTION,
+    cross_attention=(None, *FULL_ATTENTION),
+)
 
 
 def unsupported(config: ModelConfig) -> str | None:
     """Return a phrase that says why the native engine doesn't support a model; None where it does."""
-    kinds = {config.attention, config.cross_attention or config.attention}
-    if config.architecture != "transformer":
-        return f"it knows Transformers only, found {config.architecture}"
-    if not kinds <= set(FULL_ATTENTION):
-        return f"it knows full attention only, found {', '.join(sorted(kinds - set(FULL_ATTENTION)))}"
-    if config.positions not in POSITIONS:
-        return f"it knows positions that are added to the embeddings only, found {config.positions}"
-    if config.activation not in ACTIVATIONS:
-        return f"it has no activation {config.activation}"
-    for name, field in ModelConfig.model_fields.items():
-        value = getattr(config, name)
-        if name not in _SUPPORTED_KEYS and value != field.get_default(call_default_factory=True):
-            return f"it can't do model.{name}={value}"
+    if problems := _SUPPORT.problems(config):
+        return f"it can't do {', '.join(problems)}"
+    if too_large(config):
+        return f"its table of distances would be too large with model.positions={config.positions}"
     return None
 
 

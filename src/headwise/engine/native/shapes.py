@@ -1,50 +1,14 @@
-"""The names and shapes of a Transformer's parameters that the native engine reads, and its tables of positions.
+"""The names and shapes of a Transformer's parameters that the native engine reads.
 
-They equal those of `headwise.models.transformer` and `headwise.nn.positions`, which the engine doesn't import, because
-these import PyTorch.
+They equal those of `headwise.models.transformer`, which the engine doesn't import, because it imports PyTorch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import numpy as np
-from numpy.typing import NDArray
-
 from headwise.config import ModelConfig
+from headwise.engine.native.positions import table_sizes
 
 Shape = tuple[int, ...]
-Table = NDArray[np.float32]
-
-
-def sinusoids(length: int, d_model: int) -> Table:
-    """Return the paper's sinusoids, (length, d_model) float32, computed in float64."""
-    frequency = 10000.0 ** (-np.arange(0, d_model, 2, dtype=np.float64) / d_model)
-    angle = np.arange(length, dtype=np.float64)[:, None] * frequency
-    return np.stack([np.sin(angle), np.cos(angle)], axis=-1).reshape(length, d_model).astype(np.float32)
-
-
-def tensor2tensor_sinusoids(length: int, d_model: int, start: int = 0) -> Table:
-    """Return the sinusoids of tensor2tensor: all sines before all cosines, the first row for position `start`."""
-    frequencies = d_model // 2
-    frequency = 10000.0 ** (-np.arange(frequencies, dtype=np.float64) / (frequencies - 1))
-    angle = np.arange(start, start + length, dtype=np.float64)[:, None] * frequency
-    return np.concatenate([np.sin(angle), np.cos(angle)], axis=1).astype(np.float32)
-
-
-def fairseq_sinusoids(length: int, d_model: int) -> Table:
-    """Return the sinusoids of fairseq: tensor2tensor's from position 2 on."""
-    return tensor2tensor_sinusoids(length, d_model, start=2)
-
-
-# The position encodings that are added to the embeddings; a learned table is a parameter.
-POSITIONS: dict[str, Callable[[int, int], Table | None]] = {
-    "sinusoidal": sinusoids,
-    "tensor2tensor": tensor2tensor_sinusoids,
-    "fairseq": fairseq_sinusoids,
-    "learned": lambda length, d_model: None,
-    "none": lambda length, d_model: None,
-}
 
 
 def parameter_shapes(config: ModelConfig, source_size: int, target_size: int) -> dict[str, Shape]:
@@ -65,15 +29,38 @@ def parameter_shapes(config: ModelConfig, source_size: int, target_size: int) ->
     }
     layers = {"encoder": config.encoder_layers, "decoder": config.decoder_layers}
     for side, count in layers.items():
-        for layer in (f"{side}.{number}" for number in range(count)):
+        for number in range(count):
+            layer = f"{side}.{number}"
             for attention in attentions[side]:
                 shapes |= _attention(f"{layer}.{attention}", config)
-            shapes |= _linear(f"{layer}.feed_forward.w1", config.d_ff, d_model, config.feed_forward_bias)
+                if attention == "self_attention":
+                    shapes |= _positions(f"{layer}.{attention}.positions", config, first=number == 0)
+            for part in ("w1", *(("gate",) if config.gated else ())):
+                shapes |= _linear(
+                    f"{layer}.feed_forward.{part}", config.d_ff, d_model, config.feed_forward_bias
+                )
             shapes |= _linear(f"{layer}.feed_forward.w2", d_model, config.d_ff, config.feed_forward_bias)
             for residual in (*around[side], "around_feed_forward"):
-                shapes |= _norm(f"{layer}.{residual}.norm", d_model)
-    if config.norm == "pre":
-        shapes |= _norm("encoder_norm", d_model) | _norm("decoder_norm", d_model)
+                shapes |= _norm(f"{layer}.{residual}.norm", config)
+    if final_norm(config):
+        shapes |= _norm("encoder_norm", config) | _norm("decoder_norm", config)
+    return shapes
+
+
+def final_norm(config: ModelConfig) -> bool:
+    """Whether the output of each stack is normalized."""
+    return config.norm == "pre" if config.final_norm is None else config.final_norm
+
+
+def _positions(name: str, config: ModelConfig, *, first: bool) -> dict[str, Shape]:
+    """Return the tables of distances of a layer, the first one of its stack or not."""
+    if config.positions == "t5" and first:
+        return {f"{name}.table": (config.position_options.t5.buckets, config.heads)}
+    sizes, shapes = table_sizes(config), {}
+    if sizes.key_tables:
+        shapes[f"{name}.keys"] = (sizes.key_tables, 2 * sizes.reach + 1, config.key_size)
+    if sizes.value_tables:
+        shapes[f"{name}.added"] = (sizes.value_tables, 2 * sizes.reach + 1, config.value_size)
     return shapes
 
 
@@ -94,5 +81,10 @@ def _linear(name: str, outputs: int, inputs: int, bias: bool) -> dict[str, Shape
     return {f"{name}.weight": (outputs, inputs)} | ({f"{name}.bias": (outputs,)} if bias else {})
 
 
-def _norm(name: str, d_model: int) -> dict[str, Shape]:
-    return {f"{name}.weight": (d_model,), f"{name}.bias": (d_model,)}
+def _norm(name: str, config: ModelConfig) -> dict[str, Shape]:
+    return {f"{name}.{part}": (config.d_model,) for part in norm_parts(config)}
+
+
+def norm_parts(config: ModelConfig) -> tuple[str, ...]:
+    """Return the names of a normalization's parameters; RMSNorm has no bias."""
+    return ("weight",) if config.normalization == "rms" else ("weight", "bias")
