@@ -27,6 +27,7 @@ from typing import IO, Any
 
 from headwise import errors
 from headwise.errors import HeadwiseError, TrainingError
+from headwise.plugins import import_modules, imported
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)  # the directory that contains this package
 
@@ -77,7 +78,7 @@ class Child:
     def __init__(self, function: str) -> None:
         """Start the process that runs a function, `module:name`, from an iterator of values to one of replies."""
         self._process = subprocess.Popen(
-            python_command("-m", "headwise.processes", function),
+            python_command("-m", "headwise.processes", function, *imported()),
             env=child_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -185,12 +186,13 @@ def _write_line(file: IO[str], value: Any) -> None:
 # ----------------------------------------------------------------------------------------------------- in the child
 
 
-def _main(function: str) -> None:
-    """Run a function, `module:name`, on what standard input says."""
+def _main(function: str, *modules: str) -> None:
+    """Import `modules` and run a function, `module:name`, on what standard input says."""
     output = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what else is printed must not disturb the replies
     received = _received()
     module, _, name = function.partition(":")
+    import_modules(modules)
     for answer in answers(getattr(importlib.import_module(module), name), received):
         _write_line(output, answer)
 
@@ -209,4 +211,4 @@ def _received() -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1])
+    _main(*sys.argv[1:])

@@ -13,6 +13,7 @@ from headwise.config import Config
 from headwise.engine.outputs import Output, Translation
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
+from headwise.plugins import import_modules
 from headwise.shipped.runs import find_run
 
 if TYPE_CHECKING:
@@ -219,6 +220,7 @@ def load(
     workers: int = 0,
     shortlist: bool = False,
     language: str | None = None,
+    imports: Sequence[str] = (),
 ) -> Run:
     """Load a trained model from its run directory; several runs with the same subwords form an ensemble.
 
@@ -226,11 +228,13 @@ def load(
     `precision` is float32, bfloat16, int8, auto for the fastest, or None for the precision the run is stored in;
     `engine` is native, pytorch or auto; `workers` is the number of search threads, 0 for one per processor;
     `shortlist` enables the lexical shortlist of `headwise export --shortlist`; `language` is a target language of an
-    imported model for several.
+    imported model for several. `imports` are modules of your own whose parts the run uses, unless they are imported
+    already: a run imports no code by itself.
 
     Raises `CheckpointError` if a run is missing or damaged, and `ConfigError` or `DeviceError` if it can't be decoded
     with these options.
     """
+    import_modules(imports)
     loaded = Run(
         run,
         *more,

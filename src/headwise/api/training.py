@@ -14,6 +14,7 @@ from headwise.config import Config
 from headwise.config.languages import parse_languages
 from headwise.config.presets import STUDENT, preset_changes, student_changes
 from headwise.errors import ConfigError
+from headwise.plugins import import_modules
 
 if TYPE_CHECKING:
     from headwise.tasks.recipes import Recipe
@@ -168,6 +169,7 @@ def train(
     device: str | None = None,
     seed: int | None = None,
     restart: bool = False,
+    imports: Sequence[str] = (),
     verbose: bool = False,
     progress: Callable[[dict[str, Any]], None] | None = None,
     **keys: Any,
@@ -193,6 +195,7 @@ def train(
         device: auto, cpu, cuda, cuda:1 or mps.
         seed: of everything random.
         restart: begin anew in a directory that has a run.
+        imports: modules of your own whose parts are used, unless they are imported already.
         verbose: print on standard error what the command line prints.
         progress: called with each record as metrics.jsonl has it: `kind` is train, dev or averaged, with `step`,
             `loss`, …; an exception that it raises ends the training.
@@ -200,6 +203,7 @@ def train(
 
     Raises a `HeadwiseError` for what a user can correct, and `KeyboardInterrupt` after Ctrl-C, once it is saved.
     """
+    import_modules(imports)
     request = TrainingRequest(
         changes=settings(keys),
         config=config if isinstance(config, Config) else _path(config),

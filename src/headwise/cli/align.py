@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise.cli.arguments import Device, TrainedRun, named
+from headwise.cli.arguments import Device, Imports, TrainedRun, named
 from headwise.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def command(
     gold: Annotated[Path | None, typer.Option(help="Gold alignments in Pharaoh format: 0-0 1?2.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Write the alignments here.")] = None,
     device: Device = "auto",
+    imports: Imports = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object with the error rate.")
     ] = False,

@@ -10,6 +10,7 @@ import typer
 
 from headwise import bounds
 from headwise.errors import ConfigError
+from headwise.plugins import import_modules
 from headwise.shipped.runs import find_run
 
 
@@ -20,6 +21,22 @@ def named(value: Any) -> Any:
     return None if value is None else find_run(value)
 
 
+def _import(names: list[str] | None) -> list[str] | None:
+    import_modules(names or [])
+    return names
+
+
+# Imports before anything else is looked at; a command's function has no use for the value.
+Imports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        metavar="MODULE",
+        is_eager=True,
+        callback=_import,
+        help="A module of your own, whose parts are used.",
+    ),
+]
 TrainedRun = Annotated[Path, typer.Argument(callback=named, help="A trained run directory, or demo.")]
 MoreRuns = Annotated[
     list[Path] | None,
@@ -112,7 +129,7 @@ Workers = Annotated[
     typer.Option(
         min=0,
         max=bounds.PROCESSES,
-        help="Threads that search; 0: all processors.",
+        help="Threads that search; 0: one a CPU.",
         show_default=False,
     ),
 ]

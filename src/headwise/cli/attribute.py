@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import AsJson, Device, TrainedRun
+from headwise.cli.arguments import AsJson, Device, Imports, TrainedRun
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def command(
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=bounds.COUNT, help="Sentences of the files to read.")] = 50,
     device: Device = "auto",
+    imports: Imports = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare attention with rollout, gradient × input, and the drop in log-probability when a word is deleted.

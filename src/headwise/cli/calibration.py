@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import AsJson, Device, named, searchable
+from headwise.cli.arguments import AsJson, Device, Imports, named, searchable
 from headwise.errors import ConfigError
 
 
@@ -36,6 +36,7 @@ def command(
         Path | None, typer.Option("-o", "--out", help="Draw reliability diagrams as .png.")
     ] = None,
     device: Device = "auto",
+    imports: Imports = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure the calibration of token probabilities, with teacher forcing and free-running.

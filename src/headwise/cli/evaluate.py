@@ -16,6 +16,7 @@ from headwise.cli.arguments import (
     Device,
     Engine,
     EnginePrecision,
+    Imports,
     MoreRuns,
     SearchSettings,
     TargetLanguage,
@@ -66,6 +67,7 @@ def command(
         Path | None, typer.Option("-o", "--out", help="Write the translations (or outputs) here, too.")
     ] = None,
     device: Device = "auto",
+    imports: Imports = None,
     engine: Engine = "auto",
     precision: EnginePrecision = None,
     as_json: AsJson = False,

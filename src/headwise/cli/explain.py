@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Alpha, Beam, Device, SearchSettings, TrainedRun, search_settings
+from headwise.cli.arguments import Alpha, Beam, Device, Imports, SearchSettings, TrainedRun, search_settings
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def command(
     alpha: Alpha = None,
     settings: SearchSettings = None,
     device: Device = "auto",
+    imports: Imports = None,
 ) -> None:
     """Show what every head attended to in a sentence (translated, continued, or filled at its masks) or an image.
 

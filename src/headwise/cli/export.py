@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import TrainedRun
+from headwise.cli.arguments import Imports, TrainedRun
 
 
 def command(
@@ -40,6 +40,7 @@ def command(
         str | None, typer.Option(help="Code of the source language, such as en.")
     ] = None,
     to_language: Annotated[str | None, typer.Option(help="Code of the target language, such as de.")] = None,
+    imports: Imports = None,
 ) -> None:
     """Write a run's model for another toolkit, as a web page that needs no server (page), or as another run (run).
 

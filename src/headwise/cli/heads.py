@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import AsJson, Device, TrainedRun
+from headwise.cli.arguments import AsJson, Device, Imports, TrainedRun
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def command(
     train_target: Annotated[Path | None, typer.Option(help="Its translation.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Draw a summary as .png.")] = None,
     device: Device = "auto",
+    imports: Imports = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure every head: position, syntax, coreference, rare words, separators, similarity; optionally importance.

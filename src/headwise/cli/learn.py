@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli.arguments import Device, named
+from headwise.cli.arguments import Device, Imports, named
 
 
 def command(
@@ -20,6 +20,7 @@ def command(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
     browser: Annotated[bool, typer.Option(help="Open the chapters in the browser.")] = True,
     device: Device = "auto",
+    imports: Imports = None,
 ) -> None:
     """Open the chapters in the browser: the paper from the idea to a running model, beside that model.
 

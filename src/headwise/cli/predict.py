@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Device, OutputFile, Precision, TrainedRun
+from headwise.cli.arguments import Device, Imports, OutputFile, Precision, TrainedRun
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def command(
         ),
     ] = None,
     device: Device = "auto",
+    imports: Imports = None,
     precision: Precision = "float32",
     chunk: Annotated[
         int, typer.Option(min=1, max=bounds.COUNT, help="Lines read ahead, to batch them by length.")

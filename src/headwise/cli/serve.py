@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Device, finite, named, search_settings
+from headwise.cli.arguments import Device, Imports, finite, named, search_settings
 from headwise.errors import ConfigError
 from headwise.serve.translation.limits import MOST_CHARACTERS, MOST_ITEMS, MOST_SECONDS, ServiceLimits
 
@@ -41,6 +41,7 @@ def command(
     ] = False,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")] = False,
     device: Device = "auto",
+    imports: Imports = None,
     languages: Annotated[
         list[str] | None,
         typer.Option(

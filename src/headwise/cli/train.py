@@ -10,7 +10,7 @@ import typer
 
 from headwise import bounds
 from headwise.api.training import TrainingPlan, TrainingRequest
-from headwise.cli.arguments import Languages, finite, named
+from headwise.cli.arguments import Imports, Languages, finite, named
 from headwise.config import Config
 from headwise.errors import ConfigError
 
@@ -69,6 +69,7 @@ def command(
         ),
     ] = None,
     device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = None,
+    imports: Imports = None,
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", min=0, max=bounds.SEED, help="Of everything random.")
     ] = None,

@@ -14,6 +14,7 @@ from headwise.cli.arguments import (
     CorpusEngine,
     Device,
     EnginePrecision,
+    Imports,
     MoreRuns,
     OutputFile,
     SearchSettings,
@@ -65,6 +66,7 @@ def command(
         bool, typer.Option("--jsonl", help="Write a JSON object a line, with everything.")
     ] = False,
     device: Device = "auto",
+    imports: Imports = None,
     engine: CorpusEngine = "auto",
     precision: EnginePrecision = None,
     workers: Workers = 0,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from headwise.config.base import Section
 from headwise.config.data import DataConfig, SubwordConfig
@@ -37,6 +37,7 @@ from headwise.config.training import (
 )
 from headwise.errors import CheckpointError, ConfigError
 from headwise.parsing import read_yaml
+from headwise.plugins import missing
 
 _IN_RUN = "{run}/"
 _TEXT = Tasks.all_but(*IMAGES)
@@ -46,6 +47,8 @@ class Config(Section):
     """Configuration of a run: the task and all sections."""
 
     task: str = "translation"
+    # modules of one's own whose parts are used; each needs --import, or importing it before
+    imports: Annotated[list[str], MAY_CHANGE] = Field(default_factory=list)
     model: ModelConfig = ModelConfig()
     data: Annotated[DataConfig, _TEXT] = DataConfig()
     subwords: Annotated[SubwordConfig, _TEXT] = SubwordConfig()
@@ -62,6 +65,16 @@ class Config(Section):
     denoising: DenoisingConfig = DenoisingConfig()
     image_classification: ImageClassificationConfig = ImageClassificationConfig()
     image_text: ImageTextConfig = ImageTextConfig()
+
+    @field_validator("imports")
+    @classmethod
+    def _are_imported(cls, names: list[str]) -> list[str]:
+        """Reject modules that aren't imported: a configuration imports no code by itself."""
+        for name in missing(names):
+            raise ValueError(
+                f"expected --import {name} (in Python imports=[{name!r}]), as its parts are used, found it not imported"
+            )
+        return names
 
     @model_validator(mode="after")
     def _task_options_fit(self) -> Config:
@@ -148,7 +161,10 @@ class Config(Section):
 
     def digest(self) -> str:
         """Return the first 12 hexadecimal digits of the configuration's SHA-256."""
-        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        tree = self.model_dump(mode="json")
+        if not self.imports:
+            del tree["imports"]  # younger than most runs
+        canonical = json.dumps(tree, sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 

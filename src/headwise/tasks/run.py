@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import time
@@ -20,7 +21,9 @@ from headwise.files import hold, remove_partial, write_text
 from headwise.models.build import build_for_training
 from headwise.models.counting import parameter_count
 from headwise.nn.device import find_device, find_precision
+from headwise.plugins import import_modules
 from headwise.tasks.base import Prepared, TaskKind
+from headwise.tasks.origins import MAIN, modules_of
 from headwise.tasks.registry import find_task
 from headwise.training.checkpoint import Checkpoints, read_state
 from headwise.training.loop import Trainer
@@ -66,6 +69,7 @@ def train(
     configuration, device, disk, or a directory with other content.
     """
     kind, device = checked_task(config, run)
+    config = _with_imports(config)
     if config.training.threads:
         torch.set_num_threads(config.training.threads)
     world = World.join(config.training.device, shares_batches=kind.shares_batches)
@@ -135,6 +139,27 @@ def train(
         torch.set_num_threads(threads)
     scores = {key: value for key, value in averaged_scores(run).items() if key not in ("kind", "step")}
     return TrainingResult(run, progress, parameter_count(model), scores)
+
+
+def _with_imports(config: Config) -> Config:
+    """Name the modules of a configuration's parts in it, for child processes and for who opens the run.
+
+    Parts that a script or a notebook registers itself, which no other process can import, train in one process.
+    """
+    modules = modules_of(config)
+    changes: list[str] = []
+    if MAIN in modules:
+        modules.remove(MAIN)
+        if config.training.processes not in ("auto", 1):
+            raise ConfigError(
+                f"training.processes: expected 1, as a part of the model is registered by the script itself, which "
+                f"other processes can't import, found {config.training.processes}; put it into a module"
+            )
+        changes.append("training.processes=1")
+    import_modules(modules)
+    return (
+        config.with_overrides([*changes, f"imports={json.dumps(modules)}"]) if modules or changes else config
+    )
 
 
 def checked_task(config: Config, run: Path) -> tuple[TaskKind, torch.device]:

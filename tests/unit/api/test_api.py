@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 import headwise
 from headwise.config import SubwordConfig
@@ -224,7 +225,7 @@ def test_decoding_and_recording_are_those_of_the_formula(model: Seq2Seq, subword
 def test_a_model_of_ones_own_loop_becomes_a_run(
     model: Seq2Seq, subwords: headwise.Subwords, tmp_path: Path
 ) -> None:
-    config = headwise.Config(model=headwise.ModelConfig(**MODEL))
+    config = headwise.Config(model=headwise.ModelConfig.model_validate(MODEL))
     run = headwise.Run.from_model(model, subwords, config)
     ids = headwise.decode(model, [subwords.encode_source(text) for text in ENGLISH])
     texts = [translation.text for translation in run.translate(ENGLISH)]
@@ -254,7 +255,7 @@ def test_layers_are_modules_for_ones_own_loop() -> None:
     layer(layers(x), nn.padding_mask(keep)).sum().backward()
     assert x.grad is not None
     assert all(parameter.grad is not None for parameter in layer.parameters())
-    expected = torch.nn.functional.scaled_dot_product_attention(*(x[:, None],) * 3)
-    torch.testing.assert_close(nn.attend(*(x[:, None],) * 3), expected)
+    q = x[:, None]
+    torch.testing.assert_close(nn.attend(q, q, q), functional.scaled_dot_product_attention(q, q, q))
     with pytest.raises(AttributeError, match="no attribute 'Encoder'"):
         _ = nn.Encoder

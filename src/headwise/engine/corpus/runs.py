@@ -15,6 +15,7 @@ from headwise.data.prepared import files_checksum, stamp
 from headwise.engine.options import SearchOptions
 from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError
+from headwise.plugins import import_modules, imported
 from headwise.text.tokens.subwords import Subwords
 
 RAY = "ray"  # the engine that translates on a cluster
@@ -33,12 +34,14 @@ class Runs:
         engine: keyword arguments of `Translator.load`, among them the language to translate to; with the engine `ray`,
             every process of a cluster loads the runs into the fastest engine, which uses `workers` threads (0: one).
         batch_tokens: source subwords of a batch, times the beam; None: the run's.
+        imports: modules to import before.
     """
 
     runs: Sequence[Path]
     search: Mapping[str, Any] = field(default_factory=dict)
     engine: Mapping[str, Any] = field(default_factory=dict)
     batch_tokens: int | None = None
+    imports: Sequence[str] = ()
 
     @property
     def on_cluster(self) -> bool:
@@ -85,6 +88,7 @@ class Runs:
 
     def load(self) -> Translator:
         """Load the runs in this process; raises as `Translator.load` does."""
+        import_modules(self.imports)
         engine = dict(self.engine)
         if self.on_cluster:
             engine |= {"engine": "auto", "workers": self.threads}
@@ -99,8 +103,8 @@ class Runs:
         return subwords if language is None else subwords.with_language(language)
 
     def elsewhere(self) -> Runs:
-        """Return the same runs with absolute paths, for processes with another working directory."""
-        return replace(self, runs=[run.resolve() for run in self.runs])
+        """Return the same runs with absolute paths and all imports, for processes with another working directory."""
+        return replace(self, runs=[run.resolve() for run in self.runs], imports=imported())
 
 
 def engine_of(translator: Translator) -> str:

@@ -1,0 +1,114 @@
+"""Parts of one's own, in modules that `--import` names: docs/plug-ins.md, in two processes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import headwise
+from docs_walk import walk, write_pairs
+from headwise import plugins
+from headwise.errors import ConfigError
+from headwise.models import build
+from headwise.models.transformer import Transformer
+from headwise.nn import attention
+from headwise.processes import Child
+from paths import DOCS
+from program import call
+
+MODULE = "cosine_attention"
+
+
+@pytest.fixture
+def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory, and registries that are put back."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plugins, "_imported", [])
+    monkeypatch.setattr(attention, "_KINDS", dict(attention._KINDS))
+    monkeypatch.delitem(sys.modules, MODULE, raising=False)
+    return tmp_path
+
+
+def test_the_page(clean: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_pairs(clean, 300)
+    small = "model.encoder_layers=1 model.decoder_layers=1 model.d_model=16 model.d_ff=16 model.max_length=24"
+    cheap = (
+        "batch.tokens=512 data.dev_pairs=4 decoding.beam=1 decoding.extra_length=0 training.products=torch"
+    )
+    changes = {"--max-steps 200": f"--max-steps 2 {small} {cheap}"}
+    printed, names = walk("plug-ins.md", clean, capsys, changes)
+    run = names["run"]
+    assert (run.config.imports, run.config.model.attention) == ([MODULE], "cosine")
+    assert "2 processes" in printed[0]
+    assert printed[1].splitlines()[-1] == run.translate(["The old cat sleeps."])[0].text
+    # without the option, in a process that hasn't imported the module
+    del sys.modules[MODULE]
+    sentence = (
+        f"runs/cosine/config.yaml: imports: expected --import {MODULE} (in Python imports=['{MODULE}']), as its parts "
+        "are used, found it not imported"
+    )
+    assert call(capsys, "translate", "runs/cosine").error == sentence
+    assert call(capsys, "export", "runs/cosine", "--to=run", "--average=1", "-o", "copy").error == sentence
+    with pytest.raises(ConfigError, match="expected --import cosine_attention"):
+        headwise.load("runs/cosine")
+    assert f"headwise: error: {sentence}" in (DOCS / "plug-ins.md").read_text(encoding="utf-8")
+
+
+def test_a_module_is_found_by_its_name_alone(clean: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, problem in (
+        ("no_such_module", "or no_such_module.py in the working directory, found neither"),
+        ("headwise.none", "expected a module on Python's path, found none for headwise.none"),
+        ("./cosine.py", "expected the name of a Python module, such as my_attention, found './cosine.py'"),
+    ):
+        error = call(capsys, "translate", "--import", name, "demo").error
+        assert error.startswith("--import: ")
+        assert error.endswith(problem)
+    (clean / "broken.py").write_text("import no_such_package\n")
+    with pytest.raises(ModuleNotFoundError, match="no_such_package"):
+        plugins.import_modules(["broken"])
+    assert "broken" not in sys.modules
+
+
+def test_children_import_what_their_parent_has_imported(clean: Path) -> None:
+    (clean / "counted.py").write_text(
+        "from headwise.evaluation.metrics import METRICS\n"
+        "METRICS['one'] = METRICS['bleu']\n"
+        "def known(values):\n    yield sorted(METRICS)\n"
+    )
+    from headwise.evaluation.metrics import METRICS
+
+    before = dict(METRICS)
+    try:
+        plugins.import_modules(["counted"])
+        child = Child("counted:known")
+        try:
+            assert "one" in child.receive()
+        finally:
+            child.end()
+    finally:
+        METRICS.clear()
+        METRICS.update(before)
+        del sys.modules["counted"]
+
+
+def test_a_part_of_the_script_itself_trains_in_one_process(
+    clean: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Mine(Transformer):
+        """A Transformer under another name."""
+
+    Mine.__module__ = "__main__"
+    monkeypatch.setitem(build.ARCHITECTURES, "mine", Mine)
+    monkeypatch.setattr(build, "_refuse_unused", lambda config, kind, what: None)
+    write_pairs(clean, 200)
+    keys = {
+        "model": {"architecture": "mine", "encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_ff": 16}
+    }
+    run = headwise.train("train.en", "train.de", out="runs/mine", max_steps=1, **keys)
+    assert run.config.training.processes == 1
+    assert run.config.imports == []
+    assert len(run.translate(["The old cat sleeps."])) == 1
+    with pytest.raises(ConfigError, match="registered by the script itself"):
+        headwise.train("train.en", "train.de", out="runs/two", training={"processes": 2}, **keys)
