@@ -6,7 +6,7 @@ configuration that is stored in the run directory.
 """
 
 from headwise.config.base import Section
-from headwise.config.data import CleaningConfig, DataConfig, SubwordConfig
+from headwise.config.data import AugmentConfig, CleaningConfig, DataConfig, SubwordConfig
 from headwise.config.loading import apply_overrides
 from headwise.config.model import (
     AttentionOptions,
@@ -38,6 +38,7 @@ from headwise.config.training import (
 
 __all__ = [
     "AttentionOptions",
+    "AugmentConfig",
     "BatchConfig",
     "ClassificationConfig",
     "CleaningConfig",

@@ -20,6 +20,7 @@ def _language_code(code: str) -> str:
 
 Language = Annotated[str, AfterValidator(_language_code)]
 Weight = Annotated[float, Field(ge=0.0, le=bounds.WEIGHT)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
 _PAIRS, _TEXTS = Tasks(*PAIRS), Tasks(*TEXTS)
 
 
@@ -30,6 +31,33 @@ class CleaningConfig(Section):
     # longer side / shorter side, in characters
     max_ratio: Annotated[float, Field(ge=1.0, le=bounds.RATIO), _PAIRS] = 9.0
     drop_duplicates: Annotated[bool, Tasks.all_but("denoising", *LABELED)] = False
+
+
+class AugmentConfig(Section):
+    """Share of the training pairs that gets each change (`headwise.text.augmentation`), anew in every epoch."""
+
+    capitals: Share = 0.0  # both sides in capitals
+    title: Share = 0.0  # a capital at the beginning of each word, on both sides
+    first_letter: Share = 0.0  # the source's first letter in the other case
+    no_diacritics: Share = 0.0  # the source without diacritics
+    typos: Share = 0.0  # a typing error in one of ten words of the source, and in one at least
+    no_punctuation: Share = 0.0  # both sides without their final punctuation
+    inserted: Share = 0.0  # an emoji or a placeholder in front of both sides, or behind them
+    copied: Share = 0.0  # the target as the source, too
+    joined: Share = 0.0  # with another pair behind it
+
+    @model_validator(mode="after")
+    def _one_case(self) -> AugmentConfig:
+        if self.capitals + self.title > 1:
+            raise ValueError(
+                f"expected capitals and title to be at most 1 together, found {self.capitals} and {self.title}"
+            )
+        return self
+
+    @property
+    def active(self) -> bool:
+        """Whether any pair is changed."""
+        return any(share > 0 for share in self.model_dump().values())
 
 
 class DataConfig(Section):
@@ -60,6 +88,7 @@ class DataConfig(Section):
     source_field: Annotated[str, _PAIRS] = "source"  # field of a .jsonl line with the source
     target_field: Annotated[str, _PAIRS] = "target"
     cleaning: CleaningConfig = CleaningConfig()
+    augment: Annotated[AugmentConfig, _PAIRS] = AugmentConfig()
     # processes that encode text; 0: one per core
     workers: Annotated[Processes, Tasks.all_but(*LABELED), MAY_CHANGE] = 0
 

@@ -53,6 +53,7 @@ class TranslationTask(PreparedTask[AnyPrepared, Seq2Seq]):
             rank=rank,
             world=world,
             dropout=self.config.subwords.dropout,
+            augment=self.config.data.augment,
             weights=self.config.data.weights,
             max_length=self.config.model.max_length,
         )
@@ -228,6 +229,7 @@ def _check_prepared(config: Config) -> None:
     given = {
         "data.source": config.data.source,
         "data.dev_source": config.data.dev_source,
+        "data.augment": {key: share for key, share in config.data.augment.model_dump().items() if share},
         "subwords.dropout": config.subwords.dropout,
         "training.add_subwords": config.training.add_subwords,
     }

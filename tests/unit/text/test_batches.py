@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from headwise.config import DataConfig, SubwordConfig
+from headwise.config import AugmentConfig, DataConfig, SubwordConfig
 from headwise.data.plans import mix, padding_share, plan_batches, share_out
 from headwise.errors import CheckpointError, DataError
 from headwise.tasks.batches.pairs import Batch, BatchStream, make_batch
@@ -265,6 +265,21 @@ def test_dropout_segments_every_epoch_anew_and_resumes(with_dropout: PreparedDat
         subwords.encode_source(subwords.decode_source(ids)) != [i for i in ids if i not in (PAD, EOS)]
         for ids in a.values()
     )
+
+
+def test_augmented_epochs_resume_and_belong_to_their_shares(with_dropout: PreparedData) -> None:
+    shares = AugmentConfig(capitals=0.5, typos=0.5)
+    stream = BatchStream(with_dropout, TOKENS, seed=1, augment=shares)
+    first, state = epoch_of(stream), stream.state()
+    second = epoch_of(stream)
+    stream.close()
+    assert not same(first, second)
+    other = BatchStream(with_dropout, TOKENS, seed=1, augment=shares)
+    other.load_state(state)
+    assert same(take(other, len(second)), second)
+    other.close()
+    with pytest.raises(CheckpointError, match="augment"):
+        BatchStream(with_dropout, TOKENS, seed=1).load_state(state)
 
 
 def test_a_position_in_other_batches_is_refused(prepared: PreparedData) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headwise.config import DataConfig, SubwordConfig
+from headwise.config import AugmentConfig, DataConfig, SubwordConfig
 from headwise.data import prepared as folders
 from headwise.data.ragged import Ragged, RaggedWriter, gather
 from headwise.errors import CheckpointError, ConfigError, DataError, TrainingError
@@ -395,7 +395,7 @@ class TestEpochs:
         self, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(resegmented, "_AHEAD_FROM", 0)
-        stores = EpochStores(prepared, seed=3, dropout=0.2, longest=512)
+        stores = EpochStores(prepared, Resegmentation(3, 0, 0.2, 512))
         stores.open(0)
         ahead = stores._ahead
         assert ahead is not None
@@ -448,8 +448,30 @@ class TestEpochs:
 
     def test_without_the_text_there_is_no_dropout(self, tmp_path: Path) -> None:
         prepared = prepare(DataConfig(**corpus(tmp_path, sentences(60))), SMALL, tmp_path / "prepared")
-        with pytest.raises(CheckpointError, match="BPE-dropout needs"):
+        with pytest.raises(CheckpointError, match=r"BPE-dropout and data\.augment need"):
             resegment(prepared, Resegmentation(seed=1, epoch=0, dropout=0.1, longest=512))
+
+    @pytest.mark.parametrize("dropout", [0.0, 0.2])
+    def test_augmented_pairs_are_the_same_whatever_the_processes(
+        self, tmp_path: Path, dropout: float, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        shares = {"capitals": 0.5, "copied": 0.3, "joined": 0.3}
+        config = DataConfig(**corpus(tmp_path, sentences(9_000)), augment=AugmentConfig(**shares))
+        prepared = prepare(config, SMALL.model_copy(update={"dropout": dropout}), tmp_path / "prepared")
+        how = Resegmentation(1, 0, dropout, 512, config.augment.model_dump())
+        text = resegment(prepared, how)
+        pairs = [
+            (prepared.subwords.decode_source(text.source(i)), prepared.subwords.decode_target(text.target(i)))
+            for i in range(len(text))
+        ]
+        assert all(source.isupper() == target.isupper() for source, target in pairs)
+        assert 0.45 < np.mean([source.isupper() for source, _ in pairs]) < 0.55
+        assert 0.25 < np.mean([source == target for source, target in pairs]) < 0.35
+        os.rename(prepared.directory / "epochs", tmp_path / "moved")
+        monkeypatch.setattr(encoding, "_ALONE_BELOW", 1000)
+        together = resegment(prepared, how)
+        assert np.array_equal(together.source_table.values, text.source_table.values)
+        assert np.array_equal(together.target_table.values, text.target_table.values)
 
 
 def test_ragged_arrays_hold_rows_of_any_length(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from headwise.config import AugmentConfig
 from headwise.data.plans import plan_batches, share_out
 from headwise.data.ragged import gather
 from headwise.data.stream import Epoch, ResumableStream
@@ -72,6 +73,7 @@ class BatchStream(ResumableStream[Batch]):
         rank: int = 0,
         world: int = 1,
         dropout: float = 0.0,
+        augment: AugmentConfig = AugmentConfig(),  # noqa: B008 -- which nobody changes
         weights: Sequence[float] = (),
         max_length: int = 512,
         buffer: int = BUFFER,
@@ -79,14 +81,15 @@ class BatchStream(ResumableStream[Batch]):
         """Start at the beginning of epoch 0.
 
         Args:
-            prepared: the data, prepared with dropout where `dropout` isn't 0.
+            prepared: the data, prepared with its text where there is dropout or augmentation.
             tokens: token budget of a batch, for each side.
-            seed: seed of all orders and of BPE-dropout.
+            seed: seed of all orders, of BPE-dropout and of augmentation.
             rank: data-parallel rank of this process.
             world: number of processes.
             dropout: rate of BPE-dropout; the text is resegmented for every epoch.
+            augment: share of the pairs that gets each change, anew in every epoch.
             weights: sampling weight of each training file, or of each corpus in shards; empty: as many as it has pairs.
-            max_length: longest sentence in subwords that BPE-dropout may produce, EOS included.
+            max_length: longest sentence in subwords that BPE-dropout and augmentation may produce, EOS included.
             buffer: most pairs of an epoch of corpora in shards.
         """
         self.tokens = tokens
@@ -95,7 +98,9 @@ class BatchStream(ResumableStream[Batch]):
         else:
             longest = min(max_length, tokens)
             whole = cast("PreparedData[ParallelStore]", prepared)
-            self._sampler = WholeText(whole, seed=seed, weights=weights, dropout=dropout, longest=longest)
+            self._sampler = WholeText(
+                whole, seed=seed, weights=weights, dropout=dropout, longest=longest, augment=augment
+            )
         identity = {
             "tokens": tokens,
             "seed": seed,

@@ -67,6 +67,7 @@ def prepare(
         fields=(config.source_field, config.target_field),
         rules=Rules(config.cleaning),
         subwords=subword_config,
+        augment=config.augment,
         given=subwords,
         add_subwords=add_subwords,
         sample=_SAMPLE,
@@ -101,6 +102,7 @@ def _request(
         "cleaning": job.rules.cleaning.model_dump(),
         "dev_pairs": job.dev_pairs,
         **({"dev_files": job.new_files} if job.new_files else {}),
+        **({"augment": job.augment.model_dump()} if job.augment.active else {}),
         "subword_config": job.subwords.model_dump(exclude={"copy_from"}),
         "given_subwords": job.given.digest() if job.given else None,
         **({"add_subwords": job.add_subwords} if job.add_subwords else {}),
@@ -128,7 +130,7 @@ def _build(
     request = with_checksums(request)
     stages = Stages(job, folder, work, run, say)
     stages.prepare(parts)
-    if job.subwords.dropout:
+    if job.subwords.dropout or job.augment.active:
         for path in (path for side in SIDES for path in work.glob(f"{TRAIN_TEXT}.{side}.*")):
             path.rename(folder / path.name)
         (work / "train.rows").rename(folder / "train.rows")

@@ -1,12 +1,15 @@
-"""Resegmentation of the training text by BPE-dropout for every epoch, one epoch ahead of training where it takes long.
+"""The training text of every epoch anew, by BPE-dropout and augmentation, one epoch ahead where that takes long.
 
-The segmentation of an epoch depends on the prepared folder, the seed, the epoch and the dropout rate alone, so a run
-that resumes from a checkpoint sees the same text. It is stored on disk, memory-mapped, until it is two epochs old.
+The text of an epoch depends on the prepared folder, the seed, the epoch, the dropout rate and the shares of
+augmentation alone, so a run that resumes from a checkpoint sees the same text. It is stored on disk, memory-mapped,
+until it is two epochs old.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
@@ -30,17 +33,20 @@ _NICENESS = 10  # of the background process, as training has priority
 
 @dataclass(frozen=True)
 class Resegmentation:
-    """Parameters of the segmentation of one epoch."""
+    """Parameters of the text of one epoch."""
 
     seed: int
     epoch: int
     dropout: float
-    longest: int  # in subwords, EOS included; longer rows are segmented without dropout
+    longest: int  # in subwords, EOS included; longer rows are segmented without dropout, and not augmented
+    augment: dict[str, float] | None = None  # shares of `AugmentConfig`; None: no augmentation
 
     @property
     def name(self) -> str:
-        """Return the name of the folder that stores the segmentation."""
-        return f"{self.epoch}-{self.seed}-{self.dropout:g}-{self.longest}"
+        """Return the name of the folder that stores the text."""
+        shares = json.dumps(self.augment, sort_keys=True).encode()
+        augmented = f"-{hashlib.sha256(shares).hexdigest()[:12]}" if self.augment else ""
+        return f"{self.epoch}-{self.seed}-{self.dropout:g}-{self.longest}{augmented}"
 
 
 def resegment(prepared: PreparedData[ParallelStore], parameters: Resegmentation) -> ParallelStore:
@@ -75,7 +81,7 @@ def _create(prepared: PreparedData[ParallelStore], parameters: Resegmentation, f
     prepared_directory = prepared.directory
     if not (prepared_directory / "train.rows").exists():
         raise CheckpointError(
-            f"{prepared_directory}: expected the training text, which BPE-dropout needs, found none"
+            f"{prepared_directory}: expected the training text, which BPE-dropout and data.augment need, found none"
         )
     jobs = [
         encoding.EncodingJob(
@@ -87,11 +93,13 @@ def _create(prepared: PreparedData[ParallelStore], parameters: Resegmentation, f
             start=0,
             stop=len(prepared.train),
             dropout=parameters.dropout,
+            augment=parameters.augment,
+            other=str(prepared_directory / f"{TRAIN_TEXT}.{other}"),
             seed=parameters.seed,
             epoch=parameters.epoch,
             longest=parameters.longest - 1,
         )
-        for side in SIDES
+        for side, other in zip(SIDES, reversed(SIDES), strict=True)
     ]
     encoding.encode_whole(jobs, _WORKERS)
 
@@ -99,12 +107,10 @@ def _create(prepared: PreparedData[ParallelStore], parameters: Resegmentation, f
 class EpochStores:
     """Source of the training text of each epoch; a background process creates the next one of a large text."""
 
-    def __init__(
-        self, prepared: PreparedData[ParallelStore], *, seed: int, dropout: float, longest: int
-    ) -> None:
-        """Segment the text of `prepared` with a dropout rate, in rows of at most `longest` subwords."""
+    def __init__(self, prepared: PreparedData[ParallelStore], first: Resegmentation) -> None:
+        """Make the text of `prepared` anew for each epoch; `first` has the parameters, of any epoch."""
         self._prepared = prepared
-        self._first = Resegmentation(seed, 0, dropout, longest)
+        self._first = first
         self._background: Children | None = None
         self._ahead: Future[None] | None = None
 

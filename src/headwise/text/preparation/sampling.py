@@ -16,9 +16,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from headwise.config import AugmentConfig
 from headwise.data.plans import Passes, mix
 from headwise.text.preparation.parallel import PreparedData
-from headwise.text.preparation.resegmented import EpochStores
+from headwise.text.preparation.resegmented import EpochStores, Resegmentation
 from headwise.text.preparation.stores import ParallelStore, ShardedStore, Shards
 
 BUFFER = 1 << 18  # pairs that are shuffled together, in memory
@@ -50,7 +51,10 @@ class Sampler(Protocol):
 
 
 class WholeText:
-    """All pairs of a text in the order of its files, or each file by its weight; with BPE-dropout, anew each time."""
+    """All pairs of a text in the order of its files, or each file by its weight.
+
+    With BPE-dropout or augmentation, each epoch has its own text.
+    """
 
     remedy = "lower model.max_length"
 
@@ -62,22 +66,24 @@ class WholeText:
         weights: Sequence[float],
         dropout: float,
         longest: int,
+        augment: AugmentConfig,
     ) -> None:
-        """`longest` is the length that BPE-dropout may produce, in subwords with the end symbol."""
-        self.identity = {"dropout": dropout}
+        """`longest` is the length that BPE-dropout and augmentation may produce, in subwords with the end symbol."""
+        shares = augment.model_dump() if augment.active else None
+        self.identity = {"dropout": dropout, "augment": shares}
         self._prepared, self._seed, self._weights = prepared, seed, weights
-        self._dropout, self._longest = dropout, longest
+        self._anew = Resegmentation(seed, 0, dropout, longest, shares) if dropout or shares else None
 
     def epochs(self, first: int) -> Generator[EpochPairs, None, None]:  # noqa: D102
-        if not self._dropout:
+        if self._anew is None:
             store = self._prepared.train
             for epoch in itertools.count(first):
                 yield EpochPairs(store, self._rows(store, epoch))
-        stores = EpochStores(self._prepared, seed=self._seed, dropout=self._dropout, longest=self._longest)
-        with contextlib.closing(stores):
-            for epoch in itertools.count(first):
-                store = stores.open(epoch)
-                yield EpochPairs(store, self._rows(store, epoch))
+        else:
+            with contextlib.closing(EpochStores(self._prepared, self._anew)) as stores:
+                for epoch in itertools.count(first):
+                    store = stores.open(epoch)
+                    yield EpochPairs(store, self._rows(store, epoch))
 
     def _rows(self, store: ParallelStore, epoch: int) -> NDArray[np.int64]:
         if self._weights:

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.config import CleaningConfig, SubwordConfig
+from headwise.config import AugmentConfig, CleaningConfig, SubwordConfig
 from headwise.data.ragged import Ragged, RaggedWriter, map_array, save_array
 from headwise.errors import DataError
 from headwise.files import write_text
+from headwise.text.augmentation import augment
 from headwise.text.preparation.cleaning import Rules
 from headwise.text.preparation.file_parts import FilePart
 from headwise.text.preparation.stores import SHARD, SIDES, TRAIN_TEXT
@@ -61,6 +62,7 @@ class Preparation:
         rules: rules for pairs.
         near: whether near duplicates are removed, too; exact ones are if `rules.cleaning.drop_duplicates`.
         subwords: how subwords are learned.
+        augment: how the pairs are changed that subwords are learned from, as training sees them.
         given: subwords that are used instead.
         add_subwords: most subwords that are added to the given ones.
         sample: pairs, about, that subwords are learned from.
@@ -80,6 +82,7 @@ class Preparation:
     rules: Rules = field(default_factory=lambda: Rules(CleaningConfig()))
     near: bool = False
     subwords: SubwordConfig = field(default_factory=SubwordConfig)
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
     given: Subwords | None = None
     add_subwords: int = 0
     sample: int = 1_000_000
@@ -299,16 +302,23 @@ class Stages:
     def _samples(self, tables: list[str], rows: int, files: int = 0) -> tuple[Iterator[str], Iterator[str]]:
         """Return the source and target sentences of about `sample` of that many rows."""
         bound = min((1 << 64) - 1, (1 << 64) * self._job.sample // max(1, rows))
-        return self._sampled(tables, "source", bound, files), self._sampled(tables, "target", bound, files)
+        return self._sampled(tables, 0, bound, files), self._sampled(tables, 1, bound, files)
 
-    def _sampled(self, tables: list[str], side: str, bound: int, files: int) -> Iterator[str]:
-        for table in tables:
+    def _sampled(self, tables: list[str], side: int, bound: int, files: int) -> Iterator[str]:
+        job = self._job
+        for number, table in enumerate(tables):
             path = self._work / table
-            rows = of_files(path, training_rows(path, self._job.seed)[0], files)
-            rows = rows[mixed_hashes(path, rows, self._job.seed + 1) <= np.uint64(bound)]
-            texts = Ragged(path.with_name(f"{table}.{side}"), np.uint8)
+            rows = of_files(path, training_rows(path, job.seed)[0], files)
+            rows = rows[mixed_hashes(path, rows, job.seed + 1) <= np.uint64(bound)]
+            sides = [Ragged(path.with_name(f"{table}.{name}"), np.uint8) for name in SIDES]
             for start in range(0, len(rows), _BLOCK):
-                yield from texts.texts(rows[start : start + _BLOCK])
+                block = rows[start : start + _BLOCK]
+                if job.augment.active:  # both sides together, for each of them
+                    random = np.random.default_rng([job.seed, number, start])
+                    pairs = augment(sides[0].texts(block), sides[1].texts(block), job.augment, random)
+                    yield from pairs[side]
+                else:
+                    yield from sides[side].texts(block)
 
     # ------------------------------------------------------------------------------------------------------- stores
 

@@ -17,14 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor
 
+from headwise.config import AugmentConfig
 from headwise.data.ragged import Ragged, RaggedWriter, gather, map_array
 from headwise.files import disk_errors
 from headwise.processes import Children
+from headwise.text.augmentation import augment
 from headwise.text.tokens.bpe_dropout import DropoutSegmenter
 from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import EOS, Subwords
 
-CHUNK = 8192  # rows encoded per step; BPE-dropout has one random stream per chunk
+CHUNK = 8192  # rows encoded per step; BPE-dropout and augmentation have one random stream per chunk
+_AUGMENTED = (
+    2  # in the seed of augmentation, which both sides share, in the place of the side in that of BPE-dropout
+)
 _ALONE_BELOW = 100_000  # rows; fewer are encoded faster than a second process starts
 
 
@@ -40,9 +45,12 @@ class EncodingJob:
     start: int
     stop: int
     dropout: float = 0.0
+    augment: dict[str, float] | None = None  # shares of the pairs that are changed (`AugmentConfig`)
+    other: str = ""  # with `augment`: table of the other side
     seed: int = 0
     epoch: int = 0
-    longest: int = 0  # with dropout: rows of more subwords are segmented without; 0: no limit
+    # 0: no limit; otherwise rows of more subwords are segmented without dropout, and those of as many bytes not changed
+    longest: int = 0
     documents: bool = False  # monolingual text in which each row ends with EOS
 
 
@@ -114,10 +122,14 @@ def run(job: EncodingJob) -> None:
         assert isinstance(processor, SentencePieceProcessor)  # the configuration refuses dropout with others
         segmenter = DropoutSegmenter(processor, job.dropout)
     text = Ragged(Path(job.text), np.uint8)
+    other = Ragged(Path(job.other), np.uint8) if job.augment else None
     rows = map_array(Path(job.rows), np.int64)
     with disk_errors(Path(job.out)), RaggedWriter(Path(job.out), id_type(size)) as writer:
         for start in range(job.start, job.stop, CHUNK):
-            texts = text.texts(rows[start : min(start + CHUNK, job.stop)])
+            chosen = rows[start : min(start + CHUNK, job.stop)]
+            texts = text.texts(chosen)
+            if other is not None:
+                texts = _augmented(job, texts, other.texts(chosen), start)
             if segmenter is None:
                 ids = encode_plain(texts)
             else:
@@ -126,6 +138,17 @@ def run(job: EncodingJob) -> None:
                     segmenter, texts, encode_plain, np.random.default_rng(stream_key), job.longest
                 )
             writer.append(*flatten(ids, [EOS] if source else []))
+
+
+def _augmented(job: EncodingJob, texts: list[str], other: list[str], start: int) -> list[str]:
+    """Return the job's side of the augmented pairs; the job of the other side makes the same ones."""
+    assert job.augment is not None
+    source = job.side == "source"
+    sources, targets = (texts, other) if source else (other, texts)
+    random = np.random.default_rng([job.seed, job.epoch, _AUGMENTED, start])
+    # A side has at most as many subwords as bytes, and one for the space in front.
+    sides = augment(sources, targets, AugmentConfig(**job.augment), random, max(1, job.longest - 1))
+    return sides[0 if source else 1]
 
 
 def _run_single(job: EncodingJob) -> None:
