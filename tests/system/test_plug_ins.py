@@ -103,12 +103,10 @@ def test_a_part_of_the_script_itself_trains_in_one_process(
     monkeypatch.setitem(build.ARCHITECTURES, "mine", Mine)
     monkeypatch.setattr(build, "_refuse_unused", lambda config, kind, what: None)
     write_pairs(clean, 200)
-    keys = {
-        "model": {"architecture": "mine", "encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_ff": 16}
-    }
-    run = headwise.train("train.en", "train.de", out="runs/mine", max_steps=1, **keys)
+    model = {"architecture": "mine", "encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_ff": 16}
+    run = headwise.train("train.en", "train.de", out="runs/mine", max_steps=1, model=model)
     assert run.config.training.processes == 1
     assert run.config.imports == []
     assert len(run.translate(["The old cat sleeps."])) == 1
     with pytest.raises(ConfigError, match="registered by the script itself"):
-        headwise.train("train.en", "train.de", out="runs/two", training={"processes": 2}, **keys)
+        headwise.train("train.en", "train.de", out="runs/two", training={"processes": 2}, model=model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +39,7 @@ class TrainingRequest:
         preset: tiny, base, big, student, or a row of Table 3.
         max_steps, max_minutes, device, seed: keys of `training`.
         restart: whether a run in the directory is begun anew.
+        checks: whether the texts of a new training are looked at (see `headwise.text.reading.inspection`).
     """
 
     changes: Sequence[str] = ()
@@ -56,6 +58,7 @@ class TrainingRequest:
     device: str | None = None
     seed: int | None = None
     restart: bool = False
+    checks: bool = True
 
     def plan(self) -> TrainingPlan:
         """Choose the configuration; raises a `HeadwiseError` for what can't be trained."""
@@ -115,7 +118,7 @@ class TrainingRequest:
             ]
         if self.source is None:
             raise ConfigError("train: expected --source and --target, or -c FILE, found neither")
-        recipe = _choose(changes)
+        recipe = _choose(changes, checks=self.checks)
         config = changed(recipe.config)
         if not student:
             return config, recipe.reasons
@@ -169,6 +172,7 @@ def train(
     device: str | None = None,
     seed: int | None = None,
     restart: bool = False,
+    checks: bool = True,
     imports: Sequence[str] = (),
     verbose: bool = False,
     progress: Callable[[dict[str, Any]], None] | None = None,
@@ -195,6 +199,8 @@ def train(
         device: auto, cpu, cuda, cuda:1 or mps.
         seed: of everything random.
         restart: begin anew in a directory that has a run.
+        checks: look at the texts of a new training; identical or swapped sides, and a text surely in another language
+            than declared, are errors then.
         imports: modules of your own whose parts are used, unless they are imported already.
         verbose: print on standard error what the command line prints.
         progress: called with each record as metrics.jsonl has it: `kind` is train, dev or averaged, with `step`,
@@ -221,8 +227,11 @@ def train(
         device=device,
         seed=seed,
         restart=restart,
+        checks=checks,
     )
     plan = request.plan()
+    if verbose:
+        print(*plan.reasons, sep="\n", file=sys.stderr)
     plan.train(quiet=not verbose, progress=progress)
     return Run(plan.run)
 
@@ -257,19 +266,26 @@ def _path(path: str | os.PathLike[str] | None) -> Path | None:
     return None if path is None else Path(path)
 
 
-def _choose(changes: list[str]) -> Recipe:
-    from headwise.tasks.recipes import adapt, choose, measure, with_subwords_of
+def _choose(changes: list[str], *, checks: bool) -> Recipe:
+    """Return the recipe for the texts; with `checks`, its first reason is what was found in them."""
+    from headwise.tasks.recipes import Recipe, adapt, choose, measure, with_subwords_of
     from headwise.tasks.start import begun_from
+    from headwise.text.reading.inspection import inspect_texts
 
     given = ("data.", "training.", "subwords.copy_from=")
     config = Config().with_overrides([c for c in changes if c.startswith(given)])
     data, training = config.data, config.training
     timed = training.max_minutes is not None
-    if training.initialize_from is None:
-        recipe = choose(measure(data), data, seed=training.seed, timed=timed)
+    start = None if training.initialize_from is None else begun_from(training.initialize_from)
+    size = measure(data)
+    found = inspect_texts(data, size.pairs, start and start.data.languages) if checks else []
+    if start is None:
+        recipe = choose(size, data, seed=training.seed, timed=timed)
         copied = config.subwords.copy_from
-        return recipe if copied is None else with_subwords_of(recipe, Path(copied))
-    return adapt(measure(data), begun_from(training.initialize_from), data, training, timed=timed)
+        recipe = recipe if copied is None else with_subwords_of(recipe, Path(copied))
+    else:
+        recipe = adapt(size, start, data, training, timed=timed)
+    return Recipe(recipe.config, [*found, *recipe.reasons])
 
 
 def _mixed(config: Config, options: Sequence[str]) -> tuple[Config, list[str]]:

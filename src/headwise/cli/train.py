@@ -76,6 +76,9 @@ def command(
     restart: Annotated[
         bool, typer.Option("--restart", help="Begin anew in a run directory that has a run.")
     ] = False,
+    no_checks: Annotated[
+        bool, typer.Option("--no-checks", help="Train whatever the texts look like.")
+    ] = False,
     estimate: Annotated[
         bool,
         typer.Option("--estimate", help="Print time, memory and energy; don't train."),
@@ -120,6 +123,7 @@ def command(
         device=device,
         seed=seed,
         restart=restart,
+        checks=not no_checks,
     ).plan()
     say(plan.reasons)
     if estimate:

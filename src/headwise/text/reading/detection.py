@@ -42,6 +42,11 @@ def detect(text: str, among: Collection[str] = ()) -> list[Detected]:
     return [one for number, one in enumerate(found) if number == 0 or one.confidence >= _LEAST]
 
 
+def is_known(code: str) -> bool:
+    """Whether texts in a language can be recognized."""
+    return code in _identifier().labels
+
+
 def preload() -> None:
     """Read the model now, so that the first request doesn't wait for it."""
     _identifier()
