@@ -17,8 +17,9 @@ from pydantic import BaseModel
 from headwise.cli.main import COMMANDS
 from headwise.config import Config
 
+# Modules whose `__all__` is stable: what is in it changes only with a release that says so.
+STABLE = ["headwise", "headwise.nn"]
 MODULES = {
-    "The package": ["headwise"],
     "Translation": ["headwise.engine.translator", "headwise.engine.options", "headwise.engine.outputs"],
     "Analysis": [
         "headwise.analysis.trace",
@@ -34,13 +35,32 @@ MODULES = {
 
 
 def python() -> str:
-    """Return the page of the Python interface, of the modules' docstrings."""
-    lines = ["# Python", "", "Made from the docstrings."]
+    """Return the page of the Python interface, of the docstrings: what is stable, then modules that may change."""
+    lines = [
+        "# Python",
+        "",
+        "Made from the docstrings. The names of the first two sections are stable: a name goes, or changes what it "
+        "takes or returns, only in a release whose changelog says so. The modules after them are documented and "
+        "tested, and may change with any release. [A model of your own](../own-model.md) is the guide.",
+    ]
+    for module in STABLE:
+        lines += ["", f"## {module}", "", (importlib.import_module(module).__doc__ or "").strip()]
+        for name, directive in stable_names(module):
+            lines += ["", f"### {name}", "", "```{eval-rst}", f".. {directive}:: {module}.{name}", "```"]
     for title, modules in MODULES.items():
         lines += ["", f"## {title}"]
         for module in modules:
             lines += ["", f"### {module}", "", "```{eval-rst}", f".. automodule:: {module}", "```"]
     return "\n".join([*lines, ""])
+
+
+def stable_names(module: str) -> Iterator[tuple[str, str]]:
+    """Yield the names of a module's `__all__` that aren't modules, and the directive that shows each."""
+    imported = importlib.import_module(module)
+    for name in imported.__all__:
+        value = getattr(imported, name)
+        if not inspect.ismodule(value):
+            yield name, "autoclass" if inspect.isclass(value) else "autofunction"
 
 
 def configuration() -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +37,18 @@ def test_every_key_of_the_configuration_has_its_row(reference: ModuleType) -> No
     assert (
         "grouped-query attention" in cells["model.key_value_heads"]
     )  # a comment inside a definition of several lines
+
+
+@pytest.mark.parametrize("module", ["headwise", "headwise.nn"])
+def test_the_stable_names_are_those_of_all(reference: ModuleType, module: str) -> None:
+    page = reference.python()
+    section = page.partition(f"\n## {module}\n")[2].partition("\n## ")[0]
+    imported = importlib.import_module(module)
+    shown = [line.removeprefix("### ") for line in section.splitlines() if line.startswith("### ")]
+    modules = [name for name in imported.__all__ if inspect.ismodule(getattr(imported, name))]
+    assert sorted([*shown, *modules]) == imported.__all__
+    for name in shown:
+        assert f":: {module}.{name}\n" in section
 
 
 def test_every_command_has_its_options(reference: ModuleType) -> None:

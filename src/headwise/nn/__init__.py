@@ -56,3 +56,7 @@ def __getattr__(name: str) -> Any:
     if name not in ("DecoderLayer", "EncoderLayer"):
         raise AttributeError(f"module 'headwise.nn' has no attribute {name!r}")
     return getattr(importlib.import_module(_ABOVE), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

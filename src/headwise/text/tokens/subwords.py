@@ -225,11 +225,11 @@ class Subwords:
         return self.target_processor.encode(list(texts), num_threads=1)
 
     def decode_source(self, ids: Sequence[int]) -> str:
-        """Decode source ids; padding, begin and end are dropped, unknown becomes ` ⁇ `."""
+        """Decode source ids; padding, begin and end are dropped, unknown becomes `⁇` between spaces."""
         return _decode(self.source_processor, ids)
 
     def decode_target(self, ids: Sequence[int]) -> str:
-        """Decode target ids; padding, begin and end are dropped, unknown becomes ` ⁇ `."""
+        """Decode target ids; padding, begin and end are dropped, unknown becomes `⁇` between spaces."""
         return _decode(self.target_processor, ids)
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
