@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from headwise.errors import DataError, TrainingError
+from headwise.errors import ConfigError, DataError, TrainingError
 
 _DISK_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _TEMPORARY = ".partial-"  # part of the name of every temporary file and directory
@@ -201,3 +201,9 @@ def _sync_tree(root: Path) -> None:
             with open(Path(folder, name), "rb") as file:
                 os.fsync(file.fileno())
         sync_directory(folder)
+
+
+def check_output(path: Path, *inputs: Path | None) -> None:
+    """Raise `ConfigError` if an output file is one of the inputs."""
+    if any(file is not None and path.exists() and file.exists() and path.samefile(file) for file in inputs):
+        raise ConfigError(f"{path}: expected an output file that is not an input file")

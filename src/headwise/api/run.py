@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headwise.evaluation.translation import TranslationScores
     from headwise.models.base import Seq2Seq
     from headwise.tasks.base import Prediction
+    from headwise.text.reading.glossary import Glossary
     from headwise.text.tokens.subwords import Subwords
 
 StrPath = str | os.PathLike[str]
@@ -103,6 +104,28 @@ class Run:
     def translate_lines(self, lines: Iterable[str], **options: Any) -> Iterator[Translation]:
         """Translate a stream of lines in order, with a thousand of them in memory; options as for `translate`."""
         return self.translator.translate_lines(lines, **options)
+
+    def translate_file(
+        self,
+        file: StrPath,
+        out: StrPath,
+        *,
+        glossary: Glossary | None = None,
+        split: bool = False,
+        **search: Any,
+    ) -> list[str]:
+        """Translate a file into another, as `headwise translate FILE -o OUT` does, and return warnings.
+
+        A file of lines or records resumes after an interruption; a document (.html, .docx, .srt, …) keeps all but its
+        sentences. `search` are options of the search. Raises a `HeadwiseError` for a file that can't be read.
+        """
+        from headwise.api.translating import translate_any
+        from headwise.engine.corpus.runs import Runs
+
+        if self.path is None:
+            raise ConfigError("translate_file: expected a run that is saved, found a model in memory")
+        runs = Runs(self._paths, search, self._options)
+        return translate_any(runs, Path(file), Path(out), glossary=glossary, split=split)
 
     def score(self, sources: Sequence[str], targets: Sequence[str], **options: Any) -> list[Output]:
         """Return the log-probabilities of given translations, by forced decoding; `alpha` is an option.

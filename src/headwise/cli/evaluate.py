@@ -24,6 +24,7 @@ from headwise.cli.arguments import (
     named,
     search_settings,
 )
+from headwise.cli.streams import say
 from headwise.errors import ConfigError
 
 
@@ -225,7 +226,7 @@ def _translation(
         test_sets,
         ScoringSettings(**settings),
         search,
-        lambda line: typer.echo(f"headwise: {line}", err=True),
+        say,
     )
     notes = list(dict.fromkeys(note for result in results for note in result.scores.notes))
     if not several:

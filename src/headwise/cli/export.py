@@ -9,6 +9,7 @@ import typer
 
 from headwise import bounds
 from headwise.cli.arguments import Imports, TrainedRun
+from headwise.cli.streams import say
 
 
 def command(
@@ -57,4 +58,4 @@ def command(
 
     notes = export(run, out, to, precision, last, (from_language, to_language), shortlist=shortlist)
     for note in notes:
-        typer.echo(f"headwise: {note}", err=True)
+        say(note)

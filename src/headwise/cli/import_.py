@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from headwise.cli.arguments import Languages, TargetLanguage
+from headwise.cli.streams import say
 
 
 def command(
@@ -38,4 +39,4 @@ def command(
 
     notes = import_run(source, out, form, languages, language)
     for note in notes:
-        typer.echo(f"headwise: {note}", err=True)
+        say(note)

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headwise.cli.streams import show
-from headwise.errors import ConfigError
-from headwise.files import disk_errors
+from headwise.files import check_output, disk_errors
 from headwise.text.reading.lines import one_line, read_lines
 
 
@@ -22,12 +21,6 @@ def watched(lines: Iterator[str], path: Path, title: str) -> Iterator[str]:
 
     total = sum(1 for _ in read_lines(path))
     return iter(track(lines, title, total=total, console=Console(stderr=True), transient=True))
-
-
-def check_output(path: Path, *inputs: Path | None) -> None:
-    """Raise `ConfigError` if an output file is one of the inputs."""
-    if any(file is not None and path.exists() and file.exists() and path.samefile(file) for file in inputs):
-        raise ConfigError(f"{path}: expected an output file that is not an input file")
 
 
 @contextmanager

@@ -28,9 +28,10 @@ def score_lines(
     precision: str,
 ) -> None:
     """Write a line for each pair: the total, a tab, and the log-probabilities that add up to it; or a JSON object."""
+    from headwise.api.remarks import UnknownWords
     from headwise.chunks import chunks, results
     from headwise.cli.lines import line_writer
-    from headwise.cli.unknown import UnknownWords
+    from headwise.cli.streams import warn
     from headwise.engine.translator import Translator
     from headwise.text.reading.lines import json_line
 
@@ -65,7 +66,7 @@ def score_lines(
                     each = " ".join(f"{value:.6f}" for value in output.token_log_probabilities)
                     write(f"{output.log_probability:.6f}\t{each}")
     for side, what in zip(unknown, ("source lines", "target lines"), strict=True):
-        side.warn(line, what)
+        warn(side.lines(line, what))
 
 
 def _pairs(source: Path, target: Path) -> Iterator[tuple[int, str, str]]:

@@ -15,7 +15,7 @@ import io
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,17 @@ def show(text: str) -> None:
     """Write text to standard output and flush it."""
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def say(line: str) -> None:
+    """Print a line about a command's work on standard error."""
+    print(f"headwise: {line}", file=sys.stderr)
+
+
+def warn(lines: Iterable[str]) -> None:
+    """Print warnings on standard error."""
+    for line in lines:
+        say(f"warning: {line}")
 
 
 class _Descriptor(io.RawIOBase):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headwise import bounds
+from headwise.api.translating import Request, document_format, translate_document, translate_file
 from headwise.cli.arguments import (
     Alpha,
     Beam,
@@ -24,13 +27,7 @@ from headwise.cli.arguments import (
     search_settings,
     searchable,
 )
-from headwise.cli.translating import (
-    Request,
-    document_format,
-    translate_document,
-    translate_file,
-    translate_stream,
-)
+from headwise.cli.streams import say, warn
 from headwise.errors import ConfigError
 
 InputFile = Annotated[Path | None, typer.Argument(help="Lines, .jsonl, .parquet, a document; else stdin.")]
@@ -152,16 +149,55 @@ def command(
         inputs=(file, prefix_file, glossary),
     )
     if file is not None and document is not None and out is not None:
-        translate_document(translation, document, file, out)
+        warn(translate_document(translation, document, file, out, say))
     elif file is not None and out is not None and _regular(file, out):
         fields = source_field, target_field
-        translate_file(translation, file, out, fields, bad_lines=on_bad_line, restart=restart)
+        warn(translate_file(translation, file, out, fields, bad_lines=on_bad_line, restart=restart, say=say))
     else:
         filed = {"--on-bad-line": on_bad_line, "--restart": restart, "--engine ray": runs.on_cluster}
         for option, given in filed.items():
             if given:
                 raise ConfigError(f"{option}: expected a FILE and -o beside it, found a stream")
-        translate_stream(translation, file, out, source_field)
+        _translate_stream(translation, file, out, source_field)
+
+
+def _translate_stream(request: Request, file: Path | None, out: Path | None, source_field: str) -> None:
+    """Translate a file or standard input, and write each line when its chunk is translated."""
+    from headwise.api.remarks import Notes, UnknownWords
+    from headwise.cli.lines import line_writer, watched
+    from headwise.text.reading.lines import read_lines
+
+    translator = request.runs.load()
+    say(translator.description)
+    interactive = file is None and sys.stdin.isatty()
+    source = read_lines(file) if file is None else _texts(file, source_field)
+    if file is not None and (out is not None or not sys.stdout.isatty()):
+        source = watched(source, file, "translating")
+    translations = translator.translate_lines(
+        source,
+        translator.options_with(**request.runs.search),
+        chunk=1 if interactive else request.chunk,
+        prefixes=None if request.prefixes is None else read_lines(request.prefixes),
+        glossary=request.glossary,
+        split=request.split,
+        alignments=request.columns.alignments,
+    )
+    unknown, number = UnknownWords(), 0
+    notes = Notes()
+    with line_writer(out, *request.inputs) as write:
+        for number, translation in enumerate(translations, start=1):
+            unknown.add(number, translation.unknown, len(translation.source.split()))
+            notes.add(number, translation.warnings)
+            for line in request.columns.lines(number, translation):
+                write(line)
+    warn([*unknown.lines(number), *notes.lines()])
+
+
+def _texts(file: Path, source_field: str) -> Iterator[str]:
+    from headwise.engine.corpus.rows import TextFile, form_of
+    from headwise.text.reading.lines import read_lines
+
+    return (row.text for row in TextFile(file, source_field).rows()) if form_of(file) else read_lines(file)
 
 
 def _regular(file: Path, out: Path) -> bool:

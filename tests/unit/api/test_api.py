@@ -141,6 +141,19 @@ def test_a_run_does_what_its_translator_does(run: headwise.Run, directory: Path)
         headwise.load(directory / "none")
 
 
+def test_files_are_translated_as_by_the_command(run: headwise.Run, directory: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n".join([*ENGLISH, "ξ"]) + "\n", encoding="utf-8")
+    (tmp_path / "a.html").write_text(f"<p>{ENGLISH[0]}</p>", encoding="utf-8")
+    warnings = run.translate_file(tmp_path / "a.txt", tmp_path / "b.txt", beam=2)
+    written = (tmp_path / "b.txt").read_text("utf-8").splitlines()
+    assert written[:-1] == [translation.text for translation in run.translate(ENGLISH, beam=2)]
+    assert any("ξ (line 7)" in line for line in warnings)
+    run.translate_file(tmp_path / "a.html", tmp_path / "b.html")
+    assert (tmp_path / "b.html").read_text("utf-8").startswith("<p>")
+    with pytest.raises(ConfigError, match="expected an output file that is not an input file"):
+        run.translate_file(tmp_path / "a.txt", tmp_path / "a.txt")
+
+
 def test_evaluating_is_that_of_the_command_line(
     run: headwise.Run, directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

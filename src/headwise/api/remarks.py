@@ -1,10 +1,8 @@
-"""Warnings about input words without subwords and about translations, printed at a command's end."""
+"""Remarks on many lines, counted while they are translated: words without subwords, and what is said of a line."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import typer
 
 _NAMED = 8  # words; a file in another language has thousands
 _LONGEST = 40  # characters of a word
@@ -27,24 +25,23 @@ class UnknownWords:
             if len(self._first) < _NAMED:
                 self._first.setdefault(word, line)
 
-    def warn(self, total: int, what: str | None = None) -> None:
-        """Warn on standard error, if there are unknown words: in how many of `total` lines, which, and their share."""
+    def lines(self, total: int, what: str | None = None) -> list[str]:
+        """Return a warning, if there are unknown words: in how many of `total` lines, which, and their share."""
         if not self._lines:
-            return
+            return []
         what = what or f"{self._unit}s"
         named = ", ".join(f"{_shown(word)} ({self._unit} {line:,})" for word, line in self._first.items())
         rest = self._words - len(self._first)
         share = self._words / max(self._all_words, self._words)
         more = f" and {rest:,} more" if rest else ""
-        typer.echo(
-            f"headwise: warning: {self._lines:,} of {total:,} {what} hold words that the model spells by single "
-            f"letters, or not at all ({self._words:,} of {self._all_words:,} words, {share:.1%}): {named}{more}",
-            err=True,
-        )
+        return [
+            f"{self._lines:,} of {total:,} {what} hold words that the model spells by single letters, or not at all "
+            f"({self._words:,} of {self._all_words:,} words, {share:.1%}): {named}{more}"
+        ]
 
 
 class Notes:
-    """Sentences about single lines, of which the first few are printed at the end."""
+    """Sentences about single lines, of which the first few are kept."""
 
     def __init__(self, unit: str = "line") -> None:
         self._unit = unit
@@ -57,12 +54,10 @@ class Notes:
         room = _NAMED - len(self._first)
         self._first += [f"{self._unit} {line:,}: {_shown(sentence, 200)}" for sentence in sentences[:room]]
 
-    def warn(self) -> None:
-        """Print them on standard error."""
-        for sentence in self._first:
-            typer.echo(f"headwise: warning: {sentence}", err=True)
-        if self._count > len(self._first):
-            typer.echo(f"headwise: warning: and {self._count - len(self._first):,} more", err=True)
+    def lines(self) -> list[str]:
+        """Return the first sentences, and how many more there are."""
+        more = self._count - len(self._first)
+        return [*self._first, *([f"and {more:,} more"] if more else [])]
 
 
 def _shown(word: str, longest: int = _LONGEST) -> str:

@@ -1,14 +1,11 @@
-"""What `headwise translate` does: a stream line by line, or a file chunk by chunk so that it can be resumed."""
+"""Translation of files: lines and records chunk by chunk, so that it can be resumed, and documents."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import typer
 
 from headwise.errors import ConfigError, DataError
 
@@ -23,6 +20,7 @@ if TYPE_CHECKING:
     from headwise.text.reading.glossary import Glossary
 
 
+_CHUNK = 1024  # lines
 _LANGUAGE = "en"  # by whose rules a document is split into sentences, where a run doesn't tell its language
 
 
@@ -49,65 +47,26 @@ class Request:
     inputs: tuple[Path | None, ...]
 
 
-def translate_stream(request: Request, file: Path | None, out: Path | None, source_field: str) -> None:
-    """Translate a file or standard input, and write each line when its chunk is translated."""
-    from headwise.cli.lines import line_writer, watched
-    from headwise.cli.unknown import Notes, UnknownWords
-    from headwise.text.reading.lines import read_lines
-
-    translator = request.runs.load()
-    typer.echo(f"headwise: {translator.description}", err=True)
-    interactive = file is None and sys.stdin.isatty()
-    source = read_lines(file) if file is None else _texts(file, source_field)
-    if file is not None and (out is not None or not sys.stdout.isatty()):
-        source = watched(source, file, "translating")
-    translations = translator.translate_lines(
-        source,
-        translator.options_with(**request.runs.search),
-        chunk=1 if interactive else request.chunk,
-        prefixes=None if request.prefixes is None else read_lines(request.prefixes),
-        glossary=request.glossary,
-        split=request.split,
-        alignments=request.columns.alignments,
-    )
-    unknown, number = UnknownWords(), 0
-    notes = Notes()
-    with line_writer(out, *request.inputs) as write:
-        for number, translation in enumerate(translations, start=1):
-            unknown.add(number, translation.unknown, len(translation.source.split()))
-            notes.add(number, translation.warnings)
-            for line in request.columns.lines(number, translation):
-                write(line)
-    unknown.warn(number)
-    notes.warn()
-
-
-def _texts(file: Path, source_field: str) -> Iterator[str]:
-    from headwise.engine.corpus.rows import TextFile, form_of
-    from headwise.text.reading.lines import read_lines
-
-    return (row.text for row in TextFile(file, source_field).rows()) if form_of(file) else read_lines(file)
-
-
 def translate_file(
     request: Request,
     file: Path,
     out: Path,
     fields: tuple[str, str],
     *,
-    bad_lines: str | None,
-    restart: bool,
-) -> None:
-    """Translate a file into a file; the same command resumes after an interruption.
+    bad_lines: str | None = None,
+    restart: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> list[str]:
+    """Translate a file into a file and return warnings; the same call resumes after an interruption.
 
-    `fields` are those of the text and of the translation in files of records. `bad_lines` is the rule for bad lines;
-    None stops at a line that can't be read, and cuts one that is too long.
+    `say` gets lines about the progress. `fields` are those of the text and of the translation in files of records.
+    `bad_lines` is the rule for bad lines; None stops at a line that can't be read, and cuts one that is too long.
     """
-    from headwise.cli.lines import check_output
-    from headwise.cli.unknown import Notes, UnknownWords
+    from headwise.api.remarks import Notes, UnknownWords
     from headwise.engine.corpus.rows import TextFile, check_rule, form_of
     from headwise.engine.corpus.translation import FileTranslation, appended, warn_of_long_lines
     from headwise.engine.corpus.work import TextWork
+    from headwise.files import check_output
 
     rule = check_rule(bad_lines or "stop")
     check_output(out, *request.inputs)
@@ -134,10 +93,20 @@ def translate_file(
         warn_of_long_lines(result)
 
     job = FileTranslation(work, out, request.chunk, request.prefixes, fields[1], restart)
-    done = job.run(lambda line: typer.echo(f"headwise: {line}", err=True), notice)
-    unknown.warn(done.lines)
-    notes.warn()
-    _warn_of_bad_lines(done, out, rule)
+    done = job.run(say, notice)
+    return [*unknown.lines(done.lines), *notes.lines(), *_about_bad_lines(done, out, rule)]
+
+
+def translate_any(
+    runs: Runs, file: Path, out: Path, *, glossary: Glossary | None = None, split: bool = False
+) -> list[str]:
+    """Translate a file of lines, records or a document as the file's name says; return warnings."""
+    from headwise.engine.corpus.columns import Columns
+
+    request = Request(runs, Columns(), glossary, split, _CHUNK, None, (file,))
+    if (form := document_format(file, out, ())) is not None:
+        return translate_document(request, form, file, out)
+    return translate_file(request, file, out, ("source", "target"))
 
 
 def document_format(file: Path | None, out: Path | None, of_lines: Sequence[str]) -> DocumentFormat | None:
@@ -161,14 +130,22 @@ def document_format(file: Path | None, out: Path | None, of_lines: Sequence[str]
     return form
 
 
-def translate_document(request: Request, form: DocumentFormat, file: Path, out: Path) -> None:
-    """Translate a document into another file, whose format is the same; raises `DataError` as its reader."""
-    from headwise.cli.lines import check_output
-    from headwise.cli.unknown import Notes, UnknownWords
+def translate_document(
+    request: Request,
+    form: DocumentFormat,
+    file: Path,
+    out: Path,
+    say: Callable[[str], None] = lambda line: None,
+) -> list[str]:
+    """Translate a document into another file of its format and return warnings; raises `DataError` as its reader.
+
+    `say` gets the description of the engine.
+    """
+    from headwise.api.remarks import Notes, UnknownWords
     from headwise.config import Config
     from headwise.documents.rendering import lost
     from headwise.engine.documents import translate_document as translated
-    from headwise.files import atomic_file, read_errors
+    from headwise.files import atomic_file, check_output, read_errors
 
     check_output(out, *request.inputs)
     with read_errors(file), open(file, "rb") as source:
@@ -179,7 +156,7 @@ def translate_document(request: Request, form: DocumentFormat, file: Path, out: 
         raise DataError(f"{file}: {str(error).removeprefix('file: ')}") from None
     language = Config.of_run(request.runs.runs[0], "translation").data.languages[0]
     translator = request.runs.load()
-    typer.echo(f"headwise: {translator.description}", err=True)
+    say(translator.description)
     unknown, notes, number = UnknownWords("sentence"), Notes("sentence"), 0
 
     def notice(sentence: Rendered[Translation]) -> None:
@@ -202,15 +179,13 @@ def translate_document(request: Request, form: DocumentFormat, file: Path, out: 
                 notice=notice,
             )
         )
-    unknown.warn(number)
-    notes.warn()
+    return [*unknown.lines(number), *notes.lines()]
 
 
-def _warn_of_bad_lines(done: Manifest, out: Path, rule: str) -> None:
+def _about_bad_lines(done: Manifest, out: Path, rule: str) -> list[str]:
     names = {"not_utf8": "not UTF-8", "malformed": "without the field", "too_long": "too long"}
     counts = [f"{done.count(name):,} {words}" for name, words in names.items() if done.count(name)]
-    if counts and rule != "stop":
-        became = "left empty" if rule == "empty" else "translated as far as they are readable"
-        typer.echo(
-            f"headwise: warning: {out}: bad lines, {became}: {', '.join(counts)} of {done.lines:,}", err=True
-        )
+    if not counts or rule == "stop":
+        return []
+    became = "left empty" if rule == "empty" else "translated as far as they are readable"
+    return [f"{out}: bad lines, {became}: {', '.join(counts)} of {done.lines:,}"]
