@@ -23,6 +23,7 @@ EVERYWHERE = {
     "characters",
     "chunks",
     "clock",
+    "extras",
     "weights",
     "files",
     "parsing",
