@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.characters import check_characters, unwritable
-from headwise.config import Config
+from headwise.config import Config, Section
 from headwise.errors import ConfigError, DataError
 from headwise.text.preparation.labelled.classification import LabelledTexts
 from headwise.text.reading.records import json_object, read_records
@@ -59,3 +59,19 @@ def test_names_that_a_configuration_can_not_hold(name: str) -> None:
         Config.from_tree({"data": {"source": ["fine", name]}})
     with pytest.raises(ConfigError, match=r"data\.dev_text: expected a name in UTF-8, found '"):
         Config.from_tree({"data": {"dev_text": name}})
+
+
+def test_every_text_of_a_configuration_can_be_written() -> None:
+    checked = 0
+    for name, section in [("", Config()), *dict(Config()).items()]:
+        for key, value in dict(section).items() if isinstance(section, Section) else []:
+            if isinstance(value, str) or type(section).model_fields[key].annotation in (
+                list[str],
+                str | None,
+            ):
+                text = ["\0"] if isinstance(value, list) else "\0"
+                tree = {name: {key: text}} if name else {key: text}
+                with pytest.raises(ConfigError, match=rf"{key}: .*found '?\W*x00"):
+                    Config.from_tree(tree)
+                checked += 1
+    assert checked > 20

@@ -114,10 +114,12 @@ def document_format(file: Path | None, out: Path | None, of_lines: Sequence[str]
 
     `of_lines` are those that were given and that only lines have.
     """
+    if file is None:
+        return None
     from headwise.documents.formats import format_of
 
-    form = None if file is None else format_of(file.name)
-    if file is None or form is None or form.lines:
+    form = format_of(file.name)
+    if form is None or form.lines:
         return None
     for option in of_lines:
         raise ConfigError(f"{option}: expected a file of lines beside it, found the document {file}")

@@ -75,6 +75,8 @@ USAGE = """Usage: headwise COMMAND [OPTIONS]
 def run(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code: 0 success, 2 a user's error, 130 interrupted."""
     warnings.showwarning = _show_warning
+    # Pydantic's plug-ins are looked for in all installed packages, which takes as long as reading a configuration.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         code = _run(arguments)
         sys.stdout.flush()  # inside the try block, which reports a failure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from headwise import bounds
 from headwise.characters import unwritable
@@ -19,6 +19,15 @@ def _auto_or_number(value: Any) -> Any:
     return value
 
 
+def _can_be_written(value: Any) -> Any:
+    """Reject strings that can't be written to config.yaml or be a file name."""
+    for text in value if isinstance(value, list) else [value]:
+        if isinstance(text, str) and (unwritable(text) or "\0" in text):
+            raise ValueError(f"expected a name in UTF-8, found {text!r}")
+    return value
+
+
+Writable = BeforeValidator(_can_be_written)  # of every field with text
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 # Whole numbers; `headwise.bounds` explains the upper bounds.
 Positive = Annotated[int, Field(gt=0, le=bounds.COUNT)]  # a count
@@ -40,12 +49,3 @@ class Section(BaseModel):
     """A section of the configuration: unknown keys are errors, and values are validated on assignment."""
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True, allow_inf_nan=False)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _text_can_be_written(cls, value: Any) -> Any:
-        """Reject strings that can't be written to config.yaml or be a file name."""
-        for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str) and (unwritable(text) or "\0" in text):
-                raise ValueError(f"expected a name in UTF-8, found {text!r}")
-        return value

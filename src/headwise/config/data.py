@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from headwise import bounds
-from headwise.config.base import Natural, Positive, Probability, Processes, Section
+from headwise.config.base import Natural, Positive, Probability, Processes, Section, Writable
 from headwise.config.keys import LABELED, MAY_CHANGE, PAIRS, TEXTS, Tasks
 from headwise.config.languages import is_code, language_of_files
 
@@ -64,29 +64,29 @@ class DataConfig(Section):
     """Training, development and test text."""
 
     # paths: text or .gz, or .tsv / .jsonl files with both sides
-    source: Annotated[list[str], _PAIRS, MAY_CHANGE] = Field(default_factory=list)
+    source: Annotated[list[str], Writable, _PAIRS, MAY_CHANGE] = Field(default_factory=list)
     # empty where `source` lists .tsv or .jsonl files
-    target: Annotated[list[str], _PAIRS, MAY_CHANGE] = Field(default_factory=list)
+    target: Annotated[list[str], Writable, _PAIRS, MAY_CHANGE] = Field(default_factory=list)
     # mixing weight of each file (pair) or corpus; empty: no reweighting
     weights: Annotated[list[Weight], _PAIRS] = Field(default_factory=list)
     # folders of `headwise data prepare`, instead of files
-    prepared: Annotated[list[str], _PAIRS, MAY_CHANGE] = Field(default_factory=list)
+    prepared: Annotated[list[str], Writable, _PAIRS, MAY_CHANGE] = Field(default_factory=list)
     # by default what the files' names tell: `languages`
     source_language: Annotated[Language | None, MAY_CHANGE] = None
     target_language: Annotated[Language | None, MAY_CHANGE] = None
-    dev_source: Annotated[str | None, _PAIRS, MAY_CHANGE] = None
-    dev_target: Annotated[str | None, _PAIRS, MAY_CHANGE] = None
+    dev_source: Annotated[str | None, Writable, _PAIRS, MAY_CHANGE] = None
+    dev_target: Annotated[str | None, Writable, _PAIRS, MAY_CHANGE] = None
     # size of the development set split off the training data without dev files
     dev_pairs: Annotated[Natural, _PAIRS] = 1000
     # new files at the start of `source`, that it is split off; 0: all
     dev_files: Annotated[Natural, _PAIRS] = 0
     # for tasks on single texts: paths of plain text or .gz
-    text: Annotated[list[str], _TEXTS, MAY_CHANGE] = Field(default_factory=list)
-    dev_text: Annotated[str | None, _TEXTS, MAY_CHANGE] = None
+    text: Annotated[list[str], Writable, _TEXTS, MAY_CHANGE] = Field(default_factory=list)
+    dev_text: Annotated[str | None, Writable, _TEXTS, MAY_CHANGE] = None
     # without dev_text: share at the end of `text`
     dev_share: Annotated[float, Field(ge=0.0, lt=1.0), _TEXTS] = 0.1
-    source_field: Annotated[str, _PAIRS] = "source"  # field of a .jsonl line with the source
-    target_field: Annotated[str, _PAIRS] = "target"
+    source_field: Annotated[str, Writable, _PAIRS] = "source"  # field of a .jsonl line with the source
+    target_field: Annotated[str, Writable, _PAIRS] = "target"
     cleaning: CleaningConfig = CleaningConfig()
     augment: Annotated[AugmentConfig, _PAIRS] = AugmentConfig()
     # processes that encode text; 0: one per core
@@ -117,9 +117,9 @@ class SubwordConfig(Section):
     dropout: Annotated[Probability, _PAIRS] = 0.0
     character_coverage: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     lowercase: bool = False
-    symbols: list[str] = Field(default_factory=list)  # words that are a subword each, such as a tag
+    symbols: Annotated[list[str], Writable] = Field(default_factory=list)  # words that are a subword each
     # for translation: a run whose subword model is used instead of a learned one
-    copy_from: Annotated[str | None, _PAIRS, MAY_CHANGE] = None
+    copy_from: Annotated[str | None, Writable, _PAIRS, MAY_CHANGE] = None
 
     @model_validator(mode="after")
     def _symbols_are_words(self) -> SubwordConfig:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from headwise import bounds
-from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Rate, Section, Width
+from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Rate, Section, Width, Writable
 from headwise.config.keys import ENCODERS, PAIRS, TRANSFORMERS, Models, Tasks
 from headwise.errors import ConfigError
 
@@ -165,7 +165,7 @@ class ConvolutionalConfig(Section):
 class ModelConfig(Section):
     """Hyperparameters of the network, in the paper's notation (Vaswani et al. 2017, sections 3 and 6.2)."""
 
-    architecture: str = "transformer"
+    architecture: Annotated[str, Writable] = "transformer"
     encoder_layers: Annotated[Layers, Models.all_but("decoder-only")] = 6  # N
     decoder_layers: Annotated[Layers, Models.all_but("encoder-only", "images")] = 6  # N
     d_model: Width = 512
@@ -185,12 +185,14 @@ class ModelConfig(Section):
     # feed-forward (f(xW₁) · xV) W₂ (Shazeer 2020); with silu it is SwiGLU
     gated: Annotated[bool, _TRANSFORMERS] = False
     feed_forward_bias: Annotated[bool, _TRANSFORMERS] = True
-    positions: Annotated[str, _TRANSFORMERS] = "sinusoidal"  # an encoding registered in headwise.nn.positions
+    positions: Annotated[str, Writable, _TRANSFORMERS] = (
+        "sinusoidal"  # an encoding registered in headwise.nn.positions
+    )
     position_options: Annotated[PositionOptions, _TRANSFORMERS] = PositionOptions()
     # an attention kind registered in headwise.nn.attention
-    attention: Annotated[str, _TRANSFORMERS] = "fused"
+    attention: Annotated[str, Writable, _TRANSFORMERS] = "fused"
     # attention kind of the cross-attention; `attention` unless given
-    cross_attention: Annotated[str | None, _ENCODER_DECODER] = None
+    cross_attention: Annotated[str | None, Writable, _ENCODER_DECODER] = None
     attention_options: Annotated[AttentionOptions, _TRANSFORMERS] = AttentionOptions()
     # fewer than heads: grouped-query attention (Ainslie et al. 2023); 1: multi-query attention
     key_value_heads: Annotated[Heads | None, _TRANSFORMERS] = None

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from headwise.config.base import Section
+from headwise.config.base import Section, Writable
 from headwise.config.data import DataConfig, SubwordConfig
 from headwise.config.keys import IMAGES, MAY_CHANGE, Tasks
 from headwise.config.loading import apply_overrides, describe_problem, find_file
@@ -46,9 +46,9 @@ _TEXT = Tasks.all_but(*IMAGES)
 class Config(Section):
     """Configuration of a run: the task and all sections."""
 
-    task: str = "translation"
+    task: Annotated[str, Writable] = "translation"
     # modules of one's own whose parts are used; each needs --import, or importing it before
-    imports: Annotated[list[str], MAY_CHANGE] = Field(default_factory=list)
+    imports: Annotated[list[str], Writable, MAY_CHANGE] = Field(default_factory=list)
     model: ModelConfig = ModelConfig()
     data: Annotated[DataConfig, _TEXT] = DataConfig()
     subwords: Annotated[SubwordConfig, _TEXT] = SubwordConfig()

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from headwise import bounds
-from headwise.config.base import Length, Pixels, Positive, Probability, Section, Seed, Width
+from headwise.config.base import Length, Pixels, Positive, Probability, Section, Seed, Width, Writable
 from headwise.config.keys import MAY_CHANGE
 
 
@@ -46,9 +46,9 @@ class ClassificationConfig(TaskSection):
     """Labels of texts, the development split, and pooling of hidden states."""
 
     # For plain text: the label of each file in `data.text`, in order; for .tsv, .csv and .jsonl: all allowed labels.
-    labels: list[str] = Field(default_factory=list)
-    text_field: str = "text"
-    label_field: str = "label"
+    labels: Annotated[list[str], Writable] = Field(default_factory=list)
+    text_field: Annotated[str, Writable] = "text"
+    label_field: Annotated[str, Writable] = "label"
     pooling: Literal["first", "mean", "max"] = "first"  # of hidden states: first token, mean, maximum
     # folds of the training data, one of which is held out
     folds: Annotated[int, Field(ge=2, le=bounds.COUNT)] | None = None
@@ -82,7 +82,7 @@ class QuestionAnsweringConfig(TaskSection):
 class ImageConfig(TaskSection):
     """Image data set, its splits, and the patch size."""
 
-    source: Annotated[str, MAY_CHANGE] = "digits"  # scikit-learn's digits
+    source: Annotated[str, Writable, MAY_CHANGE] = "digits"  # scikit-learn's digits
     split: Literal["shuffled", "last"] = "shuffled"  # held-out images: random, or the last of the data set
     split_seed: Seed = 1  # of the shuffle, independent of `training.seed`
     test_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 1 / 3  # share of the images

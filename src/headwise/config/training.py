@@ -18,6 +18,7 @@ from headwise.config.base import (
     Section,
     Seed,
     WorkerProcesses,
+    Writable,
 )
 from headwise.config.keys import ENCODERS, LABELED, MAY_CHANGE, PAIRS, Tasks
 
@@ -104,7 +105,7 @@ class TrainingConfig(Section):
     """Training length, validation, checkpoints and regularization."""
 
     # a run whose weights and subwords are used: an encoder; translation or denoising for translation
-    initialize_from: Annotated[str | None, Tasks(*PAIRS, *ENCODERS), MAY_CHANGE] = None
+    initialize_from: Annotated[str | None, Writable, Tasks(*PAIRS, *ENCODERS), MAY_CHANGE] = None
     # at most so many are learned from the new text and added to those of that run
     add_subwords: Annotated[int, Field(ge=0, le=bounds.VOCABULARY), _PAIRS] = 0
     max_steps: Annotated[Positive, MAY_CHANGE] = 100_000
@@ -115,7 +116,7 @@ class TrainingConfig(Section):
     validate_bleu: Annotated[bool, _PAIRS, MAY_CHANGE] = True
     # early stopping after this many validations without a better score; 0: never
     patience: Annotated[Natural, MAY_CHANGE] = 0
-    best_by: str = "loss"  # or a score of the task, as bleu for translation
+    best_by: Annotated[str, Writable] = "loss"  # or a score of the task, as bleu for translation
     checkpoint_every: Annotated[Positive, MAY_CHANGE] = 1000
     # number of checkpoints averaged at the end (section 6.1: 5 base, 20 big)
     average_last: Annotated[int, Field(gt=0, le=bounds.CHECKPOINTS), MAY_CHANGE] = 5
@@ -125,7 +126,7 @@ class TrainingConfig(Section):
     # weight of the R-Drop KL divergence (Liang et al. 2021)
     r_drop: Annotated[Penalty, Tasks(*PAIRS, *LABELED)] = 0.0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    device: Annotated[str, MAY_CHANGE] = "auto"
+    device: Annotated[str, Writable, MAY_CHANGE] = "auto"
     # that share every batch; auto: as many as a trial finds fastest
     processes: Annotated[WorkerProcesses, MAY_CHANGE] = "auto"
     # with several processes: a model in each, or sharded over all
