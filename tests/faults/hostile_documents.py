@@ -31,6 +31,10 @@ def _cue(text: str) -> bytes:
     return f"1\n00:00:01,000 --> 00:00:02,000\n{text}".encode()
 
 
+def _unit(source: str) -> bytes:
+    return f"<xliff><trans-unit><source>{source}</source></trans-unit></xliff>".encode()
+
+
 _DEFAULT = f'<!DOCTYPE a [<!ATTLIST a b CDATA "{"x" * 2 * 10**6}">]>'
 _MANY = " ".join(f'a{number}=""' for number in range(5_000))
 _ELEMENTS = "<a>" + "<a>a</a>" * 84_000 + "</a>"
@@ -55,6 +59,17 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: b'<!DOCTYPE a [<!ENTITY % b SYSTEM "file:///etc/passwd">%b;]><a/>',
         "xml: expected a document without entity declarations",
     ),
+    "entity.xlf": (
+        lambda: b'<!DOCTYPE a [<!ENTITY b "bbb">]><xliff>&b;</xliff>',
+        "xml: expected a document without entity declarations",
+    ),
+    "external.tmx": (
+        lambda: b'<!DOCTYPE tmx [<!ENTITY b SYSTEM "file:///etc/passwd">]><tmx>&b;</tmx>',
+        "xml: expected a document without entity declarations",
+    ),
+    "deep.tmx": (lambda: b"<tmx>" + b"<tu>" * 9_000, "xml: expected elements nested at most 256 deep"),
+    "bomb.xlf": (lambda: b"\xff\xfe" + b" " * 9 * _MB, "file: expected text of at most 8,388,608 bytes"),
+    "other.tmx": (lambda: b"<a/>", "file: expected an element xliff or tmx, found a"),
     "deep.docx": (lambda: word("<a>" * 9_000 + "</a>" * 9_000), "xml: expected elements nested at most 256"),
     "deep.xml": (lambda: b"<a>" * 9_000, "xml: expected elements nested at most 256 deep"),
     "deep.html": (lambda: b"<b>" * 9_000, "html: expected elements nested at most 256 deep"),
@@ -92,6 +107,14 @@ READ: dict[str, tuple[Callable[[], bytes], int]] = {
     "section.docx": (
         lambda: word(f"<w:p><w:r><w:t>a<![CDATA[{'Hello you. ' * 6_000}]]></w:t></w:r></w:p>"),
         66_001,
+    ),
+    "codes.xlf": (
+        lambda: _unit("a" + "<x/>" * 50_000 + '<bpt id="1"/><ept id="1"/>' * 20_000),
+        1 + 4 * 50_000 + 26 * 20_000,
+    ),
+    "nested.xlf": (
+        lambda: _unit("</source>" + "<trans-unit>" * 250 + "</trans-unit>" * 250 + "<source>a"),
+        1,
     ),
     "cue.srt": (lambda: _cue("some words <i>that</i> are here in a line\n" * 600), 42 * 600 - 1),
     "words.srt": (lambda: _cue("a b\n" * 200_000), 799_999),

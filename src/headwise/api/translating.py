@@ -145,18 +145,17 @@ def translate_document(
     """
     from headwise.api.remarks import Notes, UnknownWords
     from headwise.config import Config
-    from headwise.documents.rendering import lost
     from headwise.engine.documents import translate_document as translated
     from headwise.files import atomic_file, check_output, read_errors
 
     check_output(out, *request.inputs)
     with read_errors(file), open(file, "rb") as source:
         content = source.read(form.most_bytes + 1)
+    language, target = Config.of_run(request.runs.runs[0], "translation").data.languages
     try:
-        document = form.read(content)
+        document = form.read(content, target or "")
     except DataError as error:
         raise DataError(f"{file}: {str(error).removeprefix('file: ')}") from None
-    language = Config.of_run(request.runs.runs[0], "translation").data.languages[0]
     translator = request.runs.load()
     say(translator.description)
     unknown, notes, number = UnknownWords("sentence"), Notes("sentence"), 0
@@ -166,11 +165,11 @@ def translate_document(
         number += 1
         found = sentence.translation
         unknown.add(number, found.unknown, len(found.source.split()))
-        notes.add(number, [*found.warnings, *map(lost, sentence.repaired)])
+        notes.add(number, [*found.warnings, *sentence.warnings])
 
     options = translator.options_with(**request.runs.search)
-    with atomic_file(out) as target:
-        target.write(
+    with atomic_file(out) as written:
+        written.write(
             translated(
                 translator,
                 document,

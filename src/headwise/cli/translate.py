@@ -91,9 +91,9 @@ def command(
 ) -> None:
     """Translate a file or standard input, line by line, in its order; an empty line stays empty.
 
-    With FILE and -o OUT, the same command resumes after an interruption. A document (.html, .xml, .docx, .srt, .po)
-    keeps all but its sentences. Keys of -s: min_length, max_length, no_repeat_ngram, patience, guard, sample,
-    temperature, top_k, top_p, seed, ….
+    With FILE and -o OUT, the same command resumes after an interruption. A document (.html, .xml, .docx, .srt, .po,
+    .xlf, .tmx and others) keeps all but its sentences. Keys of -s: min_length, max_length, no_repeat_ngram, patience,
+    guard, sample, temperature, top_k, top_p, seed, ….
 
     Example: headwise translate runs/de test.en -o test.de --beam 5
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from headwise.documents.codes import PLACEHOLDER, code_tokens
 from headwise.documents.rules import BLOCKS, TagRules
 from headwise.documents.sentence import Item, Mark, ProtectedPiece, Range, Sentence
 from headwise.documents.tokens import (
@@ -23,7 +24,7 @@ from headwise.documents.tokens import (
     xml_tokens,
 )
 
-_TOKENS = {"html": html_tokens, "xml": xml_tokens, "subtitles": subtitle_tokens}
+_TOKENS = {"html": html_tokens, "xml": xml_tokens, "subtitles": subtitle_tokens, "codes": code_tokens}
 _MOST_UNOPENED = 64  # end tags of a block for elements that began before it
 # Elements whose end tags may be left out, and the elements that end them then.
 _ENDED_BY = {
@@ -162,9 +163,9 @@ class _Reader:
         text = " ".join(text.split())
         if tokens[0].name in self._splitters:
             self._separate(raw)
-        elif text:
+        elif text or tokens[0].name == PLACEHOLDER:
             # It must stay outside its siblings and in its parent, wherever the model would put its text.
-            self._block.items.append(ProtectedPiece(text, raw, hidden=True))
+            self._block.items.append(ProtectedPiece(text or "\ufffc", raw, hidden=True))
         else:
             self._block.items.append(Mark("point", raw))
 

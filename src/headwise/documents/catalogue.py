@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from headwise.documents.preparation import read
 from headwise.documents.reading import DocumentFile, check_texts, read_text, split_lines
+from headwise.documents.values import plain_value
 from headwise.errors import DataError
 
 _LINE = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d)\])?)?\s*"((?:[^"\\]|\\.)*)"\s*')
@@ -69,9 +69,13 @@ def read_catalogue(content: bytes) -> DocumentFile:
     """Read a file; raises `DataError` as `parse_catalogue`, and for one beyond the bounds."""
     mark, text = read_text(content)
     catalogue = parse_catalogue(text)
-    texts = [read(message.text) for message in catalogue.messages]
-    characters = sum(len(message.text) for message in catalogue.messages)
-    return DocumentFile(texts, characters, lambda found: (mark + catalogue.write(found)).encode())
+    values = [plain_value(0, 0, message.text, str) for message in catalogue.messages]
+
+    def write(found: Sequence[str]) -> bytes:
+        texts = [value.write(one) for value, one in zip(values, found, strict=True)]
+        return (mark + catalogue.write(texts)).encode()
+
+    return DocumentFile([value.text for value in values], sum(value.characters for value in values), write)
 
 
 def parse_catalogue(source: str) -> Catalogue:

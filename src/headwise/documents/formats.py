@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
 
+from headwise.documents.bilingual import read_bilingual
 from headwise.documents.catalogue import read_catalogue
 from headwise.documents.docx import MOST_UNPACKED, read_docx
 from headwise.documents.preparation import read
@@ -25,17 +26,24 @@ class DocumentFormat:
 
     Attributes:
         media_type: its name in HTTP.
-        read: returns what a file has; raises `DataError` for a damaged file, and for one beyond the bounds.
+        reader: returns what a file has; raises `DataError` for a damaged file, and for one beyond the bounds. It is
+            told the language of the translation if the format is `bilingual`.
         lines: whether it is a text whose lines are translated one by one wherever no document is expected.
         binary: whether it is no text in UTF-8.
         most_bytes: of a file that is read.
+        bilingual: whether it has units in several languages.
     """
 
     media_type: str
-    read: Callable[[bytes], DocumentFile]
+    reader: Callable[..., DocumentFile]
     lines: bool = False
     binary: bool = False
     most_bytes: int = MOST_BYTES
+    bilingual: bool = False
+
+    def read(self, content: bytes, target: str = "") -> DocumentFile:
+        """Return what a file to be translated into the language `target` has; raises as its reader."""
+        return self.reader(content, target) if self.bilingual else self.reader(content)
 
     @property
     def content_type(self) -> str:
@@ -50,6 +58,7 @@ def _read_whole(content: bytes, rules: TagRules | None = None) -> DocumentFile:
     return DocumentFile([parsed], len(text), lambda found: (mark + found[0]).encode())
 
 
+_XLIFF = DocumentFormat("application/xliff+xml", read_bilingual, bilingual=True)
 _HTML = DocumentFormat("text/html", partial(_read_whole, rules=TagRules()))
 FORMATS = {
     ".txt": DocumentFormat("text/plain", _read_whole, lines=True),
@@ -64,6 +73,9 @@ FORMATS = {
     ),
     ".srt": DocumentFormat("application/x-subrip", read_subtitles),
     ".po": DocumentFormat("text/x-gettext-translation", read_catalogue),
+    ".xlf": _XLIFF,
+    ".xliff": _XLIFF,
+    ".tmx": DocumentFormat("application/x-tmx+xml", read_bilingual, bilingual=True),
 }
 
 
@@ -72,8 +84,8 @@ def format_of(name: str) -> DocumentFormat | None:
     return FORMATS.get(PurePath(name).suffix.lower())
 
 
-def read_file(name: str, content: bytes) -> DocumentFile:
-    """Return the texts of a file, whose name says its format.
+def read_file(name: str, content: bytes, target: str = "") -> DocumentFile:
+    """Return the texts of a file, whose name says its format; `target` is the language of its translation.
 
     Raises `DataError` for another format, a damaged file, and one that is beyond the bounds of its format.
     """
@@ -84,4 +96,4 @@ def read_file(name: str, content: bytes) -> DocumentFile:
         raise DataError(
             f"file: expected a name that ends with {', '.join(others)} or {last}, found {suffix[:10]!r}"
         )
-    return found.read(content)
+    return found.read(content, target)

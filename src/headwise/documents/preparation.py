@@ -76,11 +76,15 @@ class IcuMessage:
 
 @dataclass(frozen=True)
 class ParsedText:
-    """A text that is parsed, but not yet split into sentences: that needs its language."""
+    """A text that is parsed, but not yet split into sentences: that needs its language.
+
+    Of a `strict` one, such as a string of a program, the placeholders are checked after the translation.
+    """
 
     blocks: tuple[str | Block, ...]
     mode: Mode
     protect: bool
+    strict: bool = False
 
     @property
     def text(self) -> str:
@@ -89,7 +93,8 @@ class ParsedText:
 
     def prepare(self, language: str) -> PreparedDocument:
         """Split it into sentences."""
-        return _joined([_block(block, language, self.mode, self.protect) for block in self.blocks])
+        found = _joined([_block(block, language, self.mode, self.protect) for block in self.blocks])
+        return _strict(found) if self.strict else found
 
 
 def read(text: str, mode: Mode = "all", rules: TagRules | None = None, *, protect: bool = True) -> ParsedText:
@@ -102,6 +107,17 @@ def read(text: str, mode: Mode = "all", rules: TagRules | None = None, *, protec
     check_length(len(text))
     protect = protect and (bool(find_arguments(text)) or next(find_pieces(text), None) is not None)
     return ParsedText((Block([TextRun(text, text)], lines=True, markup=False),), mode, protect)
+
+
+def _strict(document: PreparedDocument) -> PreparedDocument:
+    return PreparedDocument(
+        tuple(replace(sentence, strict=True) for sentence in document.sentences),
+        document.between,
+        {
+            mark: IcuMessage(tuple(map(_strict, message.parts)), message.literals)
+            for mark, message in document.messages.items()
+        },
+    )
 
 
 def _joined(parts: Sequence[PreparedDocument]) -> PreparedDocument:

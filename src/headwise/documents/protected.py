@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headwise.documents.placement import Found
-from headwise.documents.sentence import ProtectedPiece, Sentence
+from headwise.documents.sentence import Mark, ProtectedPiece, Sentence
 
 _UNITS = (
     "°C|°F|°|K|%|‰|[kcmµμn]?m[²³23]?|[kKMGT]?B|[KMGT]iB|[kmµμ]?g|t|lbs?|oz|[mcd]?[lL]|[mµμn]?s|min|h|[kMG]?Hz|[km]?V|[km]?A|"
@@ -42,6 +42,8 @@ _MOST_SOUGHT = 200  # different pieces of a sentence: the time to find them is t
 _SEPARATES = frozenset(
     {"url", "email", "placeholder", "format", "markup", "icu"}
 )  # what a sentence can't end in
+
+_PLACEHOLDERS = frozenset({"placeholder", "format", "icu"})
 
 
 def find_pieces(text: str) -> Iterator[tuple[int, int, str]]:
@@ -103,6 +105,20 @@ def locate(sentence: Sentence, translation: str) -> tuple[list[Found], list[int]
             taken[match.start() : match.end()] = b"\1" * (match.end() - match.start())
             found.append(Found(match.start(), match.end(), number))
     return sorted(found, key=lambda one: one.start), sorted(missing)
+
+
+def intact(sentence: Sentence, translation: str) -> bool:
+    """Whether a translation has the tags and placeholders of a strict sentence, and no others."""
+    source = sentence.source
+    marks = Counter(item.raw for item in sentence.items if isinstance(item, Mark))
+    marks.update(piece.raw for piece in sentence.pieces if piece.kind in _PLACEHOLDERS)
+    return _placeholders(source) == _placeholders(translation) and all(
+        translation.count(raw) == source.count(raw) for raw in marks
+    )
+
+
+def _placeholders(text: str) -> Counter[str]:
+    return Counter(text[start:end] for start, end, kind in find_pieces(text) if kind in _PLACEHOLDERS)
 
 
 def _pattern(piece: ProtectedPiece) -> str:

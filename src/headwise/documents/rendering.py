@@ -3,6 +3,9 @@
 A sentence is translated with its pieces. Where the translation lacks one, the sentence is translated again without it,
 and the piece is put where the alignment says. So no piece is ever lost, and sentences whose pieces arrive, or that have
 none, have the translation that `headwise translate` gives.
+
+Of a strict sentence, a translation whose placeholders aren't those of the source is refused: the next best is taken, or
+the source stands.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from headwise.documents.placement import MOST_WEIGHTS, Found, placed, source_words, target_words
-from headwise.documents.protected import locate
+from headwise.documents.protected import intact, locate
 from headwise.documents.sentence import ProtectedPiece, Sentence, SentencePair, Weights, words
 
 
@@ -51,6 +54,9 @@ class ModelOutputs(Protocol[T_co]):
 Translate = Callable[[list[str], Sequence[int]], Awaitable[Sequence[ModelOutputs[T]]]]
 
 
+_REFUSED = "no translation had the placeholders of the source; the source stands in its place"
+
+
 @dataclass(frozen=True)
 class Rendered(Generic[T]):
     """The translation of a sentence.
@@ -60,18 +66,26 @@ class Rendered(Generic[T]):
         translation: what the model said.
         repaired: the pieces that were put in by alignment, because the translation lacked them.
         kept: the number of pieces that the translation had.
+        refused: whether the text is the source, as no translation had its placeholders.
     """
 
     texts: list[str]
     translation: T
     repaired: list[ProtectedPiece] = field(default_factory=list)
     kept: int = 0
+    refused: bool = False
+
+    @property
+    def warnings(self) -> list[str]:
+        """What became of its pieces, where it wasn't as it should be."""
+        return [*map(lost, self.repaired), *([_REFUSED] if self.refused else [])]
 
 
 @dataclass
 class _Work(Generic[T]):
     """A sentence on its way: as it is searched now, and what was found."""
 
+    original: Sentence
     sentence: Sentence
     repaired: list[ProtectedPiece] = field(default_factory=list)
     translation: T | None = None
@@ -92,7 +106,7 @@ def lost(piece: ProtectedPiece) -> str:
 
 async def render(sentences: Sequence[Sentence], search: Translate[T]) -> list[Rendered[T]]:
     """Translate sentences; raises as `search`."""
-    works: list[_Work[T]] = [_Work(sentence) for sentence in sentences]
+    works: list[_Work[T]] = [_Work(sentence, sentence) for sentence in sentences]
     for work in works:
         work.take([number for number, piece in enumerate(work.sentence.pieces) if piece.hidden])
     waiting = list(range(len(works)))
@@ -128,9 +142,16 @@ async def _rendered(works: Sequence[_Work[T]]) -> list[Rendered[T]]:
     for (work, rank, found), one in zip(asked, weights, strict=True):
         assert work.translation is not None
         text = placed(work.sentence, work.translation.outputs[rank].text, found, one)
-        texts.setdefault(id(work), []).append(text)
+        if not work.original.strict or intact(work.original, text):
+            texts.setdefault(id(work), []).append(text)
     return [
-        Rendered(texts[id(work)], work.translation, work.repaired, len(work.sentence.pieces))
+        Rendered(
+            texts.get(id(work), [work.original.source]),
+            work.translation,
+            work.repaired,
+            len(work.sentence.pieces),
+            id(work) not in texts,
+        )
         for work in works
         if work.translation is not None
     ]

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from headwise.documents.codes import PLACEHOLDER
 from headwise.documents.tokens import Token
 
-Syntax = Literal["html", "xml", "subtitles"]
+Syntax = Literal["html", "xml", "subtitles", "codes"]
 
 _BLOCK_NAMES = """address article aside audio blockquote body br button canvas caption center col colgroup dd details
 dialog dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html
@@ -17,7 +18,7 @@ textarea tfoot th thead title tr ul video"""
 _NEVER_NAMES = "code iframe kbd math noembed noframes object samp script style svg template textarea var xmp"
 BLOCKS = frozenset(_BLOCK_NAMES.split())
 _NEVER = frozenset(_NEVER_NAMES.split())
-IGNORED = frozenset({"x"})  # what DeepL's and XLIFF's documents call a placeholder
+IGNORED = frozenset({"x", PLACEHOLDER})  # what DeepL's documents call a placeholder, and codes
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class TagRules:
     """How tags are handled, in the words of DeepL's protocol.
 
     Attributes:
-        format: what the source is: HTML, XML, or a cue of subtitles.
+        format: what the source is: HTML, XML, a cue of subtitles, or a segment of a bilingual file with its codes.
         ignore: names of elements whose content isn't translated, besides those that no document means to be.
         splitting: names of elements that always separate sentences.
         non_splitting: names of elements that never do.

@@ -163,16 +163,23 @@ class Sentence:
     """A sentence: text, marks and pieces in their order.
 
     The tags around the whole of it aren't among them. `markup` says whether its translation is the source of a
-    document, where `&` and `<` are written as references.
+    document, where `&` and `<` are written as references. Of a `strict` one, no translation is taken whose placeholders
+    aren't those of the sentence.
     """
 
     items: tuple[Item, ...]
     markup: bool = False
+    strict: bool = False
 
     @cached_property
     def text(self) -> str:
         """What the model reads."""
         return "".join(_text(item) for item in self.items)
+
+    @property
+    def source(self) -> str:
+        """Its source."""
+        return "".join(item if isinstance(item, str) else item.raw for item in self.items)
 
     @property
     def pieces(self) -> list[ProtectedPiece]:

@@ -42,13 +42,31 @@ _AROUND = {
         ('# a\n#: b.c:1\n#, fuzzy\nmsgid "@"\nmsgstr "', '"\n\n#~ msgid "c"\n\n'),
         ('msgid "d"\r\nmsgstr "e"\r\n\r\nmsgctxt "f"\r\nmsgid "@"\r\nmsgstr "', '"\r\n\n'),
     ],
+    ".xlf": [
+        ("<segment><source>@</source>\n<target>", "</target></segment>"),
+        ("<segment/><!-- c --><segment  id='1'><source>@</source><target>", "</target></segment>"),
+    ],
+    ".tmx": [
+        ("<tu><tuv xml:lang='en'><seg>@</seg></tuv><tuv xml:lang='de'><seg>", "</seg></tuv></tu>"),
+        (
+            "<tu><note/><tuv xml:lang='de'><seg>d</seg></tuv><tuv xml:lang='en'><seg>e</seg></tuv></tu><tu  a='b'>"
+            "<tuv xml:lang='EN-gb'><seg>@</seg></tuv><tuv xml:lang='de-AT'><seg>",
+            "</seg></tuv></tu>",
+        ),
+    ],
     ".docx": [
         ("<w:p><w:pPr/><w:r><w:rPr><w:b/></w:rPr><w:t>", "</w:t></w:r></w:p>"),
         ("<w:tbl><w:p w:x='y'><w:bookmarkStart/><w:r><w:t>", "</w:t></w:r></w:p></w:tbl><w:p/>"),
         ("<w:p><w:r><w:t>12</w:t></w:r></w:p><w:p><w:r><w:t xml:space='preserve'>", "</w:t></w:r></w:p>"),
     ],
 }
-_WHOLE = {".xml": "<?xml version='1.0'?>\n<r>{}</r>\n", ".docx": "<w:document xmlns:w='w'>{}</w:document>"}
+_WHOLE = {
+    ".xml": "<?xml version='1.0'?>\n<r>{}</r>\n",
+    ".docx": "<w:document xmlns:w='w'>{}</w:document>",
+    ".xlf": "<xliff version='2.1' srcLang='en' trgLang='de'>{}</xliff>",
+    ".tmx": "<?xml version='1.0'?>\n<!DOCTYPE tmx SYSTEM 'tmx14.dtd'>\n<tmx><header srclang='en'/>{}</tmx>\n",
+}
+_BESIDE = (".po", ".xlf", ".tmx")  # the translation stands beside the text
 _OTHER_PARTS = {"[Content_Types].xml": b"<a b = 'c'/>", "word/media/image1.png": bytes(range(256))}
 
 
@@ -58,7 +76,7 @@ def files(draw: st.DrawFn, suffix: str) -> tuple[str, str]:
     source = result = draw(_BLANK)
     for before, after in draw(st.lists(st.sampled_from(_AROUND[suffix]), max_size=5)):
         text, blank = draw(_TEXT), draw(_BLANK)
-        if suffix == ".po":  # the translation stands beside the text
+        if suffix in _BESIDE:
             before = before.replace("@", text)
             source += before + after + blank
         else:
@@ -75,11 +93,13 @@ def _capitals(text: str, suffix: str) -> str:
 
 
 def _translated(name: str, content: bytes) -> bytes:
-    file = read_file(name, content)
+    file = read_file(name, content, "de")
     return file.write([of_document(text, str.upper) for text in file.texts])
 
 
-@pytest.mark.parametrize("suffix", [suffix for suffix in FORMATS if suffix not in (".docx", ".htm")])
+@pytest.mark.parametrize(
+    "suffix", [suffix for suffix in FORMATS if suffix not in (".docx", ".htm", ".xliff")]
+)
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_what_is_no_text_is_kept_byte_for_byte(suffix: str, data: st.DataObject) -> None:

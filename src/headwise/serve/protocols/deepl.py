@@ -219,7 +219,7 @@ def routes(context: Context) -> Endpoints:
         name = fields.filename or name
         if fields.output_format and not name.lower().endswith(f".{fields.output_format.lower().lstrip('.')}"):
             raise ServiceError(400, "output_format: expected the format of the file, found another")
-        file = await context.documents.read(name, content)
+        file = await context.documents.read(name, content, fields.target_lang)
         job = TranslationJob([], fields.target_lang, fields.source_lang, client=client.name)
         if fields.glossary_id is not None:
             job = replace(job, glossary=context.kept_glossary(client, fields.glossary_id, job))

@@ -192,7 +192,7 @@ def routes(context: Context) -> Endpoints:
     async def translate_file(request: Request, fields: FileFields) -> dict[str, Any]:
         client = context.access.client(request, fields.api_key)
         name, content = await uploaded(request)
-        file = await context.documents.read(name, content)
+        file = await context.documents.read(name, content, fields.target)
         source = None if fields.source == "auto" else fields.source
         job = TranslationJob([], fields.target, source, client=client.name)
         context.check_languages(job)

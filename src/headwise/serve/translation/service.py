@@ -214,7 +214,7 @@ class Service:
                     async with Deadline(end - time.monotonic()):
                         (rendered,) = await task
                     translated.append(rendered.texts[0])
-                    warnings += [*rendered.translation.warnings, *map(lost, rendered.repaired)]
+                    warnings += [*rendered.translation.warnings, *rendered.warnings]
                     if number < 0:  # it is a part of a later one
                         continue
                     if number == 0:

@@ -18,6 +18,7 @@ import numpy as np
 from headwise.errors import ConfigError, DataError
 from headwise.extras import not_installed
 from headwise.files import disk_errors, read_errors
+from headwise.text.reading.bilingual import SUFFIXES as BILINGUAL
 from headwise.text.reading.compression import compression
 from headwise.text.reading.lines import text_lines
 from headwise.text.reading.pairs import RawPair, is_two_sided, pair_files, read_pairs
@@ -25,7 +26,10 @@ from headwise.text.reading.pairs import RawPair, is_two_sided, pair_files, read_
 _BLOCK = 1 << 20  # bytes
 # Scheme -> what fsspec needs for it.
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub"}
-_ENDINGS = (".parquet", ".jsonl", ".tsv", ".jsonl.gz", ".tsv.gz", ".jsonl.zst", ".tsv.zst")
+_ENDINGS = (
+    ".parquet",
+    *(f"{name}{packed}" for name in (".jsonl", ".tsv", *BILINGUAL) for packed in ("", ".gz", ".zst")),
+)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Reader of parallel text: sentence pairs from files, with cleaning.
 
-Pairs come from two plain-text files with one sentence per line, from a two-column `.tsv`, or from a `.jsonl` or
-`.parquet` with named fields; each may be compressed (`.gz`, `.zst`). Everything streams: memory use doesn't
-grow with the files.
+Pairs come from two plain-text files with one sentence per line, from a two-column `.tsv`, from a `.jsonl` or
+`.parquet` with named fields, or from a translator's `.tmx`, `.xlf` or `.xliff`; each may be compressed (`.gz`, `.zst`).
+Everything streams: memory use doesn't grow with the files.
 
 The text is not altered, except that a byte-order mark at the start of a file, line ends (`\\n`, `\\r\\n`) and
 surrounding white space are stripped, and that line-end characters inside a sentence become spaces. Lines end at `\\n`
@@ -23,17 +23,19 @@ from headwise.config import CleaningConfig, DataConfig
 from headwise.data.ragged import MOST_FILES
 from headwise.errors import ConfigError, DataError
 from headwise.parsing import Malformed, json_value
+from headwise.text.reading.bilingual import SUFFIXES as BILINGUAL
+from headwise.text.reading.bilingual import read_bilingual
 from headwise.text.reading.compression import plain_name
 from headwise.text.reading.lines import one_line, open_text, text_lines
 from headwise.text.reading.parquet import ParquetText
 
 _NO_TEXT = b"\xff"  # placeholder of a line that isn't UTF-8
-_BOTH_SIDES = (".tsv", ".jsonl", ".parquet")
+_BOTH_SIDES = (".tsv", ".jsonl", ".parquet", *BILINGUAL)
 
 
 @dataclass(frozen=True)
 class PairFiles:
-    """Files of sentence pairs: two plain-text files, or one `.tsv`, `.jsonl` or `.parquet` file (`target` is None)."""
+    """Files of sentence pairs: two plain-text files, or one with both sides such as a `.tsv` (`target` is None)."""
 
     source: Path
     target: Path | None
@@ -100,7 +102,7 @@ class CleaningReport:
 def training_files(config: DataConfig) -> list[PairFiles]:
     """Pair the files of `data.source` and `data.target`, in order.
 
-    A `.tsv` or `.jsonl` file (or either compressed) holds both sides and has no target file.
+    A `.tsv`, `.jsonl`, `.parquet`, `.tmx` or XLIFF file (or one compressed) holds both sides and has no target file.
 
     Raises:
         ConfigError: the lists don't match or are too long, or there isn't one positive weight for each file (pair).
@@ -147,7 +149,9 @@ def pair_files(source: str | Path, target: str | Path | None) -> PairFiles:
         if target is not None:
             raise ConfigError(f"{source} holds both sides, so no target file goes with it; found {target}")
     elif target is None:
-        raise ConfigError(f"{source}: expected a target file beside it (or a .tsv or .jsonl), found none")
+        raise ConfigError(
+            f"{source}: expected a target file beside it (or a .tsv, .jsonl, .tmx or .xlf), found none"
+        )
     return PairFiles(Path(source), None if target is None else Path(target))
 
 
@@ -158,7 +162,8 @@ def read_pairs(
 
     Raises:
         DataError: a file is missing, a directory, empty, binary, damaged or unreadable; the two files differ in
-            length; a `.tsv` line doesn't have two columns; a `.jsonl` line isn't an object with both text fields.
+            length; a `.tsv` line doesn't have two columns; a `.jsonl` line isn't an object with both text fields; a
+            `.tmx`, `.xlf` or `.xliff` isn't as `read_bilingual` expects it.
     """
     if files.target is not None:
         yield from _read_two(files.source, files.target)
@@ -166,6 +171,9 @@ def read_pairs(
         yield from _read_tsv(files.source)
     elif _format(files.source) == ".parquet":
         yield from _read_parquet(files.source, source_field, target_field)
+    elif _format(files.source) in BILINGUAL:
+        for source, target, line in read_bilingual(files.source, source_field, target_field):
+            yield RawPair(source.encode(), target.encode(), line)
     else:
         yield from _read_jsonl(files.source, source_field, target_field)
 

@@ -1,0 +1,217 @@
+"""Bilingual files: XLIFF 1.2 and 2.1, and TMX 1.4, whose units without a translation get one.
+
+    XLIFF 1.2  file > … trans-unit > source, seg-source, target
+    XLIFF 2.1  file > … unit > segment > source, target
+    TMX        body > tu > tuv > seg
+
+A unit with a translation stays as it is. See https://docs.oasis-open.org/xliff/v1.2/os/xliff-core.html,
+https://docs.oasis-open.org/xliff/xliff-core/v2.1/xliff-core-v2.1.html and https://www.gala-global.org/tmx-14b.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from headwise.documents.blocks import Block, parse
+from headwise.documents.codes import local_name
+from headwise.documents.preparation import ParsedText
+from headwise.documents.reading import DocumentFile, check_texts
+from headwise.documents.rules import TagRules
+from headwise.documents.tokens import Token, decoded, end_of_element, escaped, xml_tokens
+from headwise.documents.values import Value, decode, file_of, plain_value
+from headwise.errors import DataError
+
+_RULES = TagRules("codes")
+_SEGMENTED = TagRules("codes", splitting=frozenset({"mrk"}))
+_STATE = re.compile(r"""\s+state(?:-qualifier)?\s*=\s*(?:"[^"]*"|'[^']*')""")
+_BY_MACHINE = ' state="needs-review-translation" state-qualifier="leveraged-mt"'  # of XLIFF 1.2
+
+
+@dataclass(frozen=True)
+class _Element:
+    """An element of the file: its name, its tokens from `start` to `end`, and its attributes."""
+
+    name: str
+    start: int
+    end: int
+    attributes: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Context:
+    """What the elements around a unit say."""
+
+    translated: bool = True
+    preserve: bool = False
+
+    def inside(self, token: Token) -> _Context:
+        """Return what holds inside an element."""
+        return _Context(
+            {"no": False, "yes": True}.get(token.attributes.get("translate", ""), self.translated),
+            {"default": False, "preserve": True}.get(token.attributes.get("xml:space", ""), self.preserve),
+        )
+
+
+def read_bilingual(content: bytes, target: str = "") -> DocumentFile:
+    """Read a file of units to translate into the language `target`, which is named where the file doesn't name it.
+
+    Raises `DataError` for what isn't XLIFF or TMX, for XML that isn't well-formed, and for what is beyond the bounds.
+    """
+    text, encode = decode(content)
+    tokens = xml_tokens(text)
+    root = next((token for token in tokens if token.name), None)
+    kind = "" if root is None else local_name(root.name)
+    if root is None or kind not in ("xliff", "tmx"):
+        raise DataError(f"file: expected an element xliff or tmx, found {kind or 'none'}")
+    unit = {"tmx": "tu"}.get(
+        kind, "segment" if root.attributes.get("version", "")[:1] == "2" else "trans-unit"
+    )
+    file = _File(tokens, unit, target or "und")
+    values: list[Value] = []
+    for number, context in file.units():
+        value = file.memory(number) if kind == "tmx" else file.segment(number, context)
+        values += [] if value is None else [value]
+        check_texts(values)
+    values += file.languages() if values and target and kind == "xliff" else []
+    return file_of(text, sorted(values, key=lambda value: value.start), encode)
+
+
+class _File:
+    """The tokens of a file, and where its units are."""
+
+    def __init__(self, tokens: Sequence[Token], unit: str, target: str) -> None:
+        self._tokens, self._unit, self._target = tokens, unit, target
+        self._offsets = [0, *accumulate(len(token.raw) for token in tokens)]
+        self._language = ""  # TMX: of the source
+
+    def units(self) -> Iterator[tuple[_Element, _Context]]:
+        """Yield the units, in order, with what holds in them; units inside units are a part of those."""
+        stack = [_Context()]
+        position = 0
+        while position < len(self._tokens):
+            token = self._tokens[position]
+            local = local_name(token.name)
+            if local == "header" and token.name == local:
+                self._language = token.attributes.get("srclang", "")
+            if token.kind == "open":
+                stack.append(stack[-1].inside(token))
+                if local == self._unit:
+                    end = end_of_element(self._tokens, position)
+                    yield _Element(local, position, end, token.attributes), stack.pop()
+                    position = end
+                    continue
+            elif token.kind == "close":
+                stack.pop()
+            position += 1
+
+    def segment(self, unit: _Element, context: _Context) -> Value | None:
+        """Return what is translated of a unit of XLIFF, and where the translation goes."""
+        parts = {part.name: part for part in self._children(unit)}
+        source, target = parts.get("source"), parts.get("target")
+        if not context.translated or source is None or (target and self._inner(target).strip()):
+            return None
+        last = parts.get("seg-source", source)
+        rules = _SEGMENTED if last is not source else _RULES
+        opening = self._tokens[source.start].raw
+        name = f"{opening[1 : opening.find('source')]}target"
+        state = _BY_MACHINE if self._unit == "trans-unit" else ""
+        if target is None:
+            start = end = self._offsets[last.end]
+            before = self._tokens[source.start - 1]
+            gap = before.raw if before.kind == "text" and not before.raw.strip() else ""
+            opening = f"{gap}<{name}{state}>"
+        else:
+            start, end = self._offsets[target.start], self._offsets[target.end]
+            kept = self._tokens[target.start].raw.rstrip("/> \t\r\n")
+            opening = f"{_STATE.sub('', kept) if state else kept}{state}>"
+        preserve = context.inside(self._tokens[source.start]).preserve
+        return self._value(last, start, end, (opening, f"</{name}>"), rules, preserve)
+
+    def memory(self, unit: _Element) -> Value | None:
+        """Return what is translated of a unit of TMX, and where the translation goes."""
+        variants = [part for part in self._children(unit) if part.name == "tuv"]
+        languages = [_language(one) for one in variants]
+        wanted = unit.attributes.get("srclang", self._language)
+        target = next((n for n, code in enumerate(languages) if _same(code, self._target)), None)
+        others = [n for n in range(len(variants)) if n != target]
+        number = next((n for n in others if _same(languages[n], wanted)), others[0] if others else None)
+        if number is None or (self._target == "und" and len(others) > 1):
+            return None
+        source = self._part(variants[number], "seg")
+        if source is None:
+            return None
+        if target is not None:
+            segment = self._part(variants[target], "seg")
+            if segment is None or self._inner(segment).strip():
+                return None
+            start, end = self._offsets[segment.start], self._offsets[segment.end]
+            return self._value(source, start, end, ("<seg>", "</seg>"), _RULES, True)
+        start = self._offsets[variants[number].end]
+        before = self._tokens[variants[number].start - 1]
+        gap = before.raw if before.kind == "text" and not before.raw.strip() else ""
+        opening = f'{gap}<tuv xml:lang="{escaped(self._target)}"><seg>'
+        return self._value(source, start, start, (opening, "</seg></tuv>"), _RULES, True)
+
+    def languages(self) -> list[Value]:
+        """Return the attributes that XLIFF wants for the language of translations, where they are missing."""
+        name, element = ("trgLang", "xliff") if self._unit == "segment" else ("target-language", "file")
+        places = [
+            self._offsets[number] + 1 + len(token.name)
+            for number, token in enumerate(self._tokens)
+            if token.kind == "open" and local_name(token.name) == element and name not in token.attributes
+        ]
+        attribute = f' {name}="{escaped(self._target)}"'
+        return [
+            Value(place, place, ParsedText((), "none", False), 0, lambda _: attribute) for place in places
+        ]
+
+    def _value(
+        self, part: _Element, start: int, end: int, tags: tuple[str, str], rules: TagRules, preserve: bool
+    ) -> Value | None:
+        inner = self._inner(part)
+        before, after = tags
+        if "<" not in inner:
+            text = decoded(inner)[0]
+            text = text if preserve else " ".join(text.split())
+
+            def write(found: str) -> str:
+                return before + escaped(found).replace("\r", "&#13;") + after
+
+            return plain_value(start, end, text, write) if text.strip() else None
+        parsed = ParsedText(tuple(parse(inner, rules)), "punctuation", protect=True, strict=True)
+        for block in parsed.blocks:
+            if isinstance(block, Block):
+                block.lines = preserve
+        return Value(start, end, parsed, len(inner), lambda found: before + found + after)
+
+    def _children(self, parent: _Element) -> list[_Element]:
+        found: list[_Element] = []
+        position = parent.start + 1
+        while position < parent.end - 1:
+            token = self._tokens[position]
+            end = end_of_element(self._tokens, position) if token.kind == "open" else position + 1
+            if token.name:
+                found.append(_Element(local_name(token.name), position, end, token.attributes))
+            position = end
+        return found
+
+    def _part(self, parent: _Element, name: str) -> _Element | None:
+        return next((part for part in self._children(parent) if part.name == name), None)
+
+    def _inner(self, part: _Element) -> str:
+        return "".join(token.raw for token in self._tokens[part.start + 1 : part.end - 1])
+
+
+def _language(variant: _Element) -> str:
+    return variant.attributes.get("xml:lang", variant.attributes.get("lang", ""))
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two codes name one language; of a language without a region, any region is it."""
+    one, other = one.lower().replace("_", "-"), other.lower().replace("_", "-")
+    return one == other or (
+        one.partition("-")[0] == other.partition("-")[0] and ("-" in one) != ("-" in other)
+    )

@@ -1,0 +1,61 @@
+"""Inline codes of bilingual files: what stands in a segment of XLIFF 1.2 or 2.1, or of TMX, for tags and placeholders.
+
+A code with two ends, in whichever way a format writes it, becomes the two tags of an element, so that it is placed as
+one; every other code, with the native source in it, is a placeholder or a point. See
+https://docs.oasis-open.org/xliff/v1.2/os/xliff-core.html#Struct_InLine,
+https://docs.oasis-open.org/xliff/xliff-core/v2.1/xliff-core-v2.1.html#inlineElements, and
+https://www.gala-global.org/tmx-14b#ContentMarkup_Section.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headwise.documents.tokens import Token, end_of_element, xml_tokens
+
+_NATIVE = frozenset({"bpt", "ept", "ph", "it", "ut"})  # their content is source of another format
+PLACEHOLDER = "placeholder"  # the name of the tokens of those that stand for words
+_OPENS = {"bpt": ("rid", "i", "id"), "bx": ("rid", "id"), "sc": ("id",), "sm": ("id",)}
+_CLOSES = {
+    "ept": ("bpt", "rid", "i", "id"),
+    "ex": ("bx", "rid", "id"),
+    "ec": ("sc", "startRef", "id"),
+    "em": ("sm", "startRef"),
+}
+
+
+def code_tokens(source: str) -> list[Token]:
+    """Return the tokens of a segment; raises `DataError` as `xml_tokens`."""
+    tokens = xml_tokens(source)
+    found: list[Token] = []
+    position = 0
+    while position < len(tokens):
+        token, end = tokens[position], position + 1
+        local = local_name(token.name)
+        if token.kind == "open" and local in _NATIVE:
+            end = end_of_element(tokens, position)
+        raw = "".join(one.raw for one in tokens[position:end])
+        position = end
+        if local in ("x", "ph") and token.kind != "close":
+            found.append(Token("point", raw, PLACEHOLDER))
+        elif local in _OPENS and token.kind != "close":
+            found.append(Token("open", raw, f"{local} {_key(token, _OPENS[local])}"))
+        elif local in _CLOSES and token.kind != "close":
+            name, *keys = _CLOSES[local]
+            found.append(Token("close", raw, f"{name} {_key(token, keys)}"))
+        elif local in _NATIVE and token.kind == "open":
+            found.append(Token("point", raw))
+        elif token.attributes.get("mtype") == "protected":
+            found.append(Token(token.kind, raw, token.name, {"translate": "no"}))
+        else:
+            found.append(token if token.kind != "point" else Token("point", raw))
+    return found
+
+
+def local_name(name: str) -> str:
+    """Return an element's name without the prefix of its namespace."""
+    return name.rpartition(":")[2]
+
+
+def _key(token: Token, names: Sequence[str]) -> str:
+    return next((token.attributes[name] for name in names if name in token.attributes), "")

@@ -1,0 +1,128 @@
+"""Strings of a file: where each is, and how its translation is written there; all else is copied.
+
+A string of an interface may have a mark before the letter that chooses it from the keyboard (`&File`, `_File`). It is
+taken out for the translation, and put before the same letter of it, if it has one.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from headwise.characters import UNSPACED
+from headwise.documents.preparation import ParsedText, read
+from headwise.documents.protected import find_arguments, find_pieces
+from headwise.documents.reading import MOST_BYTES, DocumentFile, check_texts, read_text
+from headwise.documents.segments import Mode
+from headwise.errors import DataError
+
+_LONGEST = 100  # characters of a string with the mark of a key
+_MARK = re.compile(
+    r"(?:(?<![\w&])&(?=[^\W_])|(?<=[^\W\d_])&(?=[a-z]))(?!#?\w{1,31};)"
+    r"|(?<!\w)_(?=[^\W_])|(?<=[A-Za-z])_(?=[a-z])"
+)
+_END = re.compile(r"\s*(?:\.\.\.|…|[:：])?\s*$")
+_UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+
+
+@dataclass(frozen=True)
+class Value:
+    """A string of a file.
+
+    Attributes:
+        start: where its source begins in the text of the file.
+        end: where it ends.
+        text: what is translated.
+        characters: how many count.
+        write: returns the source of a translation.
+    """
+
+    start: int
+    end: int
+    text: ParsedText
+    characters: int
+    write: Callable[[str], str]
+
+
+def plain_value(
+    start: int, end: int, text: str, write: Callable[[str], str], mode: Mode = "all", *, keys: bool = True
+) -> Value:
+    """Return a string without markup; `keys` says whether it may have the mark of a key."""
+    key = _find_key(text) if keys else None
+    if key is not None:
+        plain = text[: key.start()] + text[key.end() :]
+        mark, letter = key[0], text[key.end()]
+        return Value(
+            start, end, _strict(plain, mode), len(text), lambda found: write(with_key(found, mark, letter))
+        )
+    return Value(start, end, _strict(text, mode), len(text), write)
+
+
+def _strict(text: str, mode: Mode) -> ParsedText:
+    return replace(read(text, mode), strict=True)
+
+
+def _find_key(text: str) -> re.Match[str] | None:
+    """Return the one mark of a key in a text."""
+    if len(text) > _LONGEST or text.count("&") + text.count("_") != 1:
+        return None
+    match = _MARK.search(text)
+    if match is None or find_arguments(text):
+        return None
+    inside_word = match.start() > 0 and match[0] == "_" and text[match.start() - 1].isalnum()
+    if inside_word and not text[0].isupper():  # a name such as file_size
+        return None
+    return None if any(start <= match.start() < end for start, end, _ in find_pieces(text)) else match
+
+
+def with_key(text: str, mark: str, letter: str) -> str:
+    """Return a translation with the mark of a key: before the letter, at the beginning of a word if there is one.
+
+    Where it isn't, the mark stands before the first letter; behind a text of a script without spaces, in parentheses
+    with the letter.
+    """
+    text = text.replace(mark, mark * 2)
+    taken = [range(start, end) for start, end, _ in find_pieces(text)]
+    places = [
+        place
+        for place, character in enumerate(text)
+        if character.isalpha() and not any(place in one for one in taken)
+    ]
+    if not places or UNSPACED.match(text[places[0]]):
+        end = _END.search(text)
+        assert end is not None
+        return f"{text[: end.start()]}({mark}{letter.upper()}){text[end.start() :]}"
+    same = [place for place in places if text[place].casefold() == letter.casefold()]
+    first = [place for place in same if place == 0 or not text[place - 1].isalnum()]
+    place = [*first, *same, *places][0]
+    return text[:place] + mark + text[place:]
+
+
+def decode(content: bytes) -> tuple[str, Callable[[str], bytes]]:
+    """Return a text in UTF-8, or in UTF-16 with a byte order mark, and what encodes it; raises `DataError`."""
+    name = _UTF16.get(content[:2])
+    if name is None:
+        mark, text = read_text(content)
+        return text, lambda text: (mark + text).encode()
+    if len(content) > MOST_BYTES:
+        raise DataError(f"file: expected text of at most {MOST_BYTES:,} bytes, found more")
+    try:
+        return content[2:].decode(name), lambda text: content[:2] + text.encode(name)
+    except UnicodeDecodeError as error:
+        raise DataError(f"file: expected text in UTF-16, found another byte at {error.start:,}") from None
+
+
+def file_of(text: str, values: Sequence[Value], encode: Callable[[str], bytes]) -> DocumentFile:
+    """Return a file of strings, which are in order; raises `DataError` for more than a file may have."""
+    check_texts(values)
+
+    def write(translations: Sequence[str]) -> bytes:
+        parts, position = [], 0
+        for value, translation in zip(values, translations, strict=True):
+            parts += [text[position : value.start], value.write(translation)]
+            position = value.end
+        return encode("".join([*parts, text[position:]]))
+
+    return DocumentFile([value.text for value in values], sum(value.characters for value in values), write)

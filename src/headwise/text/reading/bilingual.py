@@ -1,0 +1,175 @@
+"""Reader of parallel text in the files of translators: TMX 1.4 and XLIFF 1.2 or 2.1, plain or compressed.
+
+The file streams through expat, which keeps no tree. Inline codes are left out with the native source in them; what they
+enclose is text. A unit without a translation is a pair with an empty side, which cleaning counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+from xml.parsers import expat
+
+from headwise.errors import ConfigError, DataError
+from headwise.files import read_errors
+from headwise.text.reading.compression import open_binary
+
+SUFFIXES = (".tmx", ".xlf", ".xliff")
+_CHUNK = 1 << 16  # bytes that expat gets at once
+_MOST_DEPTH = 256
+_LONGEST = 1 << 20  # characters of a segment, and bytes of a tag
+_NATIVE = frozenset(
+    {"bpt", "ept", "ph", "it", "ut"}
+)  # inline codes whose content is source of another format
+_UNITS = {"tu": "tuv", "trans-unit": "", "segment": ""}
+_KINDS = ("tmx", "xliff")
+
+
+class Unit(NamedTuple):
+    """The texts of a unit by language (TMX) or side (XLIFF), and the line where it ends; `first` is TMX's source."""
+
+    texts: Mapping[str, str]
+    line: int
+    first: str
+
+
+def read_units(path: Path) -> Iterator[Unit]:
+    """Yield the units of a file, in order.
+
+    Raises `DataError` for what isn't TMX or XLIFF, for XML that isn't well-formed, for a document type that declares
+    anything, and for what is nested too deeply or too long.
+    """
+    reader = _Reader(path)
+    with open_binary(path) as file, read_errors(path):
+        while chunk := file.read(_CHUNK):
+            yield from reader.feed(chunk)
+        yield from reader.feed(b"")
+
+
+def read_bilingual(path: Path, source: str, target: str) -> Iterator[tuple[str, str, int]]:
+    """Yield the pairs of a file, with the line where each ends.
+
+    `source` and `target` are languages of TMX, or `source` and `target`: the language that the file calls its source,
+    and the other one. Of XLIFF they are the two sides. Raises `DataError` as `read_units`, and for a unit that doesn't
+    tell which texts are the two; `ConfigError` for languages of XLIFF.
+    """
+    for unit in read_units(path):
+        if unit.first == "source" and not {source, target} <= {"source", "target"}:
+            raise ConfigError(
+                f"{path}: expected the sides source and target of XLIFF in data.source_field and data.target_field, "
+                f"found {source} and {target}"
+            )
+        yield _text(unit, source, path), _text(unit, target, path), unit.line
+
+
+def _text(unit: Unit, wanted: str, path: Path) -> str:
+    """Return the text of a language or side of a unit; empty where it has none."""
+    if wanted == "source":
+        return unit.texts.get(unit.first, "")
+    if wanted != "target" or "target" in unit.texts:
+        return next((text for code, text in unit.texts.items() if _same(code, wanted)), "")
+    others = [code for code in unit.texts if code != unit.first]
+    if len(others) > 1:
+        raise DataError(
+            f"{path} line {unit.line}: expected two languages, found {', '.join(unit.texts)}; name two of them in "
+            "data.source_field and data.target_field"
+        )
+    return unit.texts[others[0]] if others else ""
+
+
+def _same(code: str, wanted: str) -> bool:
+    """Whether a code is of a language; one without a region is any region's."""
+    code, wanted = code.lower().replace("_", "-"), wanted.lower().replace("_", "-")
+    return code == wanted or ("-" not in wanted and code.partition("-")[0] == wanted)
+
+
+class _Reader:
+    """Collects units from the events of expat."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._parser = parser = expat.ParserCreate()
+        parser.UseForeignDTD(True)
+        parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
+        parser.StartElementHandler = self._open
+        parser.EndElementHandler = self._close
+        parser.CharacterDataHandler = self._characters
+        parser.StartDoctypeDeclHandler = self._document_type
+        self._units: list[Unit] = []
+        self._stack: list[str] = []
+        self._fed = 0
+        self._language = self._first = ""
+        self._variants: dict[str, str] | None = None  # of the unit that is open
+        self._text: list[str] | None = None  # of the segment that is open
+        self._length = self._ignored = 0
+        self._place = 0  # the depth of the segment
+        self._code = ""
+
+    def feed(self, chunk: bytes) -> list[Unit]:
+        """Return the units that end in a chunk; an empty one ends the file."""
+        try:
+            self._parser.Parse(chunk, not chunk)
+        except expat.ExpatError as error:
+            reason = expat.ErrorString(error.code)
+            raise self._error(f"expected well-formed XML, found {reason}", error.lineno) from None
+        self._fed += len(chunk)
+        if self._fed - max(self._parser.CurrentByteIndex, 0) > _LONGEST:
+            raise self._error(f"expected tags of at most {_LONGEST:,} bytes, found a longer one")
+        units, self._units = self._units, []
+        return units
+
+    def _error(self, sentence: str, line: int | None = None) -> DataError:
+        return DataError(f"{self._path} line {line or self._parser.CurrentLineNumber}: {sentence}")
+
+    def _document_type(self, name: str, system: str | None, public: str | None, internal: bool) -> None:
+        if internal:
+            raise self._error(
+                "expected a document without entity declarations or others in its type, found some"
+            )
+
+    def _open(self, name: str, attributes: dict[str, str]) -> None:
+        local = name.rpartition(":")[2]
+        if not self._stack and local not in _KINDS:
+            raise self._error(f"expected an element tmx or xliff, found {local[:60]}")
+        self._stack.append(local)
+        if len(self._stack) > _MOST_DEPTH:
+            raise self._error(f"expected elements nested at most {_MOST_DEPTH} deep, found more")
+        parent = self._stack[-2] if len(self._stack) > 1 else ""
+        if self._text is not None:
+            self._ignored += bool(self._ignored) or local in _NATIVE
+        elif local == "header":
+            self._language = attributes.get("srclang", "")
+        elif self._variants is None and local in _UNITS:
+            self._variants = {}
+            self._first = attributes.get("srclang", self._language) if local == "tu" else "source"
+        elif self._variants is not None and local == "tuv" and parent == "tu":
+            self._code = attributes.get("xml:lang", attributes.get("lang", ""))
+        elif self._variants is not None and (
+            (local == "seg" and parent == "tuv")
+            or (local in ("source", "target") and parent in ("trans-unit", "segment"))
+        ):
+            self._text, self._length, self._place = [], 0, len(self._stack)
+            self._code = self._code if local == "seg" else local
+
+    def _close(self, name: str) -> None:
+        local = self._stack.pop()
+        if self._text is not None:
+            self._ignored -= self._ignored > 0
+            if len(self._stack) < self._place and self._variants is not None:
+                self._variants.setdefault(self._code, "".join(self._text))
+                self._text, self._ignored = None, 0
+        elif self._variants is not None and local in _UNITS and not set(self._stack) & _UNITS.keys():
+            first = next((code for code in self._variants if _same(code, self._first)), None)
+            if first is None:  # srclang is *all*, or another one than the unit has
+                first = self._first if self._first == "source" else next(iter(self._variants), "")
+            self._units.append(Unit(self._variants, self._parser.CurrentLineNumber, first))
+            self._variants = None
+
+    def _characters(self, text: str) -> None:
+        if self._text is None or self._ignored:
+            return
+        self._length += len(text)
+        if self._length > _LONGEST:
+            raise self._error(f"expected segments of at most {_LONGEST:,} characters, found a longer one")
+        self._text.append(text)

@@ -1,0 +1,149 @@
+"""XLIFF and TMX as files to translate, against the library that other tools read them with."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
+
+from document_translation import of_document
+from headwise.documents.formats import read_file
+from headwise.documents.values import with_key
+from headwise.errors import DataError
+
+UNITS = """<trans-unit id="1">
+  <source>&amp;Open the <g id="1">big file</g> of <x id="2"/> now</source>
+</trans-unit>
+<trans-unit id="2"><source>&amp;File &lt;b></source><target  state='new'/></trans-unit>
+<trans-unit id="3"><source>Hello</source><target>Hallo</target></trans-unit>
+<group translate="no"><trans-unit id="4"><source>Hello</source></trans-unit></group>
+<trans-unit id="5" xml:space="preserve"><source>Hello {0}
+ <bpt id="1">&lt;b class="x"></bpt>you<ept id="1">&lt;/b></ept> there.</source>
+<alt-trans><target>y</target></alt-trans></trans-unit>
+<trans-unit id="6"><source>One. Two.</source>
+<seg-source><mrk mid="1" mtype="seg">One.</mrk> <mrk mid="2" mtype="seg">Two.</mrk></seg-source></trans-unit>
+<trans-unit id="7"><source>Say <mrk mtype="protected">Headwise</mrk> twice</source></trans-unit>"""
+XLIFF = f"""<?xml version="1.0"?>
+<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">
+<file original="a" source-language="en" datatype="plaintext"><body>
+{UNITS}
+</body></file></xliff>
+"""
+XLIFF_2 = """<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.1" srcLang="en">
+ <file id="f1"><unit id="1"><segment id="s1">
+   <source>Hello <pc id="1">World <ph id="2"/></pc>! <sc id="3"/>a b<ec startRef="3"/> c</source>
+ </segment><ignorable><source> </source></ignorable></unit></file></xliff>"""
+TMX = r"""<!DOCTYPE tmx SYSTEM "tmx14.dtd"><tmx version="1.4"><header srclang="en-US"/><body>
+<tu><tuv xml:lang="en-US"><seg>Hello <bpt i="1">\b</bpt>you<ept i="1"/>.</seg></tuv></tu>
+<tu><tuv xml:lang="en-US"><seg>Hello</seg></tuv><tuv xml:lang="de"><seg>Hallo</seg></tuv></tu>
+<tu>
+  <tuv xml:lang="fr"><seg>Salut</seg></tuv>
+  <tuv xml:lang="en-US"><seg>Hello you</seg></tuv>
+</tu></body></tmx>"""
+STATE = ' state="needs-review-translation" state-qualifier="leveraged-mt"'
+
+
+def translated(name: str, source: str, target: str = "de") -> str:
+    file = read_file(name, source.encode(), target)
+    return file.write([of_document(text, str.upper) for text in file.texts]).decode()
+
+
+def targets(source: str) -> list[str]:
+    return [part.partition("</target>")[0].partition(">")[2] for part in source.split("<target")[1:]]
+
+
+def test_units_without_a_translation_get_one() -> None:
+    result = translated("a.xlf", XLIFF)
+    assert targets(result) == [
+        '&amp;OPEN THE <g id="1">BIG FILE</g> OF <x id="2"/> NOW',
+        "&amp;FILE &lt;B&gt;",
+        "Hallo",
+        'HELLO {0}\n <bpt id="1">&lt;b class="x"></bpt>YOU<ept id="1">&lt;/b></ept> THERE.',
+        "y",
+        '<mrk mid="1" mtype="seg">ONE.</mrk> <mrk mid="2" mtype="seg">TWO.</mrk>',
+        'SAY <mrk mtype="protected">Headwise</mrk> TWICE',
+    ]
+    rest = result.replace(' target-language="de"', "").replace(f"\n  <target{STATE}>", f"<target{STATE}>")
+    for text in targets(result):
+        rest = rest.replace(f"<target{STATE}>{text}</target>", "")
+    assert rest == XLIFF.replace("<target  state='new'/>", "")
+    assert translated("a.xlf", result) == result
+
+
+def test_what_is_written_is_what_other_programs_read() -> None:
+    base = pytest.importorskip("translate.storage.xliff", reason="needs pip install translate-toolkit")
+    store = base.xlifffile.parsestring(translated("a.xlf", XLIFF).encode())
+    assert store.gettargetlanguage() == "de"
+    found = {unit.getid().rpartition("\x04")[2]: unit for unit in store.units}
+    assert found["2"].target == "&FILE <B>"
+    assert found["2"].isfuzzy()
+    assert found["3"].target == "Hallo"
+    base = pytest.importorskip("translate.storage.tmx")
+    one_language = TMX.replace('<tuv xml:lang="fr"><seg>Salut</seg></tuv>', "")
+    memory = base.tmxfile.parsestring(translated("a.tmx", one_language).encode())
+    assert {unit.source: unit.target for unit in memory.units}["Hello you"] == "HELLO YOU"
+
+
+def test_segments_of_xliff_2_get_targets_and_their_language() -> None:
+    result = translated("a.xliff", XLIFF_2)
+    assert targets(result) == [
+        'HELLO <pc id="1">WORLD <ph id="2"/></pc>! <sc id="3"/>A B<ec startRef="3"/> C'
+    ]
+    assert '<xliff trgLang="de" xmlns' in result
+    assert "trgLang" not in translated("a.xliff", XLIFF_2, "")
+
+
+def test_a_memory_gets_the_language_that_it_lacks() -> None:
+    result = translated("a.tmx", TMX)
+    assert r'<tuv xml:lang="de"><seg>HELLO <bpt i="1">\b</bpt>YOU<ept i="1"/>.</seg></tuv></tu>' in result
+    assert '</tuv>\n  <tuv xml:lang="de"><seg>HELLO YOU</seg></tuv>\n</tu>' in result
+    assert result.count('xml:lang="de"') == 3
+    assert translated("a.tmx", result) == result
+    assert translated("a.tmx", result, "de-AT") == result
+
+
+def test_utf_16_stays() -> None:
+    content = XLIFF.encode("utf-16")
+    file = read_file("a.xlf", content)
+    written = file.write([of_document(text, str.upper) for text in file.texts])
+    assert written[:2] == content[:2]
+    assert "BIG FILE" in written.decode("utf-16")
+
+
+@pytest.mark.parametrize(
+    ("text", "mark", "letter", "result"),
+    [
+        ("Datei öffnen", "&", "O", "&Datei öffnen"),
+        ("Neu oder offen", "&", "o", "Neu &oder offen"),
+        ("Speichern", "_", "C", "Spei_chern"),
+        ("%s speichern", "&", "s", "%s &speichern"),
+        ("文件...", "&", "f", "文件(&F)..."),
+        ("A & B_C", "&", "b", "A && &B_C"),
+        ("12", "_", "a", "12(_A)"),
+    ],
+)
+def test_the_mark_of_a_key_is_kept(text: str, mark: str, letter: str, result: str) -> None:
+    assert with_key(text, mark, letter) == result
+
+
+@pytest.mark.parametrize(
+    "text", ["AT&T", "Q&A", "file_size", "a & b", "_em_ phasis", "&nbsp;x", "http://a/?b&c"]
+)
+def test_what_is_no_mark_of_a_key_is_text(text: str) -> None:
+    po = f'msgid "{text}"\nmsgstr ""\n'.encode()
+    file = read_file("a.po", po)
+    assert file.texts[0].text == text
+
+
+@pytest.mark.parametrize("text", ["&File", "E&xit", "Save _As", "E_xit"])
+def test_a_message_is_translated_without_the_mark_of_its_key(text: str) -> None:
+    file = read_file("a.po", f'msgid "{text}"\nmsgstr ""\n'.encode())
+    assert file.texts[0].text == text.replace("&", "").replace("_", "")
+    assert file.write([file.texts[0].text]).decode() == f'msgid "{text}"\nmsgstr "{text}"\n'
+
+
+def test_other_xml_is_refused() -> None:
+    with pytest.raises(DataError, match="file: expected an element xliff or tmx, found html"):
+        read_file("a.xlf", b"<html/>")
+    with pytest.raises(DataError, match="xml: expected well-formed XML"):
+        read_file("a.tmx", b"<tmx>")
