@@ -123,7 +123,7 @@ def _side(name: str, declared: str | None, texts: Sequence[str]) -> _Side:
 
     votes: Counter[str] = Counter()
     step = max(_SAMPLE, len(texts) // _SAMPLES)
-    for start in range(0, len(texts), step):
+    for start in range(0, len(texts), step)[:_SAMPLES]:
         sample = " ".join(texts[start : start + _SAMPLE])
         if sum(map(str.isalpha, sample)) < _LETTERS:
             continue
