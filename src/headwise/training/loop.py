@@ -31,13 +31,12 @@ from headwise.training.checkpoint import (
 from headwise.training.gradients import LossNotFinite, compute_gradients
 from headwise.training.monitor import Monitor, read_metrics
 from headwise.training.optimizer import build_optimizer
-from headwise.training.pace import Pace
+from headwise.training.pace import Overhead, Pace
 from headwise.training.parallel.replica import all_finite, optimizer_state, replicate
 from headwise.training.parallel.watchdog import COMPUTING, OTHER, READING, Watchdog
 from headwise.training.parallel.world import World
 from headwise.training.progress import Progress
 from headwise.training.randomness import random_state, rank_seed, seed_random
-from headwise.training.schedule import decays_from, learning_rate, with_shorter_warmup
 from headwise.training.task import BatchSource, Task
 from headwise.weights import read_recipe
 
@@ -92,10 +91,11 @@ class Trainer:
         world: World | None = None,
         products: GemmBackend | None = None,
         quiet: bool = False,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Load the last checkpoint, if any; raises `CheckpointError` if training can't resume from it.
 
-        `products` compute the float32 products of the training steps on a CPU.
+        `products` compute the float32 products of the training steps on a CPU; `clock` returns seconds.
         """
         self.task, self.config, self.run, self.device = task, config, run, device
         if device.type == "cpu":
@@ -120,9 +120,7 @@ class Trainer:
         self.parameters = list(self.replica.parameters.values())
         self.optimizer = build_optimizer(self.replica.model, config.optimizer, self.world)
         self.replica.restore(self.optimizer, moments)
-        self.pace = Pace(
-            self.options, self.progress, self.world, device, decays_from=decays_from(config.schedule)
-        )
+        self.pace = Pace(config, self.progress, self.world, device, d_model=task.d_model, clock=clock)
 
     def fit(self) -> Progress:
         """Train to the end, or until interrupted; returns the progress.
@@ -195,24 +193,21 @@ class Trainer:
         options, progress = self.options, self.progress
         stream = iter(self.batches)
         window = _Window()
-        clock = time.perf_counter()
+        self.pace.start()
         while not progress.finished:
-            began = time.perf_counter()
             tokens = self.step(stream)
-            window.add(tokens, time.perf_counter() - began)
             self.watchdog.at(OTHER, progress.step)
-            now = time.perf_counter()
-            progress.seconds, clock = progress.seconds + now - clock, now
-            self._say(self.pace.stepped())
+            window.add(tokens, self.pace.stepped())
             self._report(window)
             progress.finished = self._reason_to_end()
             stopping = self.world.any(interruption.requested, self.device)
             best = False
-            if progress.step % (options.validate_every * progress.validate_stride) == 0 or progress.finished:
+            if self._is_due("validation", options.validate_every):
                 best = self._validate()
                 progress.finished = progress.finished or self._reason_to_end()
-            if progress.step % options.checkpoint_every == 0 or best or progress.finished or stopping:
-                self._save(best)
+            if self._is_due("saving", options.checkpoint_every) or best or progress.finished or stopping:
+                with self.pace.spending("saving"):
+                    self._save(best)
             if stopping and not progress.finished:
                 self.monitor.say(
                     f"stopped after step {progress.step}; saved. Run the same command again to go on."
@@ -223,14 +218,24 @@ class Trainer:
         """Return the reason why training ends now, or an empty string."""
         if self.progress.step >= self.options.max_steps:
             return f"reached {self.options.max_steps} steps"
-        limit = self.options.max_minutes
-        if self.progress.step >= self.pace.last_step:
-            return f"reached the {self.progress.step} steps planned for {limit:g} minutes"
-        if limit is not None and self.world.any(self.progress.seconds >= limit * 60, self.device):
-            return f"reached {limit:g} minutes"
+        if self.pace.out_of_time:
+            return f"reached {self.options.max_minutes:g} minutes"
         if self.options.patience and self.progress.stale >= self.options.patience:
             return f"no better in {self.progress.stale} validations"
         return ""
+
+    def _is_due(self, kind: Overhead, every: int) -> bool:
+        """Whether to validate or to save after this step, by the steps and by the clock.
+
+        The end of a training without a time limit is always validated.
+        """
+        if kind == "validation" and self.progress.finished and self.options.max_minutes is None:
+            return True
+        due = self.progress.step % every == 0
+        if due and not self.pace.affords(kind):
+            self._say(self.pace.skipped())
+            return False
+        return due
 
     def step(self, stream: Iterator[Any]) -> int:
         """Do one optimizer step over `accumulate` batches on every rank; return the target tokens of all ranks."""
@@ -246,24 +251,16 @@ class Trainer:
             raise TrainingError(f"step {step}: {problem}; {self._last_good()}") from None
         if self.config.optimizer.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.config.optimizer.clip_norm)
+        rate = self.pace.begin_step()
         self.progress.step += 1
-        self._set_rate(self._rate())
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.progress.tokens += loss.tokens
         self.progress.recent_tokens += loss.tokens
         self.progress.recent_nll += loss.nll
         return loss.tokens
-
-    def _rate(self) -> float:
-        schedule, last = self.config.schedule, self.pace.last_step
-        if self.progress.planned_steps:
-            schedule = with_shorter_warmup(schedule, last)
-        return learning_rate(schedule, self.task.d_model, self.progress.step, last)
-
-    def _set_rate(self, rate: float) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
 
     def _report(self, window: _Window) -> None:
         options, progress = self.options, self.progress
@@ -274,39 +271,33 @@ class Trainer:
             give_back_freed_memory()
         loss = progress.recent_nll / progress.recent_tokens
         progress.recent_nll, progress.recent_tokens = 0.0, 0
-        speed, per_step = window.read()
-        seconds_left = (self.pace.last_step - progress.step) * per_step
-        if options.max_minutes is not None:
-            seconds_left = min(seconds_left, options.max_minutes * 60 - progress.seconds)
         if self.world.first:
             self.monitor.max_steps = self.pace.last_step
             self.monitor.train(
                 progress.step,
                 loss=loss,
-                rate=self._rate(),
-                speed=speed,
+                rate=self.pace.rate,
+                speed=window.read(),
                 seconds=progress.seconds,
-                seconds_left=seconds_left,
+                seconds_left=self.pace.seconds_left,
             )
 
     def _validate(self) -> bool:
         """Score the model on the development set, if there is one; return whether it is the best so far."""
-        progress, metric, stride = self.progress, self.options.best_by, self.progress.validate_stride
+        progress, metric = self.progress, self.options.best_by
         self.model.eval()
-        began = time.perf_counter()
-        self.replica.collect_parameters()
-        scores = self.world.on_first(self.task.validate, heavy=True)
-        line = self.pace.validated(time.perf_counter() - began)
+        with self.pace.spending("validation"):
+            self.replica.collect_parameters()
+            scores = self.world.on_first(self.task.validate, heavy=True)
         if not scores:
             return False
         score = -scores["loss"] if metric == "loss" else scores[metric]
         best = progress.best is None or score > progress.best
-        progress.stale = 0 if best else progress.stale + stride
         if best:
             progress.best, progress.best_step = score, progress.step
+        progress.stale = (progress.step - progress.best_step) // self.options.validate_every
         if self.world.first:
             self.monitor.validation(progress.step, scores, best=best, seconds=progress.seconds)
-        self._say(line)
         return best
 
     def _say(self, line: str) -> None:
@@ -389,18 +380,14 @@ class _Window:
     """Training speed since the last report."""
 
     def __init__(self) -> None:
-        self._clear()
-
-    def _clear(self) -> None:
-        self.tokens, self.seconds, self.steps = 0, 0.0, 0
+        self._tokens, self._seconds = 0, 0.0
 
     def add(self, tokens: int, seconds: float) -> None:
-        self.tokens += tokens
-        self.seconds += seconds
-        self.steps += 1
+        self._tokens += tokens
+        self._seconds += seconds
 
-    def read(self) -> tuple[float, float]:
-        """Return (tokens per second, seconds per step) and reset the counts."""
-        result = self.tokens / self.seconds, self.seconds / self.steps
-        self._clear()
-        return result
+    def read(self) -> float:
+        """Return the tokens per second, and reset the counts."""
+        speed = self._tokens / self._seconds
+        self._tokens, self._seconds = 0, 0.0
+        return speed

@@ -1,131 +1,203 @@
-"""Planning by the clock: the number of steps that fit `training.max_minutes`, and how often to validate.
+"""Training by the clock: the learning rate under `training.max_minutes`, its end, and the time of validations.
 
-The first rank's clock decides for all ranks. The decisions are part of the progress in every checkpoint, so a run
-resumes with them.
+Under a time limit, a schedule that decays to zero follows the time instead of the steps. `Timing.left` is the share of
+the schedule that is left. With r seconds until the deadline, a step of s seconds multiplies it by (r - s) / r: at a
+constant speed, it falls linearly from 1 to 0; after a pause or a change of speed, the rest of the schedule is spread
+over the rest of the time. So the rate doesn't jump, and the last step, after which there is no time for another one,
+has a rate of zero. The warm-up takes its steps, or a fifth of the time if they take longer.
+
+Validations, and checkpoints under a time limit, take at most `training.validate_share` of the time: one for which this
+share of the time so far isn't enough is skipped. Checkpoints take at most half of it, to leave some for validations.
+
+The first rank's clock decides for all ranks. All that was decided is part of the progress in every checkpoint.
 """
 
 from __future__ import annotations
 
-import math
-from collections import deque
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
 
 import torch
 
-from headwise.config import TrainingConfig
+from headwise.config import Config
 from headwise.training.parallel.world import World
-from headwise.training.progress import Progress
+from headwise.training.progress import LONGEST_WARMUP, Progress, Timing
+from headwise.training.schedule import clocked_rate, decays, learning_rate
 
-# Shares of `max_minutes` after which the number of steps is first estimated, and may be final.
-_FIRST_PLAN, _LAST_PLAN = 0.025, 0.1
-_MARGIN = 0.02  # share of `max_minutes` that is left as a margin
-_WARM_UP = 3  # number of the first step to measure, as the ones before are slower
-_RECENT = 50  # steps over which the current speed is measured
-_SHORTER = 0.97  # a final plan changes only if fewer than this share of its remaining steps is possible
-_FINAL_SEARCH = 2.0  # duration of the final validation, with beam search, relative to the longest before
-_SHORT = 2.0  # seconds; the interval of validations that take less isn't increased
+_MARGIN = 0.01  # share of `max_minutes` that is left as a margin
+_UNKNOWN_END = (
+    0.01  # share of `max_minutes` for the final average and its scores, before a validation was timed
+)
+_LONGEST_END = 0.2  # greatest share of `max_minutes` for them
+_FINAL_SEARCH = 2.0  # duration of the final validation, with beam search, relative to the last one
+_LAST = 1.5  # a step that begins less than so many steps before the deadline is the last one
+_SMOOTHING = 0.1  # weight of a step in the mean duration of a step
+_OUTLIER = 2.0  # a step counts at most so many mean durations in it
+_FASTEST_WARMUP = (
+    0.05  # greatest share of the warm-up in a step whose share of the time is larger than its own
+)
+_GRACE = (
+    2.0  # seconds of validations beyond their share, without a time limit: short trainings aren't changed
+)
+_LARGEST_STEP = 0.99  # share of what is left that one step may take, unless it is the last
+_ROUNDING = 1e-9  # of a sum of the steps' shares of a warm-up
+
+Overhead = Literal["validation", "saving"]
 
 
 class Pace:
-    """Measures the time of steps and validations, and plans the rest of the training.
-
-    `progress.planned_steps` is the last step that fits `max_minutes`, 0 before it is known. Only every
-    `progress.validate_stride`-th of the configured validations is done.
-    """
+    """The clock of a training: it decides the rate of each step, the last step, and whether to validate and save."""
 
     def __init__(
         self,
-        options: TrainingConfig,
+        config: Config,
         progress: Progress,
         world: World,
         device: torch.device,
         *,
-        decays_from: float | None,
+        d_model: int,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """`decays_from`: share of the steps after which the rate depends on the last one; None: it never does."""
-        self._options, self._progress, self._world, self._device = options, progress, world, device
-        self._decays_from = decays_from if options.max_minutes is not None else None
-        if options.max_minutes != progress.planned_minutes:
-            progress.planned_steps, progress.planned_minutes, progress.plan_is_final = (
-                0,
-                options.max_minutes,
-                False,
-            )
-        self._steps = 0
-        self._validating = self._longest_validation = 0.0
-        # (step, seconds of training without validations)
-        self._recent: deque[tuple[int, float]] = deque(maxlen=_RECENT)
+        """`progress` is that of the last checkpoint, if any, and is updated; `clock` returns seconds."""
+        self._options, self._schedule, self._d_model = config.training, config.schedule, d_model
+        self._progress, self._world, self._device, self._clock = progress, world, device, clock
+        self._before = clock()
+        self._says_skipped = True
+        minutes = self._options.max_minutes
+        self._limit = None if minutes is None else 60 * minutes
+        self._follows_time = minutes is not None and decays(self._schedule)
+        self._left_after = 1.0  # `Timing.left` as expected after the current step
+        self._is_last = False  # whether there is no time for a step after the current one
+        self.rate = 0.0  # of the current or last step
+        if minutes != self._timing.minutes:
+            self._begin_limit(minutes)
+
+    @property
+    def _timing(self) -> Timing:
+        return self._progress.timing
 
     @property
     def last_step(self) -> int:
-        """The step at which training ends: the planned one, if there is a plan, and at most `max_steps`."""
-        planned = self._progress.planned_steps
-        return min(planned, self._options.max_steps) if planned else self._options.max_steps
+        """The step at which training ends, under a time limit as it is expected now."""
+        most, seconds = self._options.max_steps, self._timing.step_seconds
+        if self._limit is None or not seconds:
+            return most
+        return min(most, self._progress.step + round(max(0.0, self._until_deadline()) / seconds))
 
-    def stepped(self) -> str:
-        """Record a step and update the plan, after `progress.seconds` was updated; return a message, if any."""
-        self._steps += 1
-        if self._steps >= _WARM_UP:
-            self._recent.append((self._progress.step, self._progress.seconds - self._validating))
-        if self._decays_from is None:
-            return ""
-        planned, final = (int(n) for n in self._world.from_first(*self._plan(), device=self._device))
-        previous, was_final = self._progress.planned_steps, self._progress.plan_is_final
-        self._progress.planned_steps, self._progress.plan_is_final = planned, bool(final)
-        if planned >= self._options.max_steps:
-            return ""
-        minutes = f"{self._options.max_minutes:g} minutes"
-        if was_final and planned < previous:
-            return f"this machine has become slower: {planned} steps in {minutes}, not {previous}"
-        return f"{planned} steps in {minutes}" if final and not was_final else ""
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time limit has been reached."""
+        if self._limit is None:
+            return False
+        return self._timing.left == 0 if self._follows_time else self._until_deadline() <= 0
 
-    def validated(self, seconds: float) -> str:
-        """Record the duration of a validation; return a message, if any.
+    @property
+    def seconds_left(self) -> float:
+        """Expected seconds until the last step."""
+        return (self.last_step - self._progress.step) * self._timing.step_seconds
 
-        If validations take more than `validate_share` of the time, `progress.validate_stride` is increased.
-        """
-        seconds, step_seconds = self._world.from_first(seconds, self._seconds_per_step(), device=self._device)
-        self._validating += seconds
-        self._longest_validation = max(self._longest_validation, seconds)
-        share, every = self._options.validate_share, self._options.validate_every
-        if seconds < _SHORT or share == 1 or not step_seconds:
-            return ""
-        stride = math.ceil(seconds / (share * step_seconds * every))
-        if stride <= self._progress.validate_stride:
-            return ""
-        self._progress.validate_stride = stride
-        return (
-            f"a validation takes {seconds:.0f} seconds: from now on every {stride * every} steps, as it may take "
-            f"{share:.0%} of the time (training.validate_share)"
-        )
+    def start(self) -> None:
+        """Begin to measure; what came before isn't training time."""
+        self._before = self._clock()
 
-    def _plan(self) -> tuple[int, bool]:
-        """Return the last step, and whether the plan is final, by this rank's clock."""
-        progress, minutes, decays_from = self._progress, self._options.max_minutes, self._decays_from
-        assert minutes is not None
-        assert decays_from is not None
-        limit, current_plan = minutes * 60, (progress.planned_steps, progress.plan_is_final)
-        step_seconds = self._seconds_per_step()
-        if not step_seconds or progress.seconds < _FIRST_PLAN * limit:
-            return current_plan
-        seconds_left = limit * (1 - _MARGIN) - progress.seconds - _FINAL_SEARCH * self._longest_validation
-        possible = progress.step + max(
-            1, int(seconds_left / (step_seconds + self._validation_per_step(step_seconds)))
-        )
-        if progress.plan_is_final:
-            planned_left = progress.planned_steps - progress.step
-            slower = len(self._recent) == _RECENT and possible - progress.step < _SHORTER * planned_left
-            return (possible, True) if slower and seconds_left < planned_left * step_seconds else current_plan
-        return possible, progress.seconds >= _LAST_PLAN * limit and progress.step >= decays_from * possible
+    def begin_step(self) -> float:
+        """Decide the learning rate of the step after `progress.step`."""
+        step, most = self._progress.step + 1, self._options.max_steps
+        if self._follows_time:
+            by_time = self._left_by_time()
+            self._is_last = by_time == 0
+            self._left_after = min(by_time, max(0.0, 1 - step / most))
+            self._warm_up(step)
+            self.rate = clocked_rate(self._schedule, self._d_model, step, self._timing, self._left_after)
+        else:
+            self.rate = learning_rate(self._schedule, self._d_model, step, most)
+        return self.rate
 
-    def _validation_per_step(self, step_seconds: float) -> float:
-        """Return the seconds that validations will add to a step."""
-        if not self._longest_validation:
-            return self._options.validate_share * step_seconds
-        return self._longest_validation / (self._options.validate_every * self._progress.validate_stride)
+    def stepped(self) -> float:
+        """Record that a step has ended, and return its seconds."""
+        timing, remaining = self._timing, self._until_deadline() if self._limit is not None else 0.0
+        seconds = self._tick()
+        mean = timing.step_seconds
+        timing.step_seconds += (_SMOOTHING * (min(seconds, _OUTLIER * mean) - mean)) if mean else seconds
+        if self._follows_time:
+            # What an unexpectedly long step leaves is for one of rate zero.
+            timing.left *= 0.0 if self._is_last else max(1 - seconds / remaining, 1 - _LARGEST_STEP)
+        return seconds
 
-    def _seconds_per_step(self) -> float:
-        """Return the mean seconds of a recent step without validations, 0 before there are two measurements."""
-        if len(self._recent) < 2:
+    def affords(self, kind: Overhead) -> bool:
+        """Return whether there is time for a validation, with the checkpoint of a best one, or a checkpoint."""
+        options, timing, limited = self._options, self._timing, self._limit is not None
+        if options.validate_share == 1 or not (limited or kind == "validation"):
+            return True
+        allowed = options.validate_share * self._progress.seconds + (0.0 if limited else _GRACE)
+        cost, spent = timing.costs.get("saving", 0.0) if limited else 0.0, timing.spent
+        if kind == "validation":
+            return sum(spent.values()) + timing.costs.get("validation", 0.0) + cost <= allowed
+        return sum(spent.values()) + cost <= allowed and spent.get("saving", 0.0) + cost <= allowed / 2
+
+    def skipped(self) -> str:
+        """Return a message for the first time that something is skipped, else an empty string."""
+        says, self._says_skipped = self._says_skipped, False
+        what = "validations" if self._limit is None else "validations and checkpoints"
+        share = f"{self._options.validate_share:.0%} of the time (training.validate_share)"
+        return f"{what} may take {share}: some are skipped from now on" if says else ""
+
+    @contextmanager
+    def spending(self, kind: Overhead) -> Iterator[None]:
+        """Measure a validation or a checkpoint."""
+        self._tick()
+        yield
+        seconds = self._tick()
+        self._timing.costs[kind] = seconds
+        if kind == "validation" or self._limit is not None:
+            self._timing.spent[kind] = self._timing.spent.get(kind, 0.0) + seconds
+
+    def _begin_limit(self, minutes: float | None) -> None:
+        """Begin to follow another time limit than before: what is left of it is left of the schedule."""
+        progress, timing = self._progress, self._timing
+        timing.minutes = minutes
+        if not self._follows_time:
+            return
+        deadline = progress.seconds + self._until_deadline()
+        timing.left = max(0.0, 1 - progress.seconds / deadline)
+        warmup = max(1, self._schedule.warmup)
+        if not timing.warmup_steps:
+            timing.warmed = max(timing.warmed, min(1.0, progress.step / warmup))
+            timing.warmup_steps = warmup if timing.warmed == 1 else 0
+
+    def _until_deadline(self) -> float:
+        """Return the seconds until the last step should have ended, so that the end of training is in time."""
+        assert self._limit is not None
+        costs = self._timing.costs
+        end = _UNKNOWN_END * self._limit
+        if "validation" in costs:
+            end = costs.get("saving", 0.0) + _FINAL_SEARCH * costs["validation"]
+        return self._limit * (1 - _MARGIN) - min(end, _LONGEST_END * self._limit) - self._progress.seconds
+
+    def _left_by_time(self) -> float:
+        """Return the share of the schedule that is left after the next step, if it takes as long as the last ones."""
+        remaining, seconds = self._until_deadline(), self._timing.step_seconds
+        if remaining <= _LAST * seconds:
             return 0.0
-        (first, began), (last, ended) = self._recent[0], self._recent[-1]
-        return (ended - began) / (last - first)
+        return self._timing.left * (1 - seconds / remaining)
+
+    def _warm_up(self, step: int) -> None:
+        """Advance the warm-up by one step."""
+        timing = self._timing
+        if timing.warmup_steps:
+            return
+        by_time = (timing.left - self._left_after) / LONGEST_WARMUP
+        timing.warmed += max(1 / max(1, self._schedule.warmup), min(by_time, _FASTEST_WARMUP))
+        if timing.warmed > 1 - _ROUNDING:
+            timing.warmed, timing.warmup_steps = 1.0, step
+            timing.decays_from = max(timing.decays_from, self._left_after)
+
+    def _tick(self) -> float:
+        """Add the first rank's time since the last call to the training time, and return it in seconds."""
+        now = self._clock()
+        (seconds,) = self._world.from_first(now - self._before, device=self._device)
+        self._before = now
+        self._progress.seconds += seconds
+        return seconds

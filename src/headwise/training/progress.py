@@ -15,6 +15,28 @@ from torch import Tensor, nn
 from headwise.errors import CheckpointError
 
 _Count = Annotated[int, Field(ge=0)]
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+LONGEST_WARMUP = 0.2  # of a training with a time limit, as a share of the time
+_EARLIER = ("validate_stride", "planned_steps", "planned_minutes", "plan_is_final")  # fields until 2026-11
+
+
+@dataclass
+class Timing:
+    """What the clock of a training has decided and measured (`headwise.training.pace`)."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
+
+    minutes: float | None = None  # the time limit that `left` belongs to
+    left: _Share = 1.0  # share of the schedule that is left
+    warmed: _Share = 0.0  # share of the warm-up that is done
+    warmup_steps: _Count = 0  # its number of steps; 0 before its end
+    # value of `left` from which linear and cosine decay: that at the end of the warm-up
+    decays_from: Annotated[float, Field(ge=1 - LONGEST_WARMUP, le=1)] = 1 - LONGEST_WARMUP
+    step_seconds: _Seconds = 0.0  # mean of the last steps
+    # of the last validation and the last checkpoint, and of all whose time is bounded
+    costs: dict[str, _Seconds] = field(default_factory=dict)
+    spent: dict[str, _Seconds] = field(default_factory=dict)
 
 
 @dataclass
@@ -33,10 +55,7 @@ class Progress:
     recent_tokens: _Count = 0
     finished: str = ""  # the reason why training ended, empty before
     positions: list[dict[str, Any]] = field(default_factory=list)  # of every rank's batches
-    validate_stride: Annotated[int, Field(ge=1)] = 1  # only every n-th configured validation is done
-    planned_steps: _Count = 0  # the last step that fits `max_minutes`; 0 before it is known
-    planned_minutes: float | None = None  # `max_minutes` of that plan
-    plan_is_final: bool = False
+    timing: Timing = field(default_factory=Timing)
 
 
 _PROGRESS = TypeAdapter(Progress)
@@ -44,8 +63,10 @@ _PROGRESS = TypeAdapter(Progress)
 
 def read_progress(file: Path, tree: dict[str, Any]) -> Progress:
     """Validate the progress in a checkpoint's state; raises `CheckpointError`, naming `file` and the wrong field."""
+    earlier = {name: tree[name] for name in _EARLIER if name in tree}
+    tree = {name: value for name, value in tree.items() if name not in earlier}
     try:
-        return _PROGRESS.validate_json(
+        progress = _PROGRESS.validate_json(
             json.dumps(tree)
         )  # JSON, as strict validation of Python expects an instance
     except ValidationError as error:
@@ -56,6 +77,12 @@ def read_progress(file: Path, tree: dict[str, Any]) -> Progress:
         else:
             reason = f"{problem['msg'][0].lower()}{problem['msg'][1:]}, found {str(problem['input'])[:80]}"
         raise CheckpointError(f"{file}: {name}: {reason}") from None
+    planned = earlier.get("planned_steps")
+    if isinstance(planned, int) and planned > 0:  # a warm-up took at most a fifth of the planned steps
+        warmup = max(1, int(LONGEST_WARMUP * planned))
+        progress.timing.warmed = min(1.0, progress.step / warmup)
+        progress.timing.warmup_steps = warmup if progress.step >= warmup else 0
+    return progress
 
 
 def check_parameters(path: Path, expected: Mapping[str, Tensor], tensors: dict[str, Tensor]) -> None:

@@ -5,21 +5,12 @@ from __future__ import annotations
 import math
 
 from headwise.config import ScheduleConfig
-
-_LONGEST_WARMUP = 0.2  # as a share of all steps
-
-
-def decays_from(config: ScheduleConfig) -> float | None:
-    """Return the share of the steps after which the learning rate depends on the last step, None if it never does."""
-    if config.name in ("linear", "cosine"):
-        return 0.0
-    return 1 - config.cooldown if config.cooldown else None
+from headwise.training.progress import Timing
 
 
-def with_shorter_warmup(config: ScheduleConfig, steps: int) -> ScheduleConfig:
-    """Return the schedule with a warm-up of at most a fifth of `steps`."""
-    longest = max(1, int(_LONGEST_WARMUP * steps))
-    return config if config.warmup <= longest else config.model_copy(update={"warmup": longest})
+def decays(config: ScheduleConfig) -> bool:
+    """Return whether the learning rate falls to zero at the end of training."""
+    return config.name in ("linear", "cosine") or config.cooldown > 0
 
 
 def learning_rate(config: ScheduleConfig, d_model: int, step: int, max_steps: int) -> float:
@@ -48,8 +39,29 @@ def _without_cooldown(config: ScheduleConfig, d_model: int, step: int, max_steps
         return config.peak * math.sqrt(warmup / step)
     if config.name == "constant":
         return config.peak
-    remaining = max(0.0, (max_steps - step) / max(1, max_steps - warmup))
+    return config.peak * _descent(config, max(0.0, (max_steps - step) / max(1, max_steps - warmup)))
+
+
+def clocked_rate(config: ScheduleConfig, d_model: int, step: int, timing: Timing, left: float) -> float:
+    """Return the learning rate of a step after which the share `left` of the time is left.
+
+    At a constant speed that is `learning_rate`, except that the warm-up takes at most a fifth of the time. Its highest
+    rate is the same, however many steps it takes.
+    """
+    warmup = max(config.warmup, 1)
+    peak = config.scale * (d_model * warmup) ** -0.5 if config.name == "noam" else config.peak
+    assert peak is not None
+    rate = peak * timing.warmed
+    if config.name in ("linear", "cosine"):
+        return rate * _descent(config, min(1.0, left / timing.decays_from))
+    if timing.warmup_steps and config.name != "constant":
+        rate *= math.sqrt(min(1.0, min(warmup, timing.warmup_steps) / step))
+    return rate * (min(1.0, left / config.cooldown) if config.cooldown else 1.0)
+
+
+def _descent(config: ScheduleConfig, remaining: float) -> float:
+    """Return the factor of linear and cosine, by the share of the descent that is left."""
     if config.name == "linear":
-        return config.peak * remaining
+        return remaining
     assert config.name == "cosine", config.name
-    return config.peak * (1 - math.cos(math.pi * remaining)) / 2
+    return (1 - math.cos(math.pi * remaining)) / 2

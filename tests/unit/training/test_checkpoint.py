@@ -19,7 +19,7 @@ from headwise.errors import CheckpointError, TrainingError
 from headwise.training import checkpoint
 from headwise.training.checkpoint import Checkpoints, average, checkpointed, read_state
 from headwise.training.parallel.replica import optimizer_state
-from headwise.training.progress import Progress
+from headwise.training.progress import Progress, read_progress
 from headwise.training.randomness import random_state, restore_random, seed_random
 
 IDENTITY = {"data": "0123456789ab", "subwords": "ba9876543210"}
@@ -376,7 +376,7 @@ def test_a_disk_that_fills_while_tensors_are_written(
 
 def test_progress_is_plain_json() -> None:
     progress = Progress(3, 120, 1.5, -0.25, 2, positions=[{"epoch": 1, "weights": [0.5]}])
-    assert Progress(**json.loads(json.dumps(asdict(progress)))) == progress
+    assert read_progress(Path("state.json"), json.loads(json.dumps(asdict(progress)))) == progress
 
 
 def change_tensors(folder: Path, name: str, changes: dict[str, torch.Tensor | None]) -> None:
@@ -496,6 +496,8 @@ def test_states_of_generators_are_checked_and_none_is_touched(
         ("finished", None, "progress.finished: "),
         ("positions", {"epoch": 1}, "progress.positions: "),
         ("positions", [3], "progress.positions.0: "),
+        ("timing", {"left": 1.5}, "progress.timing.left: "),
+        ("timing", {"costs": {"saving": -1}}, "progress.timing.costs.saving: "),
     ],
 )
 def test_every_field_of_the_progress_is_checked(field: str, value: Any, message: str, tmp_path: Path) -> None:

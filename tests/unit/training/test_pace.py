@@ -1,152 +1,255 @@
+"""Training by a clock that the test drives."""
+
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from itertools import chain, repeat
+import random
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file
 
-from headwise.config import ScheduleConfig, TrainingConfig
+from headwise.config import Config
+from headwise.training.checkpoint import Checkpoints
+from headwise.training.loop import Trainer
 from headwise.training.pace import Pace
 from headwise.training.parallel.world import World
-from headwise.training.progress import Progress
-from headwise.training.schedule import learning_rate, with_shorter_warmup
+from headwise.training.progress import Progress, read_progress
+from headwise.training.schedule import learning_rate
+from regression import Regression
 
 CPU = torch.device("cpu")
+PEAK, MINUTES = 0.004, 10.0
+LIMIT = 60 * MINUTES
+SCHEDULES: list[dict[str, Any]] = [
+    {"name": "linear", "peak": PEAK},
+    {"name": "cosine", "peak": PEAK},
+    {"name": "inverse_sqrt", "peak": PEAK, "cooldown": 0.2},
+    {"name": "constant", "peak": PEAK, "cooldown": 0.3},
+]
 
 
-def start(progress: Progress, *, decays_from: float | None = 0.0, **options: object) -> Pace:
-    return Pace(TrainingConfig.model_validate(options), progress, World(), CPU, decays_from=decays_from)
+class Simulation:
+    """A training of steps, validations and checkpoints of given seconds, without a model."""
+
+    def __init__(
+        self, progress: Progress | None = None, schedule: dict[str, Any] = SCHEDULES[2], **training: Any
+    ) -> None:
+        training = {"max_steps": 10**9, "validate_every": 50, "checkpoint_every": 10, **training}
+        config = Config.from_tree({"schedule": {"warmup": 30, **schedule}, "training": training})
+        self.config, self.progress, self.now = config, progress or Progress(), 0.0
+        self.pace = Pace(config, self.progress, World(), CPU, d_model=8, clock=lambda: self.now)
+        self.rates: list[float] = []
+        self.done = {"validation": 0, "saving": 0}
+
+    def step(self, seconds: float) -> float:
+        """Do one step; return the seconds that were left for the training before it."""
+        remaining = LIMIT - self.progress.seconds
+        self.rates.append(self.pace.begin_step())
+        self.progress.step += 1
+        self.now += seconds
+        self.pace.stepped()
+        return remaining
+
+    def overhead(self, validation: float, saving: float) -> None:
+        """Validate and save after a step, if it is due and there is time."""
+        for kind, seconds, every in (("validation", validation, 50), ("saving", saving, 10)):
+            if self.progress.step % every == 0 and self.pace.affords(kind):  # pyright: ignore[reportArgumentType]
+                with self.pace.spending(kind):  # pyright: ignore[reportArgumentType]
+                    self.now += seconds
+                self.done[kind] += 1
 
 
-def train(
-    pace: Pace, progress: Progress, seconds: Iterator[float] | float, limit: float = math.inf
-) -> list[str]:
-    """Do steps of given durations until the last one, or until `limit` seconds are over; return the messages."""
-    lines = []
-    while progress.step < pace.last_step and progress.seconds < limit:
-        progress.step += 1
-        progress.seconds += seconds if isinstance(seconds, float) else next(seconds)
-        lines.append(pace.stepped())
-    return [line for line in lines if line]
+def speeds(kind: str, each: float, change: float, seed: int) -> Callable[[float], float]:
+    """Return the seconds of a step by the time, of one kind of machine."""
+    noise = random.Random(seed)
+    return {
+        "constant": lambda now: each,
+        "slower": lambda now: each if now < change * LIMIT else 8 * each,
+        "faster": lambda now: 8 * each if now < change * LIMIT else each,
+        "busy": lambda now: 6 * each if change / 2 * LIMIT < now < change * LIMIT else each,
+        "noise": lambda now: each * noise.uniform(0.2, 3.0),
+    }[kind]
 
 
-@given(st.floats(0.2, 5.0), st.floats(1.0, 100.0), st.floats(1.0, 20.0), st.sampled_from([0.0, 0.8]))
-@example(each=5.0, minutes=1.0, first=13.0, decays_from=0.0)  # the first step alone takes longer
-@example(
-    each=0.01, minutes=20.0, first=20.0, decays_from=0.0
-)  # 120,000 steps; random draws of so many take a minute
-def test_steady_steps_end_in_time_and_use_it(
-    each: float, minutes: float, first: float, decays_from: float
+@given(
+    st.sampled_from(["constant", "slower", "faster", "busy", "noise"]),
+    st.floats(0.15, 0.5),
+    st.floats(0.02, 0.99),
+    st.floats(0.0, 4.0),
+    st.sampled_from(SCHEDULES),
+    st.integers(0, 99),
+)
+def test_whatever_the_speed_does_the_time_is_used_and_the_rate_falls_to_zero(
+    kind: str, each: float, change: float, validation: float, schedule: dict[str, Any], seed: int
 ) -> None:
-    progress = Progress()
-    pace = start(progress, decays_from=decays_from, max_minutes=minutes, max_steps=10_000_000)
-    pauses = chain([first * each], repeat(each))
-    train(pace, progress, pauses, limit=60 * minutes)  # where the training loop ends without a plan, too
-    assert progress.seconds <= max(60 * minutes + each, first * each)
-    assert progress.seconds >= 0.85 * 60 * minutes - each
+    seconds, longest = speeds(kind, each, change, seed), 8 * each
+    run = Simulation(schedule=schedule, max_minutes=MINUTES)
+    while not run.pace.out_of_time:
+        remaining = run.step(seconds(run.now))
+        if len(run.rates) > 1 and remaining > 0.05 * LIMIT:  # a step's share of the rest is small: no jumps
+            before, after = run.rates[-2:]
+            assert after - before <= PEAK * 0.05
+            # the expected share of this step and the unexpected one of the last, and the square root's
+            assert before - after <= before * (8 * longest / remaining + 1 / len(run.rates))
+        run.overhead(validation, validation / 10)
+    assert run.rates[-1] == 0
+    assert run.progress.seconds <= LIMIT + 2 * longest
+    end = validation / 10 + 2 * validation  # the last checkpoint and the final scores
+    assert run.now + end >= 0.97 * LIMIT
+    spent = run.done["validation"] * validation + run.done["saving"] * validation / 10
+    assert spent <= max(0.05 * run.now, validation + validation / 10) + 1e-6  # the first of each is measured
+    assert run.done["validation"] >= 1
 
 
-def test_the_number_of_steps_is_said_once_and_kept() -> None:
-    progress = Progress()
-    pace = start(progress, max_minutes=10.0)
-    lines = train(pace, progress, 1.0)
-    assert lines == [f"{progress.step} steps in 10 minutes"]
-    resumed = Progress(step=100, seconds=100.0, planned_steps=560, planned_minutes=10.0, plan_is_final=True)
-    assert start(resumed, max_minutes=10.0).last_step == 560
-    assert start(resumed, max_minutes=20.0).last_step == 100_000  # another limit discards the plan
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_at_a_constant_speed_the_rate_is_that_of_as_many_steps(schedule: dict[str, Any]) -> None:
+    run = Simulation(schedule=schedule, max_minutes=MINUTES, validate_share=0.001)
+    while not run.pace.out_of_time:
+        run.step(1.0)
+    steps = len(run.rates)
+    expected = [learning_rate(run.config.schedule, 8, step, steps) for step in range(1, steps + 1)]
+    assert run.rates == pytest.approx(expected, abs=PEAK * 0.01)
+    assert steps == pytest.approx(0.98 * LIMIT, abs=1)
 
 
-def test_a_machine_that_slows_down_shortens_the_tail() -> None:
-    progress = Progress()
-    pace = start(progress, max_minutes=10.0)
-    lines = train(pace, progress, chain(repeat(1.0, 200), repeat(1.5)))
-    first = int(lines[0].split()[0])
-    assert lines[1].startswith("this machine has become slower: ")
-    assert lines[1].endswith(f" steps in 10 minutes, not {first}")
-    assert progress.step < first
-    assert progress.seconds <= 600
+def test_the_warm_up_takes_at_most_a_fifth_of_the_time_and_is_not_repeated() -> None:
+    run = Simulation(schedule={"name": "linear", "peak": PEAK, "warmup": 4000}, max_minutes=MINUTES)
+    while not run.pace.out_of_time:
+        run.step(1.0 if run.now < 300 else 0.1)
+    top = run.rates.index(max(run.rates)) + 1
+    assert top == run.progress.timing.warmup_steps == pytest.approx(0.2 * 0.98 * LIMIT, abs=2)
+    assert max(run.rates) == pytest.approx(PEAK, rel=0.02)
+    assert run.rates[:top] == sorted(run.rates[:top])
+    assert run.rates[top:] == sorted(run.rates[top:], reverse=True)
 
 
-def test_a_machine_that_speeds_up_keeps_the_plan() -> None:
-    progress = Progress()
-    lines = train(start(progress, max_minutes=10.0), progress, chain(repeat(1.0, 200), repeat(0.5)))
-    assert len(lines) == 1
+def test_a_pause_does_not_move_the_rate() -> None:
+    run = Simulation(schedule=SCHEDULES[0], max_minutes=MINUTES)
+    while run.now < LIMIT / 2:
+        run.step(0.5)
+    with run.pace.spending("validation"):
+        run.now += LIMIT / 10
+    before = run.rates[-1]
+    run.step(0.5)
+    assert 0.99 * before < run.rates[-1] < before
 
 
-@pytest.mark.parametrize("later", [0.5, 1.5])
-def test_a_cooldown_is_planned_when_it_begins(later: float) -> None:
-    """Until then the plan follows the machine, faster or slower, as the learning rate doesn't depend on it."""
-    progress = Progress()
-    pace = start(progress, decays_from=0.8, max_minutes=10.0)
-    plans = []
-    for step in range(1, 10_000):
-        if progress.step == pace.last_step:
+@pytest.mark.parametrize("speed", ["constant", "slower", "noise"])
+def test_what_was_decided_resumes_from_a_checkpoint(speed: str) -> None:
+    """The same clock goes on as if there had been no interruption, to the bit."""
+    whole, first = Simulation(max_minutes=MINUTES), Simulation(max_minutes=MINUTES)
+    seconds = [speeds(speed, 0.8, 0.5, 1)(now) for now in range(0, 600)]
+    for run in (whole, first):
+        for each in seconds[:300]:
+            run.step(each)
+            run.overhead(2.0, 0.2)
+    record = asdict(first.progress)
+    second = Simulation(read_progress(Path("state.json"), record), max_minutes=MINUTES)
+    second.now = first.now
+    for each in seconds[300:]:
+        if whole.pace.out_of_time:
             break
-        progress.step, progress.seconds = step, progress.seconds + (1.0 if step <= 100 else later)
-        pace.stepped()
-        if progress.plan_is_final:
-            plans.append((progress.seconds, progress.planned_steps))
-    assert 0.75 * 600 < plans[0][0] < 0.85 * 600
-    assert len({steps for _, steps in plans}) == 1
-    assert 560 < progress.seconds <= 600
+        for run in (whole, second):
+            run.step(each)
+            run.overhead(2.0, 0.2)
+    assert second.rates == whole.rates[300:]
+    assert asdict(second.progress) == asdict(whole.progress)
 
 
-def test_validations_count_as_long_as_they_are() -> None:
-    """As long as none was measured, they are expected to take their whole share."""
-    ends = []
-    for validation in (0.0, 0.1, 1.9):
-        progress = Progress()
-        pace = start(progress, max_minutes=10.0, validate_every=10)
-        while progress.step < pace.last_step:
-            progress.step, progress.seconds = progress.step + 1, progress.seconds + 1.0
-            if validation and not progress.step % 10:
-                progress.seconds += validation
-                pace.validated(validation)
-            pace.stepped()
-        assert progress.seconds <= 600
-        ends.append(progress.step)
-    assert ends[1] > ends[0] > ends[2]
+def test_another_limit_spreads_the_schedule_anew() -> None:
+    run = Simulation(max_minutes=MINUTES)
+    while not run.pace.out_of_time:
+        run.step(1.0)
+    more = Simulation(run.progress, max_minutes=2 * MINUTES)
+    assert not more.pace.out_of_time
+    assert run.progress.timing.left == pytest.approx(0.5, abs=0.02)
+    assert Simulation(run.progress, max_minutes=MINUTES).pace.out_of_time
 
 
-def test_without_a_clock_nothing_is_planned() -> None:
-    for options, decays_from in (({}, 0.0), ({"max_minutes": 1.0}, None)):
-        progress = Progress()
-        pace = start(progress, decays_from=decays_from, max_steps=50, **options)
-        assert train(pace, progress, 1.0) == []
-        assert progress.step == 50
+def test_a_plan_of_an_earlier_version_is_read() -> None:
+    """Its warm-up took at most a fifth of the planned steps."""
+    earlier = {"validate_stride": 2, "planned_steps": 500, "planned_minutes": MINUTES, "plan_is_final": True}
+    record = {**asdict(Progress(step=300, seconds=0.6 * LIMIT)), **earlier}
+    del record["timing"]
+    run = Simulation(read_progress(Path("state.json"), record), max_minutes=MINUTES)
+    assert (run.progress.timing.warmed, run.progress.timing.warmup_steps) == (1.0, 100)
+    assert run.progress.timing.left == pytest.approx(0.39, abs=0.01)
+    while not run.pace.out_of_time:
+        run.step(1.0)
+    assert run.progress.seconds == pytest.approx(0.98 * LIMIT, abs=2)
 
 
 def test_fewer_configured_steps_come_first() -> None:
-    progress = Progress()
-    assert train(start(progress, max_minutes=100.0, max_steps=700), progress, 1.0) == []
-    assert progress.step == 700
+    run = Simulation(schedule=SCHEDULES[0], max_minutes=MINUTES, max_steps=200)
+    for _ in range(200):
+        run.step(1.0)
+    assert run.rates[-1] == 0
+    assert run.pace.last_step == 200
+    assert not run.pace.out_of_time  # more steps may go on
 
 
-@pytest.mark.parametrize(
-    ("share", "seconds", "stride"),
-    [(0.05, 1.9, 1), (0.05, 5.0, 1), (0.05, 6.0, 2), (0.1, 45.0, 5), (1.0, 1e6, 1)],
-)
-def test_validations_are_made_rarer_where_they_take_too_long(
-    share: float, seconds: float, stride: int
-) -> None:
-    progress = Progress()
-    pace = start(progress, max_steps=10, validate_every=100, validate_share=share)
-    train(pace, progress, 1.0)
-    line = pace.validated(seconds)
-    assert progress.validate_stride == stride
-    assert bool(line) == (stride > 1)
-    assert pace.validated(seconds / 2) == ""  # and never more often again
-    assert progress.validate_stride == stride
+def test_without_a_time_limit_the_steps_decide() -> None:
+    run = Simulation(schedule=SCHEDULES[0], max_steps=100)
+    for step in range(1, 101):
+        run.step(random.Random(step).uniform(0.1, 9.0))
+        assert run.rates[-1] == learning_rate(run.config.schedule, 8, step, 100)
+    assert not run.pace.out_of_time
 
 
-def test_a_shorter_warm_up_reaches_the_peak_in_a_fifth_of_the_steps() -> None:
-    schedule = with_shorter_warmup(ScheduleConfig(name="linear", peak=1.0, warmup=600), 500)
-    rates = [learning_rate(schedule, 8, step, 500) for step in range(1, 501)]
-    assert rates.index(max(rates)) + 1 == 100
-    assert max(rates) == 1.0
-    assert rates[-1] == 0
-    assert with_shorter_warmup(schedule, 10_000) is schedule
+@pytest.mark.parametrize(("share", "done"), [(0.05, 3), (0.2, 10), (1.0, 10)])
+def test_validations_are_skipped_where_they_take_too_long(share: float, done: int) -> None:
+    run = Simulation(max_steps=500, validate_share=share)
+    for _ in range(500):
+        run.step(1.0)
+        run.overhead(8.0, 0.1)
+    assert run.done["validation"] == done
+    assert run.done["saving"] == 50  # by the steps alone, without a time limit
+
+
+def test_a_training_ends_in_time_and_resumes_from_any_checkpoint_to_the_bit(tmp_path: Path) -> None:
+    now = 0.0
+
+    def trainer(run: Path, minutes: float, stop: int = 0) -> Trainer:
+        task = Regression()
+
+        def pass_time(step: int) -> Callable[[], None]:
+            def work() -> None:
+                nonlocal now
+                now += 0.5 if step < 40 else 2.0
+                if step == stop:
+                    raise KeyboardInterrupt
+
+            return work
+
+        task.at = {f"batch {step}": pass_time(step) for step in range(1, 200)}
+        tree = {
+            "schedule": {"name": "linear", "peak": 0.01, "warmup": 5},
+            "training": {
+                "max_minutes": minutes,
+                "max_steps": 10_000,
+                "checkpoint_every": 10,
+                "validate_share": 1.0,
+                "average_last": 1,
+            },
+        }
+        return Trainer(task, Config.from_tree(tree), run, device=CPU, quiet=True, clock=lambda: now)
+
+    ended = trainer(tmp_path / "whole", 2.0).fit()
+    assert ended.finished == "reached 2 minutes"
+    assert 0.97 * 120 <= ended.seconds <= 120
+    with pytest.raises(KeyboardInterrupt):
+        trainer(tmp_path / "parts", 2.0, stop=55).fit()
+    resumed = trainer(tmp_path / "parts", 2.0).fit()
+    assert (resumed.step, resumed.seconds) == (ended.step, ended.seconds)
+    models = []
+    for run in ("whole", "parts"):
+        latest = Checkpoints(tmp_path / run).latest()
+        assert latest is not None
+        models.append(load_file(latest / "model.safetensors"))
+    assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
