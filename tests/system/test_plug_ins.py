@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import headwise
 from docs_walk import walk, write_pairs
 from headwise import plugins
 from headwise.errors import ConfigError
+from headwise.evaluation.metrics import METRICS
 from headwise.models import build
 from headwise.models.transformer import Transformer
 from headwise.nn import attention
@@ -71,14 +73,29 @@ def test_a_module_is_found_by_its_name_alone(clean: Path, capsys: pytest.Capture
     assert "broken" not in sys.modules
 
 
+def test_a_metric_of_ones_own_is_scored(clean: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (clean / "char_metric.py").write_text(
+        "from headwise.evaluation.metrics import METRICS, Bleu\n"
+        "METRICS['char'] = lambda tokenize, lowercase: Bleu('char', name='char', title='BLEU of characters')\n"
+    )
+    write_pairs(clean, 1, test=3)
+    sides = "--source", "test.en", "--reference", "test.de"
+    try:
+        outcome = call(capsys, "evaluate", "--import", "char_metric", "demo", *sides, "--json")
+    finally:
+        METRICS.pop("char", None)
+        sys.modules.pop("char_metric", None)
+    scores = json.loads(outcome.out)
+    assert "tok:char" in scores["char"]["signature"]
+    assert scores["char"]["score"] >= scores["bleu"]["score"]
+
+
 def test_children_import_what_their_parent_has_imported(clean: Path) -> None:
     (clean / "counted.py").write_text(
         "from headwise.evaluation.metrics import METRICS\n"
         "METRICS['one'] = METRICS['bleu']\n"
         "def known(values):\n    yield sorted(METRICS)\n"
     )
-    from headwise.evaluation.metrics import METRICS
-
     before = dict(METRICS)
     try:
         plugins.import_modules(["counted"])
