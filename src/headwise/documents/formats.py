@@ -15,6 +15,13 @@ from headwise.documents.catalogue import read_catalogue
 from headwise.documents.docx import MOST_UNPACKED, read_docx
 from headwise.documents.preparation import read
 from headwise.documents.reading import MOST_BYTES, DocumentFile, read_text
+from headwise.documents.resources import (
+    apple_values,
+    fluent_values,
+    json_values,
+    read_properties,
+    read_resource,
+)
 from headwise.documents.rules import TagRules
 from headwise.documents.subtitles import read_subtitles
 from headwise.errors import DataError
@@ -73,6 +80,10 @@ FORMATS = {
     ),
     ".srt": DocumentFormat("application/x-subrip", read_subtitles),
     ".po": DocumentFormat("text/x-gettext-translation", read_catalogue),
+    ".json": DocumentFormat("application/json", partial(read_resource, find=json_values)),
+    ".properties": DocumentFormat("text/x-java-properties", read_properties),
+    ".strings": DocumentFormat("text/x-apple-strings", partial(read_resource, find=apple_values)),
+    ".ftl": DocumentFormat("text/x-fluent", partial(read_resource, find=fluent_values)),
     ".xlf": _XLIFF,
     ".xliff": _XLIFF,
     ".tmx": DocumentFormat("application/x-tmx+xml", read_bilingual, bilingual=True),

@@ -31,7 +31,7 @@ _KINDS = {
     r"\{[\w.$\[\]]{0,80}(?:![rsa])?(?::[^{}\s]{0,20})?\}|"
     r"\{\s{0,3}[\w.]{1,80}\s{0,3},\s{0,3}(?:number|date|time|spellout|ordinal|duration)\s{0,3}(?:,[^{}]{0,80})?\}",
     "format": r"(?<![\d%])%(?:\(\w{1,80}\)|\d{1,3}\$)?[-+0#]{0,4}(?:\d{1,4}|\*)?(?:\.(?:\d{1,4}|\*))?"
-    r"(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcsp@](?!\w)|%%",
+    r"(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcsSp@](?!\w)|%%",
     "number": rf"(?<![\w.,])(?:{_NUMBER}[ \u00a0\u202f]?(?:{_UNITS})(?!\w)|[$€£¥]\s?{_NUMBER})",
     "emoji": rf"(?:{_EMOJI})[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]?(?:\u200d(?:{_EMOJI})[\ufe0f\U0001f3fb-\U0001f3ff]?)*",
 }

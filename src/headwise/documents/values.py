@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from headwise.characters import UNSPACED
+from headwise.documents.blocks import Block, TextRun
 from headwise.documents.preparation import ParsedText, read
 from headwise.documents.protected import find_arguments, find_pieces
 from headwise.documents.reading import MOST_BYTES, DocumentFile, check_texts, read_text
 from headwise.documents.segments import Mode
+from headwise.documents.sentence import Mark, ProtectedPiece
 from headwise.errors import DataError
 
 _LONGEST = 100  # characters of a string with the mark of a key
@@ -60,6 +62,32 @@ def plain_value(
     return Value(start, end, _strict(text, mode), len(text), write)
 
 
+def pieces_value(
+    start: int,
+    end: int,
+    runs: Sequence[tuple[str, str | None]],
+    pieces: re.Pattern[str],
+    write: Callable[[str], str],
+) -> Value:
+    """Return a string in which a pattern finds more pieces that must not change.
+
+    `runs` are its parts with the source of each; None is that of the part itself.
+    """
+    text = "".join(part for part, _ in runs)
+    sources = [one for part, source in runs for one in ([source] if source else part)]
+    items: list[TextRun | Mark | ProtectedPiece] = []
+    position = 0
+    for match in pieces.finditer(text):
+        items.append(TextRun(text[position : match.start()], sources[position : match.start()]))
+        raw = "".join(sources[match.start() : match.end()])
+        items.append(ProtectedPiece(match[0], raw, "placeholder"))
+        position = match.end()
+    items.append(TextRun(text[position:], sources[position:]))
+    block = Block([item for item in items if not isinstance(item, TextRun) or item.text], markup=False)
+    parsed = ParsedText((block,), "punctuation", protect=True, strict=True)
+    return Value(start, end, parsed, len(text), write)
+
+
 def _strict(text: str, mode: Mode) -> ParsedText:
     return replace(read(text, mode), strict=True)
 
@@ -100,10 +128,18 @@ def with_key(text: str, mark: str, letter: str) -> str:
     return text[:place] + mark + text[place:]
 
 
-def decode(content: bytes) -> tuple[str, Callable[[str], bytes]]:
-    """Return a text in UTF-8, or in UTF-16 with a byte order mark, and what encodes it; raises `DataError`."""
+def decode(content: bytes, other: str | None = None) -> tuple[str, Callable[[str], bytes]]:
+    """Return a text in UTF-8, or in UTF-16 with a byte order mark, and what encodes it; raises `DataError`.
+
+    `other` is the encoding of what isn't UTF-8.
+    """
     name = _UTF16.get(content[:2])
     if name is None:
+        try:
+            content.decode("utf-8")
+        except UnicodeDecodeError:
+            if other is not None and len(content) <= MOST_BYTES:
+                return content.decode(other), lambda text: text.encode(other)
         mark, text = read_text(content)
         return text, lambda text: (mark + text).encode()
     if len(content) > MOST_BYTES:

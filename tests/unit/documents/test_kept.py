@@ -42,6 +42,13 @@ _AROUND = {
         ('# a\n#: b.c:1\n#, fuzzy\nmsgid "@"\nmsgstr "', '"\n\n#~ msgid "c"\n\n'),
         ('msgid "d"\r\nmsgstr "e"\r\n\r\nmsgctxt "f"\r\nmsgid "@"\r\nmsgstr "', '"\r\n\n'),
     ],
+    ".json": [('\n{"a" : "', '"}'), ('\n[1e5, {"b": [null , "', '"]}]')],
+    ".properties": [("#  a\n b\\\n  c : ", "\n"), ("! a = b\r\n\r\nd=", "\r\n")],
+    ".strings": [('/* "a" = "b"; */\n"c d"  = "', '" ;'), ('// "\ne="', '";\n')],
+    ".ftl": [
+        ("# a = b\n\n-c =  ", "\n"),
+        ("d-e =\n  { $n ->\n   [f] ", "\n  *[other]  { $n }\n}\n    .g = { $h }\n"),
+    ],
     ".xlf": [
         ("<segment><source>@</source>\n<target>", "</target></segment>"),
         ("<segment/><!-- c --><segment  id='1'><source>@</source><target>", "</target></segment>"),
@@ -63,9 +70,11 @@ _AROUND = {
 _WHOLE = {
     ".xml": "<?xml version='1.0'?>\n<r>{}</r>\n",
     ".docx": "<w:document xmlns:w='w'>{}</w:document>",
+    ".json": "[0{}]\r\n",
     ".xlf": "<xliff version='2.1' srcLang='en' trgLang='de'>{}</xliff>",
     ".tmx": "<?xml version='1.0'?>\n<!DOCTYPE tmx SYSTEM 'tmx14.dtd'>\n<tmx><header srclang='en'/>{}</tmx>\n",
 }
+_PLAIN = (".txt", ".po", ".srt", ".json", ".properties", ".strings", ".ftl")
 _BESIDE = (".po", ".xlf", ".tmx")  # the translation stands beside the text
 _OTHER_PARTS = {"[Content_Types].xml": b"<a b = 'c'/>", "word/media/image1.png": bytes(range(256))}
 
@@ -76,12 +85,15 @@ def files(draw: st.DrawFn, suffix: str) -> tuple[str, str]:
     source = result = draw(_BLANK)
     for before, after in draw(st.lists(st.sampled_from(_AROUND[suffix]), max_size=5)):
         text, blank = draw(_TEXT), draw(_BLANK)
+        before = f",{before}" if suffix == ".json" else before
         if suffix in _BESIDE:
             before = before.replace("@", text)
             source += before + after + blank
         else:
             source += before + text + after + blank
         result += before + _capitals(text, suffix) + after + blank
+    if suffix == ".ftl":  # a tab would begin what isn't Fluent
+        source, result = source.replace("\t", ""), result.replace("\t", "")
     whole = _WHOLE.get(suffix, "{}")
     return whole.format(source.lstrip() if suffix == ".xml" else source), whole.format(
         result.lstrip() if suffix == ".xml" else result
@@ -89,7 +101,7 @@ def files(draw: st.DrawFn, suffix: str) -> tuple[str, str]:
 
 
 def _capitals(text: str, suffix: str) -> str:
-    return text.upper() if suffix in (".txt", ".po", ".srt") else text.upper().replace("&AMP;", "&amp;")
+    return text.upper() if suffix in _PLAIN else text.upper().replace("&AMP;", "&amp;")
 
 
 def _translated(name: str, content: bytes) -> bytes:

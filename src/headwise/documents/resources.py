@@ -1,0 +1,247 @@
+"""Files of strings by name, which programs show: .json, .properties, .strings and .ftl; only the values change.
+
+.json        every string that is a value; of Chrome's messages, `message` alone; of ARB, no key that begins with @
+.properties  https://docs.oracle.com/en/java/javase/21/docs/api/java.base/java/util/Properties.html
+.strings     https://developer.apple.com/library/archive/documentation/Cocoa/Conceptual/LoadingResources/Strings/Strings.html
+.ftl         https://projectfluent.org/fluent/guide/, where every variant of a selector is a string
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headwise.documents.reading import DocumentFile
+from headwise.documents.values import Value, decode, file_of, pieces_value, plain_value
+from headwise.errors import DataError
+from headwise.parsing import Malformed, json_value
+
+
+def read_resource(content: bytes, find: Callable[[str], list[Value]]) -> DocumentFile:
+    """Read a file whose strings `find` returns; raises `DataError` as that, and for one beyond the bounds."""
+    text, encode = decode(content)
+    return file_of(text, find(text), encode)
+
+
+_JSON = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]:,]', re.DOTALL)
+_CHROME = re.compile(r"\$\w{1,80}\$|\$[1-9]")
+
+
+@dataclass
+class _Frame:
+    """An object or list of JSON that is open: the key of the next value in it, and whether it is translated."""
+
+    kind: str
+    translated: bool
+    key: str = ""
+
+
+def json_values(text: str) -> list[Value]:
+    """Return the strings of a file of JSON; raises `DataError` for one that isn't well-formed."""
+    try:
+        whole = json_value(text.encode())
+    except Malformed as problem:
+        raise DataError(problem.sentence("file", "JSON")) from None
+    chrome = isinstance(whole, dict) and all(
+        isinstance(one, dict) and isinstance(one.get("message"), str) for one in whole.values()
+    )
+    readable = not (text.isascii() and "\\u" in text)
+    found: list[Value] = []
+    stack: list[_Frame] = [_Frame("", True)]
+    for match in _JSON.finditer(text):
+        frame, token = stack[-1], match[0]
+        if token in "{[":
+            stack.append(_Frame(token, frame.translated and not frame.key.startswith("@")))
+        elif token in "}]":
+            stack.pop()
+        elif token in ",:":
+            frame.key = "" if token == "," and frame.kind == "{" else frame.key
+        elif frame.kind == "{" and not frame.key:
+            frame.key = json.loads(token) or " "
+        elif frame.translated and not frame.key.startswith("@"):
+            if not chrome:
+                found += _value(match.start() + 1, match.end() - 1, json.loads(token), _json(readable))
+            elif len(stack) == 3 and frame.key == "message":
+                place = match.start() + 1, match.end() - 1
+                found.append(pieces_value(*place, [(json.loads(token), None)], _CHROME, _json(readable)))
+    return found
+
+
+def _json(readable: bool) -> Callable[[str], str]:
+    return lambda text: json.dumps(text, ensure_ascii=not readable)[1:-1]
+
+
+def _value(start: int, end: int, text: str, write: Callable[[str], str]) -> list[Value]:
+    return [plain_value(start, end, text, write)] if any(map(str.isalpha, text)) else []
+
+
+_PROPERTY = re.compile(
+    r"^[ \t\f]*+(?![#!])(?:[^\s=:\\]|\\(?:\r\n|[\r\n])[ \t\f]*+|\\.)++"  # the key
+    r"[ \t\f]*+(?:[=:][ \t\f]*+)?((?:[^\\\r\n]|\\(?:\r\n|.))*+)",
+    re.MULTILINE | re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(\r\n|[\r\n])[ \t\f]*+|(.))", re.DOTALL)
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_WRITTEN = {"\\": "\\\\", **{meaning: f"\\{letter}" for letter, meaning in _CONTROLS.items()}}
+_ARGUMENT = re.compile(r"\{\d")  # of Java's MessageFormat, which takes an apostrophe for a quote
+
+
+def read_properties(content: bytes) -> DocumentFile:
+    """Read a file of Java's properties, in UTF-8 or Latin-1; what is ASCII stays so."""
+    text, encode = decode(content, "latin-1")
+    plain = content.isascii() or encode("é") == b"\xe9"
+    values: list[Value] = []
+    for match in _PROPERTY.finditer(text):
+        meant = _unescaped(match[1])
+        message = _ARGUMENT.search(meant) is not None and "'" not in meant.replace("''", "")
+
+        def write(found: str, message: bool = message) -> str:
+            return _property(found.replace("'", "''") if message else found, plain)
+
+        values += _value(match.start(1), match.end(1), meant.replace("''", "'") if message else meant, write)
+    return file_of(text, values, encode)
+
+
+def _unescaped(source: str) -> str:
+    def meaning(match: re.Match[str]) -> str:
+        if match[1]:
+            return chr(int(match[1], 16))
+        return "" if match[2] else _CONTROLS.get(match[3], match[3])
+
+    units = _ESCAPE.sub(meaning, source).encode("utf-16-le", "surrogatepass")
+    return units.decode("utf-16-le", "replace")
+
+
+def _property(text: str, plain: bool) -> str:
+    written = "".join(_WRITTEN.get(character, character) for character in text)
+    written = f"\\{written}" if written.startswith(" ") else written
+    if not plain:
+        return written
+    units = memoryview(written.encode("utf-16-le")).cast("H")
+    return "".join(chr(unit) if unit < 128 else f"\\u{unit:04X}" for unit in units)
+
+
+_STRING = r'"(?:[^"\\]|\\.)*+'
+_ENTRY = re.compile(
+    rf'/\*(?:.*?\*/|.*)|//[^\n]*+|(?:{_STRING}"|[\w.-]++)\s*+=\s*+"((?:[^"\\]|\\.)*+)"\s*+;|{_STRING}"?|[\w.-]++',
+    re.DOTALL,
+)
+_APPLE = re.compile(r"\\(?:[uU]([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_APPLE_WRITTEN = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def apple_values(text: str) -> list[Value]:
+    """Return the strings of a file of Apple's; raises `DataError` where there is none but other text."""
+    found: list[Value] = []
+    entries = 0
+    for match in _ENTRY.finditer(text):
+        if match[1] is None:
+            continue
+        entries += 1
+        meant = _APPLE.sub(
+            lambda one: chr(int(one[1], 16)) if one[1] else _CONTROLS.get(one[2], one[2]), match[1]
+        )
+        meant = meant.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        found += _value(match.start(1), match.end(1), meant, _apple)
+    if not entries and text.strip() and not text.lstrip().startswith("/"):
+        raise DataError('file: expected strings such as "name" = "text";, found none')
+    return found
+
+
+def _apple(text: str) -> str:
+    return "".join(_APPLE_WRITTEN.get(character, character) for character in text)
+
+
+_FLUENT = re.compile(r"(?:-?[a-zA-Z][\w-]*+|[ ]++\.[a-zA-Z][\w-]*+)[ ]*+=[ ]*+")
+_PLACEABLE = re.compile(r'\{(?:[^{}"]|"(?:[^"\\\n]|\\.)*+"|\{[^{}]*+\})*+\}')
+_VARIANT = re.compile(r"\s*+\*?\[[ ]*+[\w.-]++[ ]*+\]")
+_LITERAL = re.compile(r'"(?:[^"\\\n]|\\.)*+"')
+_MOST_DEPTH = 8  # selectors inside each other
+
+
+def fluent_values(text: str) -> list[Value]:
+    """Return the texts of messages, terms, attributes and variants of a file of Fluent's; what is none is copied."""
+    found: list[Value] = []
+    start: int | None = None
+    position = depth = 0
+    for line in re.findall(r"[^\n]*\n|[^\n]+", text):
+        head = _FLUENT.match(line) if depth == 0 else None
+        continued = depth > 0 or line[0] in " \r\n" or line[:1] == "}"
+        if start is not None and (head is not None or not continued):
+            found += _pattern(text, start, position, 0)
+            start = None
+        if head is not None:
+            start = position + head.end()
+        if start is not None:
+            bare = _LITERAL.sub("", line)
+            depth = max(0, depth + bare.count("{") - bare.count("}"))
+        position += len(line)
+    return found + ([] if start is None else _pattern(text, start, position, 0))
+
+
+def _pattern(text: str, start: int, end: int, depth: int) -> list[Value]:
+    """Return the texts of a pattern: between selectors, and in their variants."""
+    found: list[Value] = []
+    position = begin = start
+    while (position := text.find("{", position, end)) >= 0:
+        close, arrow, variants = _placeable(text, position, end)
+        if arrow and depth < _MOST_DEPTH:
+            found += _text(text, begin, position)
+            for first, last in variants:
+                found += _pattern(text, first, last, depth + 1)
+            begin = close
+        elif arrow or _PLACEABLE.fullmatch(text, position, close) is None:
+            return []
+        position = close
+    return found + _text(text, begin, end)
+
+
+def _placeable(text: str, start: int, end: int) -> tuple[int, bool, list[tuple[int, int]]]:
+    """Return where a placeable ends, whether it is a selector, and where its variants' patterns are."""
+    depth, position, arrow = 0, start, False
+    starts: list[tuple[int, int]] = []  # of variants, and of their patterns
+    while position < end:
+        character = text[position]
+        if character == '"' and (literal := _LITERAL.match(text, position, end)) is not None and not starts:
+            position = literal.end()
+            continue
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if depth == 0:
+            break
+        if depth == 1 and text.startswith("->", position) and not starts:
+            arrow = True
+        if depth == 1 and arrow and character == "\n":
+            head = _VARIANT.match(text, position, end)
+            if head is not None:
+                starts.append((position, head.end()))
+                position = head.end()
+                continue
+        position += 1
+    lasts = [*(first for first, _ in starts), position][1:]
+    return min(position + 1, end), arrow, [(one[1], last) for one, last in zip(starts, lasts, strict=True)]
+
+
+def _text(text: str, start: int, end: int) -> list[Value]:
+    """Return the text of a part of a pattern, whose line ends are spaces, without the white space around it."""
+    source = text[start:end]
+    core = source.strip()
+    if not any(map(str.isalpha, _PLACEABLE.sub("", core))):
+        return []
+    start += source.index(core)
+    parts = re.findall(r"[ ]*+\r?\n\s*+|[^\n]", core)
+    runs = [(" " if "\n" in part else part, part) for part in parts]
+    return [pieces_value(start, start + len(core), runs, _PLACEABLE, _fluent)]
+
+
+def _fluent(text: str) -> str:
+    """Return a translation, whose placeables stay; other braces are written as literals."""
+    parts, position = [], 0
+    for match in [*_PLACEABLE.finditer(text), None]:
+        plain = text[position : len(text) if match is None else match.start()]
+        parts.append(re.sub(r"[{}]", lambda brace: f'{{"{brace[0]}"}}', plain))
+        parts.append("" if match is None else match[0])
+        position = 0 if match is None else match.end()
+    written = "".join(parts)
+    return f'{{""}}{written}' if written[:1] in (".", "[", "*") else written

@@ -1,0 +1,164 @@
+"""Files of strings by name, against the parsers that others read them with."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
+
+from document_translation import of_document
+from headwise.documents.formats import read_file
+from headwise.documents.protected import intact
+from headwise.documents.sentence import ProtectedPiece, Sentence
+from headwise.errors import DataError
+
+PROPERTIES = """# a = b
+! c
+ title : Hello \\
+    you, {0}
+quote=It''s {0} o'clock
+message = It''s {0}
+key = &Open "this" = \\u00e9\\ud83d\\ude00
+url = http://a.example/
+empty
+"""
+STRINGS = """/* "a" = "b"; */
+"k \\"x\\"" = "Hello \\"%@\\",\\n %1$@ you";
+bare_key="caf\u00e9";
+// "c" = "d";
+"""
+FLUENT = """# A comment
+-brand = Firefox
+hello = Hello, { $user }! It is
+    nice of { -brand } to see you.
+    .title = One title
+emails =
+    { $count ->
+        [one] One mail for { $user }
+       *[other] { $count } mails
+    }
+mixed = You have { $count ->
+        [0] no dog
+       *[other] { $count } dogs
+    } at home.
+link = { "{" } <a>here</a>
+"""
+JSON = {
+    "a": "Hello {name}",
+    "b": {"@x": "no", "d": ["one \\ two", 1, None, "12"]},
+    "@e": {"description": "no"},
+    "f": "%(n)s & {{x}}\n",
+}
+CHROME = {"a": {"message": "Hello $NAME$", "description": "no", "placeholders": {"name": {"content": "$1"}}}}
+
+
+def translated(name: str, source: str | bytes) -> bytes:
+    file = read_file(name, source.encode() if isinstance(source, str) else source)
+    return file.write([of_document(text, upper) for text in file.texts])
+
+
+def upper(text: str) -> str:
+    return text.upper()
+
+
+def test_values_of_json_are_translated() -> None:
+    result = json.loads(translated("a.json", json.dumps(JSON)))
+    assert result == {
+        **JSON,
+        "a": "HELLO {name}",
+        "b": {"@x": "no", "d": ["ONE \\ TWO", 1, None, "12"]},
+        "f": "%(n)s & {{x}}\n",
+    }
+    assert json.loads(translated("a.json", json.dumps(CHROME))) == {
+        "a": {**CHROME["a"], "message": "HELLO $NAME$"}
+    }
+    assert translated("a.json", '{"a":  "é \\/ b", "c":1e5 }') == '{"a":  "É / B", "c":1e5 }'.encode()
+    assert translated("a.json", '["\\u00e9"]') == b'["\\u00c9"]'
+
+
+def test_properties_are_what_other_programs_read() -> None:
+    result = translated("a.properties", PROPERTIES)
+    assert result.isascii()
+    assert result.decode().splitlines() == [
+        "# a = b",
+        "! c",
+        " title : HELLO YOU, {0}",
+        "quote=IT''S {0} O'CLOCK",
+        "message = IT''S {0}",
+        'key = &OPEN "THIS" = \\u00C9\\uD83D\\uDE00',
+        *PROPERTIES.splitlines()[-2:],
+    ]
+    base = pytest.importorskip("translate.storage.properties", reason="needs pip install translate-toolkit")
+    store = base.javafile()
+    store.parse(result)
+    values = {unit.name: unit.source for unit in store.units if unit.name}
+    key = values["key"].encode("utf-16", "surrogatepass").decode("utf-16")
+    assert (values["title"], key) == ("HELLO YOU, {0}", '&OPEN "THIS" = É😀')
+
+
+@pytest.mark.parametrize(
+    ("encoding", "result"), [("utf-8", "a = É\n".encode()), ("latin-1", b"a = \\u00C9\n")]
+)
+def test_properties_keep_their_encoding(encoding: str, result: bytes) -> None:
+    assert translated("a.properties", "a = é\n".encode(encoding)) == result
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_strings_of_apple_are_what_other_programs_read(encoding: str) -> None:
+    result = translated("a.strings", STRINGS.encode(encoding)).decode(encoding)
+    expected = STRINGS.replace("Hello", "HELLO").replace("you", "YOU").replace("caf\u00e9", "CAF\u00c9")
+    assert result == expected
+    base = pytest.importorskip("translate.storage.properties", reason="needs pip install translate-toolkit")
+    store = base.stringsutf8file()
+    store.parse(result.encode())
+    assert [unit.source for unit in store.units if unit.name] == ['HELLO "%@",\n %1$@ YOU', "CAFÉ"]
+
+
+def test_messages_of_fluent_are_what_other_programs_read() -> None:
+    result = translated("a.ftl", FLUENT).decode()
+    base = pytest.importorskip("fluent.syntax", reason="needs pip install fluent.syntax")
+    before, after = base.parse(FLUENT), base.parse(result)
+    assert not any(isinstance(one, base.ast.Junk) for one in after.body)
+    assert texts(base.ast, before, upper) == texts(base.ast, after, str)
+    assert "# A comment\n-brand = FIREFOX\n" in result
+    for kept in ("{ $user }", "{ -brand }", "        [one] ", "       *[other] { $count } ", '{ "{" } <'):
+        assert result.count(kept) == FLUENT.count(kept)
+
+
+def texts(ast: Any, node: Any, change) -> list[str]:
+    """The texts of a file, and what its placeables name, without white space that isn't shown."""
+    if isinstance(node, ast.TextElement):
+        return change(node.value).split()
+    if isinstance(node, ast.Identifier | ast.StringLiteral):
+        return [node.name if isinstance(node, ast.Identifier) else node.value]
+    if isinstance(node, list):
+        return [text for one in node for text in texts(ast, one, change)]
+    if isinstance(node, ast.Comment) or not isinstance(node, ast.BaseNode):
+        return []
+    return [text for name in vars(node) if name != "span" for text in texts(ast, vars(node)[name], change)]
+
+
+@pytest.mark.parametrize(
+    ("translation", "whole"),
+    [("ein {0} b %s", True), ("ein {0} b", False), ("{0} {0} b %s", False), ("{0} {1} b %s", False)],
+)
+def test_a_translation_with_other_placeholders_is_refused(translation: str, whole: bool) -> None:
+    pieces = ProtectedPiece("{0}", "{0}", "placeholder"), ProtectedPiece("%s", "%s", "format")
+    assert intact(Sentence(("a ", pieces[0], " b ", pieces[1]), strict=True), translation) is whole
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("a.json", b"{", "file: expected JSON"),
+        ("a.json", b"[" * 100 + b"]" * 100, "file: expected JSON"),
+        ("a.strings", b"a b", 'file: expected strings such as "name" = "text";'),
+        ("a.ftl", b"a = \xff", "file: expected text in UTF-8"),
+    ],
+)
+def test_a_damaged_file_of_strings_is_refused(name: str, content: bytes, sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        read_file(name, content)
