@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,7 @@ VERSION = 10  # version of the C interface, as in native.cpp
 VARIANTS = ("portable", "avx2", "avx512", "avx512bf16")
 _CAPABILITIES = {"default": 0, "avx2": 1}  # maximum level for values of ATEN_CPU_CAPABILITY
 FOLDER = Path(__file__).parent  # folder of the compiled libraries
+_SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")  # as in setup.py
 _NO_MEMORY = "there is not enough memory"  # the message in native.cpp
 PRECISIONS = {"float32": 0, "bfloat16": 1, "int8": 2}
 
@@ -162,7 +164,7 @@ class Library:
 
 def find_library(variant: str | None = None) -> Library | str:
     """Load the library for this processor, or the given variant; returns the reason as a phrase where there is none."""
-    compiled = {name: path for name in VARIANTS if (path := _library_file(name)) is not None}
+    compiled = {name: path for name in VARIANTS if (path := FOLDER / f"headwise_{name}{_SUFFIX}").exists()}
     if "portable" not in compiled:
         return "it was not compiled when Headwise was installed (see docs/translate.md)"
     try:
@@ -174,10 +176,6 @@ def find_library(variant: str | None = None) -> Library | str:
         return _load(compiled[selected], selected)
     except (OSError, AttributeError) as error:
         return f"its library can't be loaded ({error})"
-
-
-def _library_file(variant: str) -> Path | None:
-    return next(FOLDER.glob(f"_{variant}.*so"), None)
 
 
 def _supported_level(portable: Path) -> int:

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cmath>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <vector>
@@ -30,8 +29,7 @@ class Buffer {
     void grow(size_t count) {
         if (count <= size_) return;
         const size_t bytes = (count * sizeof(T) + 63) / 64 * 64;
-        void* memory = std::aligned_alloc(64, bytes);
-        if (!memory) throw std::bad_alloc();
+        void* memory = ::operator new(bytes, LINE);
         std::memset(memory, 0, bytes);
         data_.reset(static_cast<T*>(memory));
         size_ = count;
@@ -41,8 +39,9 @@ class Buffer {
     T& operator[](size_t index) const { return data_.get()[index]; }
 
   private:
+    static constexpr std::align_val_t LINE{64};
     struct Free {
-        void operator()(T* memory) const { std::free(memory); }
+        void operator()(T* memory) const { ::operator delete(memory, LINE); }
     };
     std::unique_ptr<T, Free> data_;
     size_t size_ = 0;
