@@ -29,9 +29,20 @@ from setuptools.errors import CompileError
 from setuptools.modified import newer_group
 
 FOLDER = Path("src/headwise/native")
-SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")  # as in src/headwise/native/library.py
+SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(
+    sys.platform, ".so"
+)  # as in src/headwise/native/library.py
 COMPILER = shlex.split(os.environ.get("CXX", "c++"))
-COMMON = ["-std=c++17", "-O2", "-g0", "-DNDEBUG", "-pthread", "-fno-math-errno", "-Wall", "-Wno-uninitialized"]
+COMMON = [
+    "-std=c++17",
+    "-O2",
+    "-g0",
+    "-DNDEBUG",
+    "-pthread",
+    "-fno-math-errno",
+    "-Wall",
+    "-Wno-uninitialized",
+]
 # Windows' code has no positions to depend on; there, the DLL brings along what it needs of C++.
 COMMON += ["-static"] if sys.platform == "win32" else ["-fPIC"]
 AVX512 = ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mprefer-vector-width=512"]
@@ -113,7 +124,9 @@ class PlatformWheel(bdist_wheel):
 class EqualSdist(sdist):
     """A source archive whose bytes depend only on its files and on SOURCE_DATE_EPOCH, as those of a wheel do."""
 
-    def make_archive(self, base_name: str, format: str, root_dir=None, base_dir=None, owner=None, group=None) -> str:  # noqa: A002
+    def make_archive(
+        self, base_name: str, format: str, root_dir=None, base_dir=None, owner=None, group=None
+    ) -> str:  # noqa: A002
         """Write the archive without what the machine adds: times, owners, the rights of a umask."""
         moment = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
 

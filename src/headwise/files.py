@@ -204,6 +204,8 @@ def _sync_tree(root: Path) -> None:
 
 
 def check_output(path: Path, *inputs: Path | None) -> None:
-    """Raise `ConfigError` if an output file is one of the inputs."""
+    """Raise `ConfigError` if an output file is a directory or one of the inputs."""
+    if path.is_dir():
+        raise ConfigError(f"{path}: expected a file, found a directory")
     if any(file is not None and path.exists() and file.exists() and path.samefile(file) for file in inputs):
         raise ConfigError(f"{path}: expected an output file that is not an input file")

@@ -150,7 +150,7 @@ def test_a_bad_line_stops_after_those_before_it(run: Path, tmp_path: Path, progr
     assert error == (
         f"{source}: line 22: expected UTF-8 text, found other bytes (--on-bad-line replace or empty goes on)"
     )
-    assert len(lines(out)) == 21
+    assert len(lines(tmp_path / "bad.de.lines")) == 21
     assert translated(out) == 16
     error = program("translate", run, source, "-o", out, *CHUNK, "--beam", 2).error
     assert error.startswith(f"{out}: was begun with beam=1, found beam=2 now; ")
@@ -208,7 +208,7 @@ def test_kills_change_nothing(kills: int, run: Path, packed: Path, tmp_path: Pat
 def test_two_processes_do_not_write_the_same_file(
     run: Path, packed: Path, tmp_path: Path, program: Call
 ) -> None:
-    with open(tmp_path / "out", "ab") as file:
+    with open(tmp_path / "out.lines", "ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         error = program("translate", run, packed, *CHUNK, "-o", tmp_path / "out").error
-    assert error == f"{tmp_path / 'out'}: is being written by another process"
+    assert error == f"{tmp_path / 'out.lines'}: is being written by another process"

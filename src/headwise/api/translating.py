@@ -70,8 +70,6 @@ def translate_file(
 
     rule = check_rule(bad_lines or "stop")
     check_output(out, *request.inputs)
-    if out.exists() and not out.is_file():
-        raise ConfigError(f"{out}: expected a file, found a directory")
     records = form_of(out) == ".jsonl" and not request.columns.jsonl
     work = TextWork(
         request.runs,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
+from io import BufferedWriter
 from pathlib import Path
+from typing import Any
 
 from headwise.cli.streams import show
-from headwise.files import check_output, disk_errors
+from headwise.files import atomic_file, check_output, disk_errors
 from headwise.text.reading.lines import one_line, read_lines
 
 
@@ -24,23 +28,41 @@ def watched(lines: Iterator[str], path: Path, title: str) -> Iterator[str]:
 
 
 @contextmanager
-def line_writer(path: Path | None, *inputs: Path | None) -> Iterator[Callable[[str], None]]:
-    """Yield a function that writes one line to a file, or to standard output for None, and flushes it.
+def line_writer(
+    path: Path | None, *inputs: Path | None, live: bool = False
+) -> Iterator[Callable[[str], None]]:
+    """Yield a function that writes one line to a file, or to standard output for None.
 
-    Line ends inside the text become spaces. Raises `ConfigError` if the file is one of the `inputs`, and an error
-    that names the file if it can't be written.
+    Line ends inside the text become spaces. A file is replaced when the block ends, and stays as it is if that raises.
+    If it is a pipe or a device, or its lines are `live`, as those of what is read from a stream, it is opened with the
+    first line instead, and each line is flushed. Raises `ConfigError` as `check_output`, and an error that names the
+    file if it can't be written.
     """
     if path is None:
         yield lambda line: show(one_line(line) + "\n")
         return
     check_output(path, *inputs)
-    with disk_errors(path):
-        if not path.parent.exists():
-            path.parent.mkdir(parents=True)
-        with open(path, "wb") as file:
+    if path.exists() and not path.is_file():
+        live = True
+    with _opened_late(path) if live else atomic_file(path.resolve()) as file:
+        yield lambda line: file.write(one_line(line).encode() + b"\n")
 
-            def write(line: str) -> None:
-                file.write(one_line(line).encode() + b"\n")
-                file.flush()
 
-            yield write
+@contextmanager
+def _opened_late(path: Path) -> Iterator[Any]:
+    """Yield a file that is opened, without a buffer, when something is written, or when the block ends."""
+    with contextlib.ExitStack() as stack, disk_errors(path):
+
+        class Late:
+            @cached_property
+            def file(self) -> BufferedWriter:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                return stack.enter_context(open(path, "wb"))
+
+            def write(self, data: bytes) -> None:
+                self.file.write(data)
+                self.file.flush()
+
+        late = Late()
+        yield late
+        late.write(b"")

@@ -104,7 +104,7 @@ def _predict_lines(
         lines = watched(lines, file, "predicting")
     if file is None and sys.stdin.isatty():
         chunk = 1
-    with line_writer(out, file) as write:
+    with line_writer(out, file, live=file is None or not file.is_file()) as write:
         for part in chunks(enumerate(lines, start=1), itertools.repeat(chunk)):
             inputs = [(line, f"{name} line {number}") for number, line in part if line.strip()]
             predictions = results(predict, inputs) if inputs else iter(())

@@ -184,7 +184,7 @@ def _translate_stream(request: Request, file: Path | None, out: Path | None, sou
     )
     unknown, number = UnknownWords(), 0
     notes = Notes()
-    with line_writer(out, *request.inputs) as write:
+    with line_writer(out, *request.inputs, live=file is None or not file.is_file()) as write:
         for number, translation in enumerate(translations, start=1):
             unknown.add(number, translation.unknown, len(translation.source.split()))
             notes.add(number, translation.warnings)

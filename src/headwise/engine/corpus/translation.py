@@ -1,7 +1,7 @@
 """Translation of a file into a file by `headwise translate`, which resumes after an interruption.
 
-Beside the output, `OUT.progress` records what is complete, until all is. An output in Parquet can't be appended to:
-its translations are collected in `OUT.lines`, and the file is made of them at the end.
+Translations are collected beside the output, in `OUT.lines`, and `OUT.progress` records what of them is complete. At
+the end `OUT.lines` becomes the output; one in Parquet is made of it. Until then, a file of the output's name stays.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -105,7 +106,7 @@ class FileTranslation:
             except KeyboardInterrupt:
                 say(f"{self.out}: {state.lines:,} lines are saved; the same command goes on from there")
                 raise
-        self._finish(state)
+        self._finish()
         return state
 
     def _rows(self, first: int) -> Iterator[TextRow]:
@@ -159,6 +160,10 @@ class FileTranslation:
         if not manifest.count("too_long"):
             manifest.request["long_lines"] = request["long_lines"]
         manifest.check(request, self.out)
+        if (
+            not self.work.output.exists() and self.out.exists()
+        ):  # begun by a version that wrote into the output
+            os.replace(self.out.resolve(), self.work.output)
         manifest.check_files([self.work.output], self.progress)
         return manifest
 
@@ -178,12 +183,13 @@ class FileTranslation:
         manifest.save(self.progress)
         return manifest
 
-    def _finish(self, manifest: Manifest) -> None:
-        if self.work.output != self.out:
-            _write_parquet(self.work, self.out, self.column)
-            self.work.output.unlink()
-        elif not manifest.totals[0]:
-            self.out.write_bytes(b"")
+    def _finish(self) -> None:
+        with disk_errors(self.out):
+            if form_of(self.out) == ".parquet":
+                _write_parquet(self.work, self.out, self.column)
+                self.work.output.unlink()
+            else:
+                os.replace(self.work.output, self.out.resolve())
         self.progress.unlink()
 
 
@@ -193,8 +199,9 @@ def _digest(glossary: Glossary) -> str:
 
 
 def appended(out: Path) -> Path:
-    """Return the file that translations are appended to: the output or, for Parquet, a text beside it."""
-    return out.with_name(f"{out.name}.lines") if form_of(out) == ".parquet" else out
+    """Return the file beside the output that translations are appended to, compressed as the output."""
+    out = out.resolve()  # the target of a link may be on another disk than the link
+    return out.with_name(f"{out.name}.lines{compression(out)}")
 
 
 def warn_of_long_lines(result: TranslatedChunk) -> None:
