@@ -1,4 +1,4 @@
-"""What pyproject.toml can't say: the native engine, compiled once for each instruction set, and archives of equal bytes.
+"""What pyproject.toml can't say: the native engine, compiled for each instruction set, and equal archives.
 
 The native libraries are shared libraries with a C interface, which no Python interface is part of: a wheel with them is
 for one platform and every Python 3. Each is optional: where there is no C++ compiler, or it can't do one of them,
@@ -20,6 +20,7 @@ import sys
 import tarfile
 import time
 from pathlib import Path
+from typing import ClassVar
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
@@ -64,7 +65,7 @@ NEEDED = {"portable": "", "avx2": "__AVX2__", "avx512": "__AVX512VNNI__", "avx51
 class BuildVariants(build_ext):
     """Compiles the variants side by side, each in one call of the compiler."""
 
-    flags: list[str] = COMMON
+    flags: ClassVar[list[str]] = COMMON
 
     def finalize_options(self) -> None:
         """Use every processor."""
@@ -94,7 +95,7 @@ class BuildSanitized(BuildVariants):
     These are the portable one, AVX2 and the best that the processor has.
     """
 
-    flags = [*COMMON, *CHECKED]
+    flags: ClassVar[list[str]] = [*COMMON, *CHECKED]
 
     def finalize_options(self) -> None:
         """Choose the variants."""
@@ -126,7 +127,7 @@ class EqualSdist(sdist):
 
     def make_archive(
         self, base_name: str, format: str, root_dir=None, base_dir=None, owner=None, group=None
-    ) -> str:  # noqa: A002
+    ) -> str:
         """Write the archive without what the machine adds: times, owners, the rights of a umask."""
         moment = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
 

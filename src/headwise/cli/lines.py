@@ -45,7 +45,11 @@ def line_writer(
     if path.exists() and not path.is_file():
         live = True
     with _opened_late(path) if live else atomic_file(path.resolve()) as file:
-        yield lambda line: file.write(one_line(line).encode() + b"\n")
+
+        def write(line: str) -> None:
+            file.write(one_line(line).encode() + b"\n")
+
+        yield write
 
 
 @contextmanager

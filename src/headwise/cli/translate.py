@@ -170,6 +170,8 @@ def _translate_stream(request: Request, file: Path | None, out: Path | None, sou
     translator = request.runs.load()
     say(translator.description)
     interactive = file is None and sys.stdin.isatty()
+    if interactive:
+        say("translates what you type, line by line; Ctrl-D ends")
     source = read_lines(file) if file is None else _texts(file, source_field)
     if file is not None and (out is not None or not sys.stdout.isatty()):
         source = watched(source, file, "translating")
