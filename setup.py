@@ -108,7 +108,7 @@ class BuildSanitized(BuildVariants):
             text=True,
         ).stdout
         runnable = [name for name in VARIANTS if NEEDED[name] in macros]
-        wanted = {f"headwise.native.headwise_{name}" for name in (*runnable[:2], runnable[-1])}
+        wanted = {f"headwise.native._{name}" for name in (*runnable[:2], runnable[-1])}
         self.extensions = [extension for extension in self.extensions if extension.name in wanted]
         for extension in self.extensions:
             extension.optional = False
@@ -154,7 +154,7 @@ setup(
     },
     ext_modules=[
         Extension(
-            f"headwise.native.headwise_{name}",
+            f"headwise.native._{name}",
             [(FOLDER / "native.cpp").as_posix()],
             depends=[*sorted(path.as_posix() for path in FOLDER.glob("*.h")), "setup.py"],
             extra_compile_args=flags,

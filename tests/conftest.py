@@ -62,7 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if folder := config.getoption("--native"):
-        if not list(folder.glob("headwise_portable.*")):
+        if not list(folder.glob("_portable.*")):
             raise pytest.UsageError(f"--native {folder}: expected libraries of the native engine, found none")
         library.FOLDER = folder.resolve()
 

@@ -164,7 +164,7 @@ class Library:
 
 def find_library(variant: str | None = None) -> Library | str:
     """Load the library for this processor, or the given variant; returns the reason as a phrase where there is none."""
-    compiled = {name: path for name in VARIANTS if (path := FOLDER / f"headwise_{name}{_SUFFIX}").exists()}
+    compiled = {name: path for name in VARIANTS if (path := FOLDER / f"_{name}{_SUFFIX}").exists()}
     if "portable" not in compiled:
         return "it was not compiled when Headwise was installed (see docs/translate.md)"
     try:
