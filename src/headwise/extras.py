@@ -33,7 +33,7 @@ OPTIONAL = {
     "httptools": "headwise[serve]",
     "python_multipart": "headwise[serve]",
     "prometheus_client": "headwise[serve]",
-    "markdown_it": "headwise[serve]",
+    "markdown_it": "headwise[documents]",
     "pygments": "headwise[serve]",
     "sentencex": "headwise[documents]",
     "py3langid": "headwise[languages]",

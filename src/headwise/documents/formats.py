@@ -13,6 +13,7 @@ from pathlib import PurePath
 from headwise.documents.bilingual import read_bilingual
 from headwise.documents.catalogue import read_catalogue
 from headwise.documents.docx import MOST_UNPACKED, read_docx
+from headwise.documents.markdown import read_markdown
 from headwise.documents.preparation import read
 from headwise.documents.reading import MOST_BYTES, DocumentFile, read_text
 from headwise.documents.resources import (
@@ -72,6 +73,7 @@ FORMATS = {
     ".html": _HTML,
     ".htm": _HTML,
     ".xml": DocumentFormat("text/xml", partial(_read_whole, rules=TagRules("xml"))),
+    ".md": DocumentFormat("text/markdown", read_markdown),
     ".docx": DocumentFormat(
         "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
         read_docx,

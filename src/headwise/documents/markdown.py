@@ -1,0 +1,170 @@
+"""Markdown (.md): the text of paragraphs, headings, items of lists and cells of tables.
+
+markdown-it says where the blocks are (https://spec.commonmark.org/0.31.2/, with tables); what is inside is found in the
+source, from which all else is copied: code, HTML, front matter, definitions of links, markers and indentation.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+
+from headwise.documents.blocks import Block, TextRun
+from headwise.documents.preparation import ParsedText
+from headwise.documents.reading import DocumentFile, split_lines
+from headwise.documents.sentence import Mark, ProtectedPiece
+from headwise.documents.tokens import MOST_DEPTH
+from headwise.documents.values import Value, decode, file_of
+from headwise.errors import DataError
+from headwise.extras import optional_module
+
+_MOST_BYTES = 2**20  # of a file: its blocks are found by a parser in Python
+_LONGEST = 50_000  # characters of a paragraph
+_FRONT = re.compile(r"---[ \t]*\r?\n(?:(?!(?:---|\.\.\.)[ \t]*\r?\n).*\n){0,1000}(?:---|\.\.\.)[ \t]*\r?\n")
+_INLINE = re.compile(
+    r"(?P<escape>\\[!-/:-@\[-`{-~])"
+    r"|(?P<reference>&#?\w{1,31};)"
+    r"|(?P<code>(?P<ticks>(?<!`)`{1,9}(?!`)).{1,1000}?(?<!`)(?P=ticks)(?!`))"
+    r"|(?P<address><[a-zA-Z][\w.+-]{1,31}:[^\s<>]{0,1000}>|\[\^[\w-]{1,80}\])"
+    r"|<(?P<end>/?)(?P<tag>[a-zA-Z][\w-]{0,30})(?:\s[^<>]{0,1000})?/?>"
+    r"|(?P<open>!?\[)"
+    r"|(?P<close>\](?:\((?:[^()\\<>]|\\.|<[^<>]{0,500}>|\([^()]{0,500}\)){0,1000}\)|\[[^\[\]]{0,200}\])?)"
+    r"|(?P<emphasis>\*{1,3}|_{1,3}|~~)",
+    re.DOTALL,
+)
+_Item = TextRun | Mark | ProtectedPiece
+
+
+def read_markdown(content: bytes) -> DocumentFile:
+    """Read a file; raises `DataError` for one beyond the bounds."""
+    if len(content) > _MOST_BYTES:
+        raise DataError(f"file: expected Markdown of at most {_MOST_BYTES:,} bytes, found more")
+    text, encode = decode(content)
+    lines = split_lines(text)
+    front = _FRONT.match(text)
+    first = 0 if front is None else front[0].count("\n")
+    parser = optional_module("markdown_it", ".md").MarkdownIt("commonmark").enable("table").disable("inline")
+    known: dict[str, Mapping[str, object]] = {}
+    tokens = parser.parse("\n" * first + "".join(lines[first:]), known)
+    starts = [0, *accumulate(map(len, lines))]
+    values: list[Value] = []
+    position = 0
+    for token in tokens:
+        if token.type != "inline" or not token.map or len(token.content) > _LONGEST:
+            continue
+        spans = _spans(text, token.content.split("\n"), starts, token.map[0], position)
+        for part in _without_breaks(text, spans):
+            values += _value(text, part, known.get("references", {}))
+        position = spans[-1][1] if spans else position
+    return file_of(text, values, encode)
+
+
+def _spans(
+    text: str, parts: Sequence[str], starts: Sequence[int], line: int, position: int
+) -> list[tuple[int, int]]:
+    """Return where the lines of a block's content are; none where a line isn't as it stands in the source."""
+    found: list[tuple[int, int]] = []
+    for number, part in enumerate(parts, start=line):
+        if number + 1 >= len(starts):
+            return []
+        start = text.find(part, max(starts[number], position), starts[number + 1])
+        if start < 0:
+            return []
+        position = start + len(part)
+        found.append((start, position))
+    return found
+
+
+def _without_breaks(text: str, spans: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+    """Return the lines in groups, which hard line breaks separate."""
+    groups: list[list[tuple[int, int]]] = [[]]
+    for start, end in spans:
+        source = text[start:end]
+        broken = source.endswith(("  ", "\\"))
+        groups[-1].append((start, start + len(source.rstrip(" \\")) if broken else end))
+        groups += [[]] if broken else []
+    return [group for group in groups if group]
+
+
+def _value(text: str, spans: Sequence[tuple[int, int]], references: Mapping[str, object]) -> list[Value]:
+    """Return the text of some lines, between which a line end with the marks around it is a space."""
+    written = ""
+    units: list[str] = []
+    for number, (start, end) in enumerate(spans):
+        if number:
+            written += " "
+            units.append(text[spans[number - 1][1] : start])
+        written += text[start:end]
+        units += text[start:end]
+    if not any(map(str.isalpha, written)):
+        return []
+    block = Block(_items(written, units, references), markup=False)
+    parsed = ParsedText((block,), "punctuation", protect=True)
+    return [Value(spans[0][0], spans[-1][1], parsed, len(written), str)]
+
+
+def _items(text: str, units: Sequence[str], references: Mapping[str, object]) -> list[_Item]:
+    """Return the text with its emphasis, links and tags as elements, and its code and escapes as pieces."""
+    items: list[_Item] = []
+    opened: list[tuple[int, str]] = []  # the item of what isn't closed yet, and its marker
+    position = elements = 0
+    for match in _INLINE.finditer(text):
+        start, end = match.span()
+        raw = "".join(units[start:end])
+        if start > position:
+            items.append(TextRun(text[position:start], units[position:start]))
+        position = end
+        marker, opens, closes = _role(text, match)
+        place = next((n for n in range(len(opened) - 1, -1, -1) if opened[n][1] == marker), None)
+        if match["escape"] or match["code"] or match["address"]:
+            items.append(ProtectedPiece(match[0], raw, hidden=True))
+        elif match["reference"]:
+            meant = html.unescape(match[0])
+            joins = any(map(str.isalnum, meant)) or meant == match[0] or len(meant) != 1
+            items.append(
+                TextRun(meant, [raw, *[""] * (len(meant) - 1)]) if joins else ProtectedPiece(meant, raw)
+            )
+        elif closes and place is not None:
+            index = opened[place][0]
+            del opened[place:]
+            opening = "".join(items[index].sources)  # type: ignore[union-attr]
+            inner = " ".join("".join(_raw(one) for one in items[index + 1 :]).upper().split())
+            if match[0] == "]" and inner not in references:  # brackets of the text
+                items.append(TextRun(match[0], units[start:end]))
+            elif match[0] == "]" or (match[0] == "][]" and inner in references):  # the text names the link
+                whole = opening + "".join(map(_raw, items[index + 1 :])) + raw
+                items[index:] = [ProtectedPiece(whole, whole, hidden=True)]
+            else:
+                elements += 1
+                items[index] = Mark("open", opening, elements)
+                items.append(Mark("close", raw, elements))
+        else:
+            if opens and len(opened) < MOST_DEPTH:
+                opened.append((len(items), marker))
+            items.append(TextRun(match[0], units[start:end]))
+    items.append(TextRun(text[position:], units[position:]))
+    return [
+        ProtectedPiece(one.text, "".join(one.sources), hidden=True)
+        if isinstance(one, TextRun) and re.fullmatch(r"<[^<>]+>", one.text)
+        else one
+        for one in items
+        if not isinstance(one, TextRun) or one.text
+    ]
+
+
+def _role(text: str, match: re.Match[str]) -> tuple[str, bool, bool]:
+    """Return the marker of what may open or close an element, and whether it may do either."""
+    if match["tag"]:
+        return f"<{match['tag'].lower()}", not match["end"], bool(match["end"])
+    if match["emphasis"]:
+        before, after = text[max(match.start() - 1, 0) : match.start()], text[match.end() : match.end() + 1]
+        word = match[0][0] == "_"
+        opens = after.strip() != "" and not (word and before.isalnum())
+        return match[0], opens, before.strip() != "" and not (word and after.isalnum())
+    return "[", bool(match["open"]), bool(match["close"])
+
+
+def _raw(item: _Item) -> str:
+    return "".join(item.sources) if isinstance(item, TextRun) else item.raw

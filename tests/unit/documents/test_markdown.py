@@ -1,0 +1,108 @@
+"""Markdown against the parser that others read it with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
+pytest.importorskip("markdown_it", reason="needs pip install 'headwise[documents]'")
+
+from markdown_it import MarkdownIt
+
+from document_translation import of_document
+from headwise.documents.formats import read_file
+from headwise.errors import DataError
+
+SOURCE = """---
+title: x
+---
+# A *title* here
+
+Some **bold text** and `code x` with [a link](http://a.b/c "t") and ![alt](x.png). Second
+sentence here \\* and <b>html</b> <br/> go. See [ref] and [text][ref] [not].
+
+> Quoted text
+> goes on.
+>
+> - item one
+>   more
+> - [ ] todo
+
+| a head | b |
+|---|---|
+| cell one | `x` |
+
+```
+code here
+```
+
+    indented
+
+<div>
+html
+</div>
+
+hard break\x20\x20
+next snake_case_name 2 * 3 * 4 <http://a.example/>
+
+[ref]: http://x.y
+"""
+
+
+def translated(source: str) -> str:
+    file = read_file("a.md", source.encode())
+    return file.write([of_document(text, str.upper) for text in file.texts]).decode()
+
+
+def shape(tokens: list[Any], change) -> list[Any]:
+    """What a parser finds, with the words of its texts changed."""
+    found: list[Any] = []
+    for token in tokens:
+        if token.type == "text":
+            found += change(token.content).split()
+        elif token.type == "inline":
+            found += shape(token.children, change)
+        elif token.type != "softbreak":
+            found.append((token.type, token.tag, token.attrs.get("href"), token.markup))
+            found += [token.content] if token.type.startswith(("code", "fence", "html")) else []
+    return found
+
+
+def test_nothing_but_text_changes() -> None:
+    parser = MarkdownIt("commonmark").enable("table")
+    result = translated(SOURCE)
+    before, after = shape(parser.parse(SOURCE), str.upper), shape(parser.parse(result), str.upper)
+    assert before == after
+    for kept in (
+        '](http://a.b/c "t")',
+        "`code x`",
+        "\\*",
+        "<br/>",
+        "[ref]",
+        "title: x",
+        "\n    indented\n",
+        "|---|---|",
+    ):
+        assert kept in result
+    for text in (
+        "# A *TITLE* HERE",
+        "> QUOTED TEXT GOES ON.\n>\n> - ITEM ONE MORE\n> - [ ] TODO",
+        "HARD BREAK  \nNEXT",
+    ):
+        assert text in result
+    assert translated(result) == result
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["a &lt; b", "a *b", "a ] b [ c", "**a*", "`a", "a <b", "![a](", "[a][]", "_a_b_ c", "\\", "| a |\n|--|"],
+)
+def test_what_is_no_markup_is_text(source: str) -> None:
+    assert translated(source).upper() == source.upper()
+
+
+def test_a_long_file_is_refused() -> None:
+    with pytest.raises(DataError, match="file: expected Markdown of at most 1,048,576 bytes, found more"):
+        read_file("a.md", b"a" * (2**20 + 1))
