@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headwise.api.run import Run
 from headwise.config import Config
 from headwise.config.languages import parse_languages
 from headwise.config.presets import STUDENT, preset_changes, student_changes
@@ -18,6 +17,7 @@ from headwise.errors import ConfigError
 from headwise.plugins import import_modules
 
 if TYPE_CHECKING:
+    from headwise.api.run import Run
     from headwise.tasks.recipes import Recipe
     from headwise.tasks.run import TrainingResult
 
@@ -209,6 +209,8 @@ def train(
 
     Raises a `HeadwiseError` for what a user can correct, and `KeyboardInterrupt` after Ctrl-C, once it is saved.
     """
+    from headwise.api.run import Run
+
     import_modules(imports)
     request = TrainingRequest(
         changes=settings(keys),
