@@ -232,7 +232,9 @@ def _probe(task: Task, config: Config, run: Path, *, shares_batches: bool) -> tu
         if processes == "auto":
             numbers = possible_numbers(threads, task.model) if shares_batches else [1]
             on_cpu = next(task.model.parameters()).device.type == "cpu"
-            processes = choose_processes(task, config, threads, numbers if on_cpu else [1], workers, _say)
+            division = choose_processes(task, config, threads, numbers if on_cpu else [1], workers, _say)
+            processes = division.processes
+            torch.set_num_threads(division.threads)
         trial = Trial(1, _PROBE_SECONDS)
         world = World()
         if processes > 1:

@@ -89,6 +89,9 @@ def train(
         known = world.in_turn(lambda: resolve(config, run, latest, world))
         fresh = world.size == 1 and latest is None and device.type == "cpu"
         shared = fresh and kind.shares_batches
+        if world.size == 1 and known.training.threads:
+            threads = known.training.threads
+            torch.set_num_threads(threads)
         if world.size == 1:
             workers = resources.enter_context(Workers(WORK, job_of(known, run)))
             workers.prepare(likely_workers(known.training, threads if shared else 1))
@@ -111,6 +114,7 @@ def train(
         resolved = known
         if workers is not None:
             resolved = resolve_by_trials(task, known, threads, workers, say, fresh=fresh, shared=shared)
+            torch.set_num_threads(resolved.training.threads or threads)
             order = {"do": "train", **job_of(resolved, run)}
             world = workers.gather(int(resolved.training.processes), threads, order)
         before = averaged_scores(run)

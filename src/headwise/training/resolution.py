@@ -41,6 +41,8 @@ def resolve(config: Config, run: Path, latest: Path | None, world: World) -> Con
         changes.append("training.processes=auto")
     if world.size == 1 and ours.processes == "auto":
         changes.append(f"training.processes={known.processes}")
+        if not ours.threads:  # that a trial may have chosen, too
+            changes.append(f"training.threads={known.threads}")
     if ours.products == "auto":
         changes.append(f"training.products={known.products}")
     if latest is not None:
@@ -61,18 +63,24 @@ def resolve_by_trials(
     fresh: bool,
     shared: bool,
 ) -> Config:
-    """Replace `auto` by what trials find fastest, with the CPU `threads` of all processes.
+    """Replace `auto` by what trials find fastest, with the CPU `threads` of all processes, or with fewer.
 
     Processes are tried if they can share the batches (`shared`), and products if the training is `fresh` and on a CPU;
     otherwise there is one process, and products are left to be chosen when the run is begun anew.
     """
-    processes, products = config.training.processes, config.training.products
+    processes, products, changes = config.training.processes, config.training.products, []
     if processes == "auto":
         numbers = possible_numbers(threads, task.model) if shared else [1]
-        processes = choose_processes(task, config, threads, numbers, workers, say)
+        division = choose_processes(task, config, threads, numbers, workers, say)
+        processes = division.processes
+        if division.threads != threads:
+            threads = division.threads
+            changes.append(f"training.threads={threads}")
     if products == "auto" and fresh:
         products = choose_products(task, config, max(1, threads // processes), say)
-    return config.with_overrides([f"training.processes={processes}", f"training.products={products}"])
+    return config.with_overrides(
+        [*changes, f"training.processes={processes}", f"training.products={products}"]
+    )
 
 
 def summary(config: Config, model: nn.Module, device: torch.device, world: World) -> str:

@@ -28,6 +28,10 @@ _STEP = 2.0  # seconds; if a step takes longer, only a part of the examples of e
 WORTH = 60.0  # seconds of training from which on workers, which take seconds to start, may pay off
 _MANY_STEPS = 500  # of a training that is likely to be worth it, before a step has been timed
 _FEW_WORKERS = 7  # most workers that are started before that
+_FEWEST_STEPS = 20  # of a training for which the threads are tried
+_ROUNDS = (
+    3  # in which the candidates take turns; the best round of each counts, as others may have been disturbed
+)
 GAIN = 1.05  # least speedup of more processes, and of the native library's products
 
 
@@ -38,6 +42,18 @@ class Trial:
     fraction: int
     seconds: float
     steps: int = 3  # without the first step
+
+
+@dataclass(frozen=True)
+class Division:
+    """Number of processes, and of CPU threads of all of them."""
+
+    processes: int
+    threads: int
+
+    def __str__(self) -> str:
+        each = amount(max(1, self.threads // self.processes), "thread", "threads")
+        return f"{amount(self.processes, 'process', 'processes')} of {each}"
 
 
 def candidates(threads: int) -> list[int]:
@@ -67,59 +83,71 @@ def choose_processes(
     numbers: Sequence[int],
     workers: Workers,
     say: Callable[[str], None],
-) -> int:
-    """Return the fastest of the `numbers` of processes, of which the first is 1, and print the measured speeds.
+) -> Division:
+    """Return the fastest division of CPU threads among one of the `numbers` of processes, and print the speeds.
 
-    Workers are started only if there is a choice and the training is long enough to gain by it. The parameters are
-    unchanged afterwards, if all gradients were finite; the random generators aren't. Where a loss isn't finite, the
-    result is 1, and the training reports the loss when it meets it again.
+    The first of the numbers is 1; one process is tried with one thread, too, as several threads wait for each other
+    where other programs use the processors. Workers are started only if there is a choice and the training is long
+    enough to gain by it. The parameters are unchanged afterwards, if all gradients were finite; the random generators
+    aren't. Where a loss isn't finite, nothing is divided, and the training reports the loss when it meets it again.
     """
-    if len(numbers) == 1:
-        return 1
+    whole = Division(1, threads)
+    if len(numbers) == 1 or config.training.max_steps < _FEWEST_STEPS:
+        return whole
     try:
         speeds = _measure(task, config, threads, numbers, workers)
     except LossNotFinite as problem:
         say(f"training.processes=1: the trial ended early, because {problem}")
-        return 1
-    if speeds is None:
-        return 1
-    best = max(speeds, key=lambda number: speeds[number].typical)
-    if speeds[best].typical < GAIN * speeds[1].typical:
-        best = 1
-    measured = ", ".join(
-        f"{speed.typical:,.0f} with {amount(number, 'process', 'processes')} of "
-        f"{amount(max(1, threads // number), 'thread', 'threads')}"
-        for number, speed in speeds.items()
-    )
-    say(f"training.processes={best}: target tokens/s in a trial: {measured}")
+        return whole
+    finally:
+        torch.set_num_threads(threads)
+    best = fastest(whole, speeds)
+    measured = ", ".join(f"{speed:,.0f} with {division}" for division, speed in speeds.items())
+    say(f"training.processes={best.processes}: target tokens/s in a trial: {measured}")
     return best
+
+
+def fastest(usual: Division, speeds: Mapping[Division, float]) -> Division:
+    """Return the fastest division, or the usual one if that is about as fast."""
+    best = max(speeds, key=lambda division: speeds[division])
+    return best if speeds[best] >= GAIN * speeds[usual] else usual
 
 
 def _measure(
     task: Task, config: Config, threads: int, numbers: Sequence[int], workers: Workers
-) -> dict[int, Speed] | None:
-    """Return the speed with each number of processes; None if the training is too short to gain by workers.
+) -> dict[Division, float]:
+    """Return the target tokens/s of each division; of one process only if the training is too short for workers.
 
     Raises `LossNotFinite`.
     """
     alone = World()
-    whole = time_steps(task, config, alone, Trial(1, 0.0, steps=1)).seconds
+    one = [Division(1, threads), Division(1, 1)]
+    speeds: dict[Division, float] = {}
+    steps: dict[Division, float] = {}
+    for division in one:
+        torch.set_num_threads(division.threads)
+        speed = time_steps(task, config, alone, Trial(1, 0.0, steps=1))
+        speeds[division], steps[division] = speed.typical, speed.seconds
+    whole = min(steps.values())
     training = training_seconds(config, whole)
     if training < WORTH:
-        return None
-    trial = Trial(max(1, math.ceil(whole / _STEP)), min(_SECONDS, max(_LEAST_SECONDS, _SHARE * training)))
-    speeds = {1: time_steps(task, config, alone, trial)}
+        return speeds
+    seconds = min(_SECONDS, max(_LEAST_SECONDS, _SHARE * training)) / _ROUNDS
+    trial = Trial(max(1, math.ceil(whole / _STEP)), seconds, steps=1)
     workers.keep(max(numbers) - 1)
-    try:
-        for number in numbers[1:]:
-            world = workers.meet(number, threads, {"do": "try", **asdict(trial)})
+    divisions = [*one, *(Division(number, threads) for number in numbers[1:])]
+    rounds: dict[Division, list[float]] = {division: [] for division in divisions}
+    for _ in range(_ROUNDS):
+        for division in divisions:
+            world = alone
+            torch.set_num_threads(division.threads)
+            if division.processes > 1:
+                world = workers.meet(division.processes, threads, {"do": "try", **asdict(trial)})
             try:
-                speeds[number] = time_steps(task, config, world, trial)
+                rounds[division].append(time_steps(task, config, world, trial).typical)
             finally:
                 world.leave()
-    finally:
-        torch.set_num_threads(threads)
-    return speeds
+    return {division: max(found) for division, found in rounds.items()}
 
 
 def take_part(task: Task, config: Config, world: World, order: Mapping[str, Any]) -> None:

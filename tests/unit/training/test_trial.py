@@ -17,7 +17,8 @@ from headwise.training import trial
 from headwise.training.loop import Trainer
 from headwise.training.parallel import workers as workers_module
 from headwise.training.parallel.workers import Workers
-from headwise.training.trial import candidates, choose_processes, likely_workers
+from headwise.training.parallel.world import World
+from headwise.training.trial import Division, Speed, Trial, candidates, choose_processes, likely_workers
 from regression import Regression
 
 CONFIG = Config.from_tree(
@@ -38,7 +39,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def choose(task: Regression, say: Callable[[str], None], workers: Workers) -> int:
+def choose(task: Regression, say: Callable[[str], None], workers: Workers) -> Division:
     """Choose between one process of two threads and two processes of one."""
     torch.set_num_threads(2)
     return choose_processes(task, CONFIG, 2, [1, 2], workers, say)
@@ -52,13 +53,64 @@ def test_a_trial_leaves_parameters_gradients_and_threads_as_they_were() -> None:
     task, lines = Regression(), []
     before = {name: value.clone() for name, value in task.model.state_dict().items()}
     with trial_workers() as workers:
-        number = choose(task, lines.append, workers)
+        division = choose(task, lines.append, workers)
     (line,) = lines
-    assert line.startswith(f"training.processes={number}: target tokens/s in a trial: ")
-    assert line.count(" with ") == 2
+    assert line.startswith(f"training.processes={division.processes}: target tokens/s in a trial: ")
+    assert line.count(" with ") == 3
     after = task.model.state_dict()
     assert all(torch.equal(after[name], value) for name, value in before.items())
     assert all(parameter.grad is None for parameter in task.model.parameters())
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("disturbed", range(3))
+def test_a_round_that_another_program_disturbs_decides_nothing(
+    disturbed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes are a fourth faster, but one of their rounds is slow."""
+    rounds = 0
+
+    class Unstarted(Workers):
+        """Workers that need not start."""
+
+        def keep(self, count: int) -> None: ...
+
+        def meet(self, size: int, threads: int, order: Any) -> World:
+            return Pair()
+
+    class Pair(World):
+        """A world of two processes."""
+
+        def leave(self) -> None: ...
+
+    def time_steps(task: Regression, config: Config, world: World, trial: Trial) -> Speed:
+        nonlocal rounds
+        speed = 2600.0 if torch.get_num_threads() == 2 else 1500.0
+        if isinstance(world, Pair):
+            speed = 200.0 if rounds == disturbed else 3400.0
+            rounds += 1
+        return Speed(1.0, speed, speed)
+
+    monkeypatch.setattr(trial, "time_steps", time_steps)
+    assert choose(Regression(), lambda _: None, Unstarted("unused:unused", {})) == Division(2, 2)
+    assert rounds == 3
+
+
+@pytest.mark.parametrize(("slow", "threads"), [(2, 1), (1, 2), (0, 2)])
+def test_a_short_training_has_one_thread_where_that_is_faster(
+    slow: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def time_steps(task: Regression, config: Config, world: World, trial: Trial) -> Speed:
+        speed = 100.0 if torch.get_num_threads() == slow else 1000.0
+        return Speed(0.001, speed, speed)
+
+    monkeypatch.setattr(trial, "time_steps", time_steps)
+    torch.set_num_threads(2)
+    config = CONFIG.with_overrides(["training.max_steps=30"])
+    with trial_workers() as workers:
+        assert choose_processes(Regression(), config, 2, [1, 2], workers, lambda _: None) == Division(
+            1, threads
+        )
     assert torch.get_num_threads() == 2
 
 
@@ -67,7 +119,7 @@ def test_a_loss_that_is_not_finite_is_reported_by_the_training(value: float, tmp
     task, lines = Regression(), []
     task.at["batch 2"] = lambda: value
     with trial_workers() as workers:
-        assert choose(task, lines.append, workers) == 1
+        assert choose(task, lines.append, workers) == Division(1, 2)
     assert lines == [f"training.processes=1: the trial ended early, because the loss is {value} for batch 2"]
     assert all(parameter.grad is None for parameter in task.model.parameters())  # batch 1 had some
     trainer = Trainer(task, CONFIG, tmp_path, device=torch.device("cpu"), quiet=True)
@@ -83,7 +135,7 @@ def test_a_loss_that_is_not_finite_in_a_worker_ends_the_trial_without_a_tracebac
     task, lines = Regression(), []
     monkeypatch.setattr(workers_module, "_EXIT_TIMEOUT", 2.0)
     with trial_workers(factor=math.nan) as workers:
-        assert choose(task, lines.append, workers) == 1
+        assert choose(task, lines.append, workers) == Division(1, 2)
         assert workers.failure() is None  # it waits for its next order
     assert lines == ["training.processes=1: the trial ended early, because the loss is nan for batch 2"]
     assert all(parameter.grad is None for parameter in task.model.parameters())
