@@ -161,7 +161,9 @@ def result(run: Path) -> dict[str, Any]:
     """Return all results of training: parameters, optimizer and random states, data positions, scores, records."""
     checkpoint = run / "checkpoints" / (run / "latest").read_text().strip()
     state = json.loads((checkpoint / "state.json").read_text())
-    del state["progress"]["seconds"], state["sha256"], state["start"]  # different in every new run
+    for name in ("seconds", "timing"):  # different in every new run, as the next two
+        del state["progress"][name]
+    del state["sha256"], state["start"]
     kept = ("spm.model", "characters.json", "images.json")
     (vocabulary,) = [run / name for name in kept if (run / name).exists()]
     files = [run / "model.safetensors", run / "best", vocabulary, *checkpoint.glob("*.safetensors")]
