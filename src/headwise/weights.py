@@ -8,8 +8,10 @@ because their size is negligible.
 from __future__ import annotations
 
 import math
+import re
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +152,29 @@ def read_recipe(path: Path) -> dict[str, Any]:
     with reading(path), safe_open(path, "np") as file:
         recipe = (file.metadata() or {}).get("headwise", "{}")
     return parse_object(recipe, f"{path}: metadata", error=CheckpointError)
+
+
+class UnfinishedRunWarning(UserWarning):
+    """A run has no model yet, and one of its checkpoints is used."""
+
+
+def model_file(run: Path) -> Path:
+    """Return the file of a run's model: of one that wasn't trained to its end, the best checkpoint's, with a warning.
+
+    Raises `CheckpointError` if there is neither a model nor a checkpoint.
+    """
+    if (file := run / "model.safetensors").exists():
+        return file
+    for name in ("best", "latest"):
+        with suppress(OSError, UnicodeDecodeError):
+            step = re.fullmatch(r"step-(\d+)\n?", (run / name).read_text("utf-8"))
+            if step and (found := run / "checkpoints" / step[0].strip() / "model.safetensors").exists():
+                which = f"{run}: wasn't trained to its end; its {name} checkpoint is used, of step {int(step[1]):,}"
+                warnings.warn(which, UnfinishedRunWarning, stacklevel=1)
+                return found
+    raise CheckpointError(
+        f"{file}: there is no such file, and no checkpoint; `headwise train` goes on with the run"
+    )
 
 
 @contextmanager

@@ -141,10 +141,12 @@ def test_a_folder_that_is_no_run(program: Call, toy: Toy, tmp_path: Path) -> Non
     )
 
 
-def test_an_unfinished_run(program: Call, toy: Toy, run: Path) -> None:
-    (run / "model.safetensors").unlink()
+def test_a_run_without_a_checkpoint(program: Call, toy: Toy, run: Path) -> None:
+    for name in ("model.safetensors", "best", "latest"):
+        (run / name).unlink(missing_ok=True)
     assert program("translate", run, toy.source).error == (
-        f"{run}/model.safetensors: there is no such file; was this run trained to its end?"
+        f"{run}/model.safetensors: there is no such file, and no checkpoint; "
+        "`headwise train` goes on with the run"
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import read_errors
+from headwise.weights import model_file
 
 if TYPE_CHECKING:
     from headwise.config import Config
@@ -44,7 +45,8 @@ def write_other_run(
         raise CheckpointError(f"{run}: expected a run directory, found none")
     if out.exists():
         raise CheckpointError(f"{out}: expected a new directory's name, found something there")
-    config, model, said = Config.of_run(run), run / _MODEL, ""
+    config, said = Config.of_run(run), ""
+    model = run / _MODEL if last is not None else model_file(run)
     with atomic_directory(out) as folder:
         text = ("spm*.model", VOCABULARY, CHARACTERS_FILE, TOKENIZER_FILE, LABELS_FILE)
         for pattern in ("config.yaml", *text, FORMAT_FILE, SHORTLIST):

@@ -19,7 +19,7 @@ from headwise.nn.device import find_device, find_precision
 from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import EOS
 from headwise.text.tokens.vocabulary import TextDecoder, Vocabulary, refuse_unknown
-from headwise.weights import read_recipe
+from headwise.weights import model_file, read_recipe
 
 _NUMBERS = 256  # random numbers drawn in advance
 
@@ -46,13 +46,13 @@ def load_language_model(
     """
     torch_device = find_device(device)
     vocabulary = load_vocabulary(run)
-    trained_with = read_recipe(run / "model.safetensors").get("vocabulary", vocabulary.digest())
+    trained_with = read_recipe(model_file(run)).get("vocabulary", vocabulary.digest())
     if trained_with != vocabulary.digest():
         raise CheckpointError(
             f"{run}: expected the vocabulary that it was trained with ({trained_with}), "
             f"found another ({vocabulary.digest()})"
         )
-    model = load_filled(lambda: build_decoder_only(config.model, vocabulary.size), run / "model.safetensors")
+    model = load_filled(lambda: build_decoder_only(config.model, vocabulary.size), model_file(run))
     model.compute_dtype = find_precision(precision, torch_device)
     return model.to(torch_device).eval(), vocabulary
 

@@ -22,7 +22,7 @@ from headwise.errors import ConfigError
 from headwise.native.library import PRECISIONS, Library, find_library
 from headwise.processes import processors
 from headwise.text.tokens.subwords import Subwords
-from headwise.weights import Weights, read_recipe
+from headwise.weights import Weights, model_file, read_recipe
 
 ENGINES = ("auto", "pytorch", "native")
 _FORMER_NAMES = {"readable": "pytorch"}
@@ -76,7 +76,7 @@ def open_run(path: Path, options: EngineOptions) -> OpenedRun:
     support the options.
     """
     config = Config.of_run(path, "translation")
-    trained_with = read_recipe(path / "model.safetensors").get("subwords")
+    trained_with = read_recipe(model_file(path)).get("subwords")
     subwords = Subwords.load(path, config.subwords, trained_with)
     library = _find_native(config, options)
     if isinstance(library, Library):
@@ -132,7 +132,7 @@ def _open_native(
 ) -> NativeEngine:
     """Build the native engine; weights are packed as they are read, so that memory never holds a second copy."""
     model, sizes = config.model, (subwords.source_size, subwords.target_size)
-    weights = Weights(path / "model.safetensors")
+    weights = Weights(model_file(path))
     model.check_vocabularies(*sizes)
     weights.check(parameter_shapes(model, *sizes))
     precision = "int8" if options.precision == "auto" else options.precision

@@ -32,7 +32,7 @@ from headwise.models.weights import quantized
 from headwise.text.preparation.labelled.examples import load_labels
 from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import Subwords
-from headwise.weights import check_finite, read_recipe
+from headwise.weights import check_finite, model_file, read_recipe
 
 ENCODER_TASKS = ("masked_language_model", "classification", "tagging", "question_answering")
 LABELLED = ENCODER_TASKS[1:]  # tasks whose runs have a file of labels
@@ -107,7 +107,7 @@ def with_language(imported: Imported, language: str | None) -> Imported:
 def open_trained(run: Path) -> Trained:
     """Open a translation run for an export; raises `CheckpointError` and `ConfigError` if it is damaged."""
     config = Config.of_run(run, "translation")
-    file = run / "model.safetensors"
+    file = model_file(run)
     subwords = Subwords.load(run, config.subwords, read_recipe(file).get("subwords"))
     weights = fitting(lambda: build_model(config.model, subwords.source_size, subwords.target_size), file)
     return Trained(run, config, weights, subwords)
@@ -129,7 +129,7 @@ def encoder_builder(config: Config, size: int, labels: int) -> Callable[[], nn.M
 
 def open_single(run: Path, config: Config) -> TrainedSingle:
     """Open a run; raises `CheckpointError` and `ConfigError` if it is damaged."""
-    file = run / "model.safetensors"
+    file = model_file(run)
     if config.task == "image_classification":
         form, options = ImageFormat.load(run), config.image_classification
         class_token = options.pooling == "class"

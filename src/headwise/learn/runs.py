@@ -14,6 +14,7 @@ from headwise.learn.from_scratch import END, Transformer
 from headwise.models.build import build_model, fitting
 from headwise.shipped.runs import find_run
 from headwise.text.tokens.subwords import Subwords
+from headwise.weights import model_file
 
 # What from_scratch computes: any value of these keys, and the default value of every other.
 _SIZES = ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v", "max_length")
@@ -60,7 +61,7 @@ def load(path: Path | str) -> Run:
             )
     subwords = Subwords.load(path, config.subwords)
     sizes = subwords.source_size, subwords.target_size
-    stored = fitting(lambda: build_model(config.model, *sizes), path / "model.safetensors")
+    stored = fitting(lambda: build_model(config.model, *sizes), model_file(path))
     weights = {}
     for name in sorted(stored.names):
         tensor = stored.get(name)

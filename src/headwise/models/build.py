@@ -22,7 +22,7 @@ from headwise.models.transformer import Transformer
 from headwise.models.weights import fill
 from headwise.nn.device import find_precision
 from headwise.nn.memory import LOADING, TRAINING, check_fits
-from headwise.weights import Weights
+from headwise.weights import Weights, model_file
 
 Built = TypeVar("Built", bound=torch.nn.Module)
 
@@ -179,7 +179,7 @@ def load_model(run: Path, source_size: int, target_size: int, config: Config | N
     """Load the trained model of a run directory, on the CPU, in evaluation mode."""
     run_config = config or Config.of_run(run)
     return load_filled(
-        lambda: build_model(run_config.model, source_size, target_size), run / "model.safetensors"
+        lambda: build_model(run_config.model, source_size, target_size), model_file(run)
     ).eval()
 
 

@@ -45,7 +45,7 @@ from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import SPECIAL, UNK
 from headwise.text.tokens.vocabulary import Vocabulary
 from headwise.training.loss import LossSum, choice_loss
-from headwise.weights import read_recipe
+from headwise.weights import model_file, read_recipe
 
 
 @dataclass(frozen=True)
@@ -135,9 +135,7 @@ class EncoderKind(TaskKind, Generic[Example]):
         torch_device = find_device(device)
         vocabulary, labels = load_vocabulary(run), load_labels(run)
         check_vocabulary(run, vocabulary)
-        model = load_filled(
-            lambda: self._build(config, vocabulary.size, len(labels)), run / "model.safetensors"
-        )
+        model = load_filled(lambda: self._build(config, vocabulary.size, len(labels)), model_file(run))
         model.compute_dtype = find_precision(precision, torch_device)
         return Tools(config, model.to(torch_device).eval(), vocabulary, labels)
 
@@ -272,7 +270,7 @@ def to_device(batch: RowBatch, device: torch.device) -> RowBatch:
 
 def check_vocabulary(run: Path, vocabulary: Vocabulary) -> None:
     """Raise `CheckpointError` if a run's vocabulary isn't the one that its model was trained with."""
-    trained_with = read_recipe(run / "model.safetensors").get("vocabulary", vocabulary.digest())
+    trained_with = read_recipe(model_file(run)).get("vocabulary", vocabulary.digest())
     if trained_with != vocabulary.digest():
         raise CheckpointError(
             f"{run}: expected the vocabulary that it was trained with ({trained_with}), "

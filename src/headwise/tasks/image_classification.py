@@ -22,6 +22,7 @@ from headwise.models.vision import ImageClassifier, build_classifier
 from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.training.loss import LossSum, choice_loss
+from headwise.weights import model_file
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def load_classifier(
     """Load the trained model of a run, in evaluation mode; raises `CheckpointError` and `DeviceError`."""
     torch_device = find_device(device)
     form = ImageFormat.load(run)
-    model = load_filled(lambda: _build(config, form), run / "model.safetensors")
+    model = load_filled(lambda: _build(config, form), model_file(run))
     model.compute_dtype = find_precision(precision, torch_device)
     return model.to(torch_device).eval()
 

@@ -26,6 +26,7 @@ from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, Tas
 from headwise.tasks.image_classification import held_out
 from headwise.text.tokens.subwords import PAD
 from headwise.training.loss import LossSum
+from headwise.weights import model_file
 
 TEST_SEED = 12  # seed of the pictures generated from held-out digits
 _DEV_SEED, _DRAWS = 11, 400  # seed of the development pictures, and the least number of pictures to generate
@@ -208,7 +209,7 @@ def load_image_text(
 ) -> ImageText:
     """Load the trained model of a run, in evaluation mode; raises `CheckpointError` and `DeviceError`."""
     torch_device = find_device(device)
-    model = load_filled(lambda: _build(config), run / "model.safetensors")
+    model = load_filled(lambda: _build(config), model_file(run))
     model.compute_dtype = find_precision(precision, torch_device)
     return model.to(torch_device).eval()
 

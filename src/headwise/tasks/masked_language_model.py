@@ -37,6 +37,7 @@ from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import BOS, EOS
 from headwise.text.tokens.vocabulary import Vocabulary
 from headwise.training.loss import LossSum, choice_loss
+from headwise.weights import model_file
 
 _CANDIDATES = 5  # predicted tokens to report for every mask
 
@@ -243,7 +244,7 @@ def load_masked_model(
     """Load a trained run, in evaluation mode; raises `CheckpointError` if it is damaged."""
     torch_device, vocabulary = find_device(device), load_vocabulary(run)
     check_vocabulary(run, vocabulary)
-    model = load_filled(lambda: _build(config, vocabulary.size), run / "model.safetensors")
+    model = load_filled(lambda: _build(config, vocabulary.size), model_file(run))
     model.compute_dtype = find_precision(precision, torch_device)
     return model.to(torch_device).eval(), vocabulary
 

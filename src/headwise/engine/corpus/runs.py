@@ -14,9 +14,9 @@ from headwise.config import Config
 from headwise.data.prepared import files_checksum, stamp
 from headwise.engine.options import SearchOptions
 from headwise.engine.translator import Translator
-from headwise.errors import CheckpointError
 from headwise.plugins import import_modules, imported
 from headwise.text.tokens.subwords import Subwords
+from headwise.weights import model_file
 
 RAY = "ray"  # the engine that translates on a cluster
 _WORKERS = re.compile(r", \d+ workers?\b")  # in the description of an engine
@@ -70,14 +70,12 @@ class Runs:
     def digest(self) -> str:
         """Return 12 hexadecimal digits that identify the weights, subwords and architecture of all runs.
 
-        Raises `CheckpointError` if a run is missing or isn't trained to its end.
+        Raises `CheckpointError` if a run is missing or has no checkpoint yet.
         """
         digest = hashlib.sha256()
         for run in self.runs:
             config = Config.of_run(run, "translation")
-            weights = run / "model.safetensors"
-            if not weights.is_file():
-                raise CheckpointError(f"{weights}: there is no such file; was the run trained to its end?")
+            weights = model_file(run)
             parts = [
                 files_checksum({"inputs": [stamp(weights)]}),
                 self._subwords(run, config).digest(),

@@ -10,7 +10,7 @@ from headwise import __version__
 from headwise.config import Config
 from headwise.interop.base import Trained, TrainedRun, TrainedSingle
 from headwise.training.monitor import averaged_scores, read_measured
-from headwise.weights import read_recipe
+from headwise.weights import model_file, read_recipe
 
 # The Hub's names of the tasks.
 _TAGS = {
@@ -46,7 +46,7 @@ def model_card(trained: TrainedRun, architecture: str) -> str:
 
 def facts(trained: TrainedRun) -> list[str]:
     """Return a list in Markdown of what a model is and what it was trained on."""
-    config, recipe = trained.config, read_recipe(trained.run / "model.safetensors")
+    config, recipe = trained.config, read_recipe(model_file(trained.run))
     data = [Path(file).name for file in (*config.data.source, *config.data.target, *config.data.text)]
     return [
         f"- Model: {_layers(config)}, d_model {config.model.d_model}, {config.model.heads} heads, "
