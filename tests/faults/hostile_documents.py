@@ -31,6 +31,10 @@ def _cue(text: str) -> bytes:
     return f"1\n00:00:01,000 --> 00:00:02,000\n{text}".encode()
 
 
+def _sheet(strings: str, table: str = "") -> bytes:
+    return archive({"xl/workbook.xml": "", "xl/sharedStrings.xml": strings, "xl/tables/table1.xml": table})
+
+
 def _unit(source: str) -> bytes:
     return f"<xliff><trans-unit><source>{source}</source></trans-unit></xliff>".encode()
 
@@ -41,6 +45,19 @@ _ELEMENTS = "<a>" + "<a>a</a>" * 84_000 + "</a>"
 # What is refused, by the file's name: the file, and how the sentence begins.
 REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "bomb.docx": (lambda: word(" " * 9 * _MB), "file: word/document.xml: expected text of at most"),
+    "bomb.pptx": (
+        lambda: archive({"ppt/presentation.xml": "", "ppt/slides/slide1.xml": " " * 9 * _MB}),
+        "file: ppt/slides/slide1.xml: expected text of at most",
+    ),
+    "entity.odt": (
+        lambda: archive({"content.xml": '<!DOCTYPE a [<!ENTITY b "bbb">]><a>&b;</a>'}),
+        "xml: expected a document without entity declarations",
+    ),
+    "deep.xlsx": (
+        lambda: archive({"xl/workbook.xml": "", "xl/sharedStrings.xml": "<si>" * 9_000}),
+        "xml: expected elements nested at most 256 deep",
+    ),
+    "parts.odt": (lambda: archive({f"x{n}": "" for n in range(2_001)}), "file: expected at most 2,000 parts"),
     "parts.docx": (
         lambda: archive({f"x{n}": "" for n in range(2_001)}),
         "file: expected at most 2,000 parts",
@@ -133,6 +150,8 @@ READ: dict[str, tuple[Callable[[], bytes], int]] = {
     "ticks.md": (lambda: b"".join(b"`" * n + b"a" for n in range(1, 300)), 45_149),
     "stars.md": (lambda: b"*a **b " * 7_000, 48_999),
     "lists.md": (lambda: b"".join(b" " * n + b"- a\n" for n in range(0, 400)), 72),
+    "strings.xlsx": (lambda: _sheet("<sst>" + "<si>" * 200 + " " * 10**6 + "</si>" * 200 + "</sst>"), 0),
+    "columns.xlsx": (lambda: _sheet("<sst/>", "<tableColumn " * 200_000), 0),
     "cue.srt": (lambda: _cue("some words <i>that</i> are here in a line\n" * 600), 42 * 600 - 1),
     "words.srt": (lambda: _cue("a b\n" * 200_000), 799_999),
     "references.html": (lambda: b"&amp" * 200_000, 800_000),

@@ -1,4 +1,4 @@
-"""Word's files (.docx): archives of WordprocessingML (ISO/IEC 29500-1, section 17).
+"""Paragraphs of Word's files: WordprocessingML (ISO/IEC 29500-1, section 17).
 
 A paragraph is a sequence of runs, each with its formatting. The formatting of most of the text is taken for that of the
 whole paragraph; the other runs are elements inside it, which are placed as tags are.
@@ -6,96 +6,19 @@ whole paragraph; the other runs are elements inside it, which are placed as tags
 
 from __future__ import annotations
 
-import io
 import re
-import zipfile
-import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headwise.documents.blocks import Block, TextRun
-from headwise.documents.preparation import ParsedText
-from headwise.documents.reading import MOST_BYTES, DocumentFile, read_text
 from headwise.documents.sentence import Mark
-from headwise.documents.tokens import Token, check_length, check_tokens, decoded, escaped, xml_tokens
-from headwise.errors import DataError
+from headwise.documents.tokens import Token, check_length, decoded, escaped
 
-_MOST_ENTRIES = 2_000
-MOST_UNPACKED = 64 * 2**20  # bytes of all parts
-_TEXT_PARTS = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml")
 _DROPPED = frozenset({"w:proofErr"})  # what Word found in the old text
 _AROUND = frozenset({"w:hyperlink", "w:ins", "w:smartTag", "w:sdt", "w:sdtContent"})
 _NO_TEXT = re.compile(r"<!--.*?-->|<\?.*?\?>|<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _OPEN, _CLOSE = '<w:t xml:space="preserve">', "</w:t>"
-
-
-def read_docx(content: bytes) -> DocumentFile:
-    """Read a file; raises `DataError` for a damaged archive or part, and for one beyond the bounds.
-
-    Only the characters of its paragraphs count: it has many tags, which no reader sees.
-    """
-    with _readable(content) as archive:
-        entries = archive.infolist()
-        size = sum(entry.file_size for entry in entries)
-        if len(entries) > _MOST_ENTRIES or size > MOST_UNPACKED:
-            raise DataError(
-                f"file: expected at most {_MOST_ENTRIES:,} parts of {MOST_UNPACKED:,} bytes in all, "
-                f"found {len(entries):,} of {size:,}"
-            )
-        names = [entry.filename for entry in entries if _TEXT_PARTS.fullmatch(entry.filename)]
-        if "word/document.xml" not in names or len(set(names)) < len(names):
-            raise DataError("file: expected a .docx file with one word/document.xml, found none or several")
-        parts: list[list[str | Block]] = []
-        count = 0
-        for name in names:
-            tokens = xml_tokens(_part(archive, name))
-            count += len(tokens)
-            check_tokens(count)
-            parts.append(_paragraphs(tokens))
-    blocks = [block for part in parts for block in part if isinstance(block, Block)]
-    return DocumentFile(
-        [ParsedText(tuple(part), "punctuation", protect=True) for part in parts],
-        sum(len(block.text) for block in blocks),
-        lambda found: _with_parts(content, dict(zip(names, found, strict=True))),
-    )
-
-
-@contextmanager
-def _readable(content: bytes) -> Iterator[zipfile.ZipFile]:
-    """Open an archive; what is wrong in it raises `DataError`."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            yield archive
-    except DataError:
-        raise
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError, OSError):
-        raise DataError("file: expected a .docx file, found a damaged or encrypted archive") from None
-
-
-def _part(archive: zipfile.ZipFile, name: str) -> str:
-    """Return a part, of which no more is uncompressed than is allowed, whatever its header says."""
-    with archive.open(name) as file:
-        return "".join(read_text(file.read(MOST_BYTES + 1), f"file: {name}"))
-
-
-def _with_parts(content: bytes, parts: dict[str, str]) -> bytes:
-    """Return the archive with some parts replaced; the others keep their bytes, dates and order."""
-    result = io.BytesIO()
-    with _readable(content) as archive, zipfile.ZipFile(result, "w", zipfile.ZIP_DEFLATED) as out:
-        left = MOST_UNPACKED
-        for entry in archive.infolist():
-            if entry.filename in parts:
-                data = without_empty_runs(parts[entry.filename]).encode()
-            else:
-                with archive.open(entry) as file:
-                    data = file.read(left + 1)
-            left -= len(data)
-            if left < 0:
-                raise DataError(f"file: expected parts of at most {MOST_UNPACKED:,} bytes in all, found more")
-            out.writestr(entry, data, compress_type=entry.compress_type)
-    return result.getvalue()
 
 
 @dataclass(frozen=True)
@@ -117,7 +40,7 @@ class _Tag:
 _Part = _Text | _Tag | str  # a string stands between runs as it is
 
 
-def _paragraphs(tokens: Sequence[Token]) -> list[str | Block]:
+def paragraphs(tokens: Sequence[Token]) -> list[str | Block]:
     """Return the paragraphs' texts as blocks, and between them all else."""
     parts: list[str | Block] = []
     position = start = 0

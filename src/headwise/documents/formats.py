@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
 
+from headwise.documents.archives import MOST_UNPACKED, read_archive
 from headwise.documents.bilingual import read_bilingual
 from headwise.documents.catalogue import read_catalogue
-from headwise.documents.docx import MOST_UNPACKED, read_docx
 from headwise.documents.markdown import read_markdown
 from headwise.documents.preparation import read
 from headwise.documents.reading import MOST_BYTES, DocumentFile, read_text
@@ -66,6 +66,12 @@ def _read_whole(content: bytes, rules: TagRules | None = None) -> DocumentFile:
     return DocumentFile([parsed], len(text), lambda found: (mark + found[0]).encode())
 
 
+def _archive(suffix: str, media_type: str) -> DocumentFormat:
+    reader = partial(read_archive, suffix=suffix)
+    return DocumentFormat(media_type, reader, binary=True, most_bytes=MOST_UNPACKED)
+
+
+_OFFICE = "application/vnd.openxmlformats-officedocument"
 _XLIFF = DocumentFormat("application/xliff+xml", read_bilingual, bilingual=True)
 _HTML = DocumentFormat("text/html", partial(_read_whole, rules=TagRules()))
 FORMATS = {
@@ -74,12 +80,10 @@ FORMATS = {
     ".htm": _HTML,
     ".xml": DocumentFormat("text/xml", partial(_read_whole, rules=TagRules("xml"))),
     ".md": DocumentFormat("text/markdown", read_markdown),
-    ".docx": DocumentFormat(
-        "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-        read_docx,
-        binary=True,
-        most_bytes=MOST_UNPACKED,
-    ),
+    ".docx": _archive(".docx", f"{_OFFICE}.wordprocessingml.document"),
+    ".pptx": _archive(".pptx", f"{_OFFICE}.presentationml.presentation"),
+    ".xlsx": _archive(".xlsx", f"{_OFFICE}.spreadsheetml.sheet"),
+    ".odt": _archive(".odt", "application/vnd.oasis.opendocument.text"),
     ".srt": DocumentFormat("application/x-subrip", read_subtitles),
     ".po": DocumentFormat("text/x-gettext-translation", read_catalogue),
     ".json": DocumentFormat("application/json", partial(read_resource, find=json_values)),

@@ -1,0 +1,222 @@
+"""Archives of XML: files of Word, PowerPoint, Excel and LibreOffice (.docx, .pptx, .xlsx, .odt).
+
+DrawingML's paragraphs and SpreadsheetML's strings are read as Word's (ISO/IEC 29500-1, sections 17, 18 and 21): they
+have the same runs under other names, which become Word's and, when the file is written, their own again. OpenDocument's
+paragraphs (https://docs.oasis-open.org/office/OpenDocument/v1.3/) are XML with elements inside the text.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+import zipfile
+import zlib
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from headwise.documents.blocks import Block, TextRun, parse
+from headwise.documents.docx import paragraphs, without_empty_runs
+from headwise.documents.preparation import ParsedText
+from headwise.documents.reading import MOST_BYTES, DocumentFile, read_text
+from headwise.documents.rules import TagRules
+from headwise.documents.tokens import check_tokens, xml_tokens
+from headwise.errors import DataError
+
+_MOST_ENTRIES = 2_000
+MOST_UNPACKED = 64 * 2**20  # bytes of all parts
+_PLAIN = '<w:r plain="">'  # around a text that is in no run
+_RUNS_OF_PLAIN = re.compile(rf"{_PLAIN}(.*?)</w:r>", re.DOTALL)
+_SPACE = '<w:t xml:space="preserve">'
+_COLUMN = re.compile(r"<tableColumn\s[^<>]{0,2000}?\bname=\"([^\"<>]{0,1000})\"")
+
+
+@dataclass(frozen=True)
+class ArchiveKind:
+    """A kind of archive.
+
+    Attributes:
+        suffix: the end of its name.
+        main: the part that it has in any case.
+        parts: which parts have text.
+        names: the names of Word's elements that its elements have, by theirs; of a part whose name ends with a key.
+        rules: instead of runs: how the tags of its XML are handled.
+    """
+
+    suffix: str
+    main: str
+    parts: re.Pattern[str]
+    names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    rules: TagRules | None = None
+
+    def renamed(self, name: str) -> Mapping[str, str]:
+        """Return Word's names by those in a part."""
+        return next((names for key, names in self.names.items() if key in name), {})
+
+
+_DRAWING = {"a:p": "w:p", "a:r": "w:r", "a:rPr": "w:rPr", "a:t": "w:t", "a:br": "w:br"}
+_SHEET = {"r": "w:r", "rPr": "w:rPr", "t": "w:t"}
+_ODF_SPLITS = """text:p text:h text:line-break text:tab text:note text:note-body text:list text:list-item
+text:section text:table-of-content text:index-body text:index-title office:body office:text table:table table:table-row
+table:table-cell draw:frame draw:text-box office:annotation"""
+_ODF_APART = """office:automatic-styles office:styles office:font-face-decls office:settings office:scripts office:forms
+text:sequence-decls text:tracked-changes table:named-expressions form:form"""
+_ODF_KEPT = """dc:creator dc:date meta:creator-initials text:note-citation text:page-number text:page-count
+text:sequence text:bibliography-mark math:math"""
+KINDS = {
+    kind.suffix: kind
+    for kind in (
+        ArchiveKind(
+            ".docx",
+            "word/document.xml",
+            re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml"),
+        ),
+        ArchiveKind(
+            ".pptx",
+            "ppt/presentation.xml",
+            re.compile(r"ppt/(?:slides/slide|notesSlides/notesSlide)\d+\.xml"),
+            {"ppt/": _DRAWING},
+        ),
+        ArchiveKind(
+            ".xlsx",
+            "xl/workbook.xml",
+            re.compile(r"xl/(?:sharedStrings|worksheets/sheet\d+)\.xml"),
+            {"sharedStrings": {"si": "w:p", **_SHEET}, "worksheets/": {"is": "w:p", **_SHEET}},
+        ),
+        ArchiveKind(
+            ".odt",
+            "content.xml",
+            re.compile(r"(?:content|styles)\.xml"),
+            rules=TagRules(
+                "xml",
+                ignore=frozenset(_ODF_KEPT.split() + _ODF_APART.split()),
+                splitting=frozenset(_ODF_SPLITS.split() + _ODF_APART.split()),
+                outline=False,
+            ),
+        ),
+    )
+}
+
+
+def read_archive(content: bytes, suffix: str) -> DocumentFile:
+    """Read a file; raises `DataError` for a damaged archive or part, and for one beyond the bounds.
+
+    Only the characters of its paragraphs count: it has many tags, which no reader sees.
+    """
+    kind = KINDS[suffix]
+    with _readable(content, suffix) as archive:
+        entries = archive.infolist()
+        size = sum(entry.file_size for entry in entries)
+        if len(entries) > _MOST_ENTRIES or size > MOST_UNPACKED:
+            raise DataError(
+                f"file: expected at most {_MOST_ENTRIES:,} parts of {MOST_UNPACKED:,} bytes in all, "
+                f"found {len(entries):,} of {size:,}"
+            )
+        every = [entry.filename for entry in entries]
+        names = [name for name in every if kind.parts.fullmatch(name)]
+        if every.count(kind.main) != 1 or len(set(names)) < len(names):
+            raise DataError(f"file: expected a {suffix} file with one {kind.main}, found none or several")
+        kept = _columns(archive, every) if suffix == ".xlsx" else ()
+        parts: list[list[str | Block]] = []
+        count = 0
+        for name in names:
+            found, tokens = _blocks(_part(archive, name), kind, name)
+            count += tokens
+            check_tokens(count)
+            parts.append([_source(one) if _text(one) in kept else one for one in found])
+    blocks = [block for part in parts for block in part if isinstance(block, Block)]
+    return DocumentFile(
+        [ParsedText(tuple(part), "punctuation", protect=True) for part in parts],
+        sum(len(block.text) for block in blocks),
+        lambda found: _with_parts(content, kind, dict(zip(names, found, strict=True))),
+    )
+
+
+def _blocks(source: str, kind: ArchiveKind, name: str) -> tuple[list[str | Block], int]:
+    """Return a part's paragraphs with all between them, and the number of its tokens."""
+    if kind.rules is not None:
+        return parse(source, kind.rules), len(xml_tokens(source))
+    names = kind.renamed(name)
+    if names:
+        outer = next(iter(names))
+        source = _with_names(source, names)
+        if outer in ("si", "is"):
+            source = re.sub(
+                r"(<w:p>\s{0,99})(<w:t(?:\s[^<>]*+)?>[^<>]*+</w:t>)", rf"\1{_PLAIN}\2</w:r>", source
+            )
+    tokens = xml_tokens(source)
+    return paragraphs(tokens), len(tokens)
+
+
+def _with_names(source: str, names: Mapping[str, str]) -> str:
+    pattern = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    return re.sub(rf"(</?)({pattern})(?=[\s/>])", lambda tag: tag[1] + names[tag[2]], source)
+
+
+def _written(source: str, kind: ArchiveKind, name: str) -> str:
+    """Return the source of a part from its translation."""
+    if kind.rules is not None:
+        return source
+    source = without_empty_runs(source)
+    names = kind.renamed(name)
+    if not names:
+        return source
+    source = _RUNS_OF_PLAIN.sub(r"\1", source)
+    source = source.replace(_SPACE, "<w:t>") if "a:t" in names else source  # which DrawingML doesn't have
+    return _with_names(source, {word: own for own, word in names.items()})
+
+
+def _columns(archive: zipfile.ZipFile, names: list[str]) -> Collection[str]:
+    """Return the headings of tables, which Excel wants to be the same in the cells and in the table's part."""
+    parts = [name for name in names if re.fullmatch(r"xl/tables/[^/]{1,200}\.xml", name)]
+    return {html.unescape(one) for name in parts for one in _COLUMN.findall(_part(archive, name))}
+
+
+def _text(part: str | Block) -> str | None:
+    return part.text if isinstance(part, Block) else None
+
+
+def _source(part: str | Block) -> str:
+    if isinstance(part, str):
+        return part
+    return "".join("".join(one.sources) if isinstance(one, TextRun) else one.raw for one in part.items)
+
+
+@contextmanager
+def _readable(content: bytes, suffix: str) -> Iterator[zipfile.ZipFile]:
+    """Open an archive; what is wrong in it raises `DataError`."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            yield archive
+    except DataError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError, OSError):
+        raise DataError(f"file: expected a {suffix} file, found a damaged or encrypted archive") from None
+
+
+def _part(archive: zipfile.ZipFile, name: str) -> str:
+    """Return a part, of which no more is uncompressed than is allowed, whatever its header says."""
+    with archive.open(name) as file:
+        return "".join(read_text(file.read(MOST_BYTES + 1), f"file: {name}"))
+
+
+def _with_parts(content: bytes, kind: ArchiveKind, parts: Mapping[str, str]) -> bytes:
+    """Return the archive with some parts replaced; the others keep their bytes, dates and order."""
+    result = io.BytesIO()
+    with (
+        _readable(content, kind.suffix) as archive,
+        zipfile.ZipFile(result, "w", zipfile.ZIP_DEFLATED) as out,
+    ):
+        left = MOST_UNPACKED
+        for entry in archive.infolist():
+            if entry.filename in parts:
+                data = _written(parts[entry.filename], kind, entry.filename).encode()
+            else:
+                with archive.open(entry) as file:
+                    data = file.read(left + 1)
+            left -= len(data)
+            if left < 0:
+                raise DataError(f"file: expected parts of at most {MOST_UNPACKED:,} bytes in all, found more")
+            out.writestr(entry, data, compress_type=entry.compress_type)
+    return result.getvalue()

@@ -1,0 +1,108 @@
+"""Presentations, sheets and OpenDocument texts against the libraries that others read them with."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+
+import pytest
+
+pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
+
+from document_translation import of_document
+from headwise.documents.formats import read_file
+from headwise.errors import DataError
+
+SLIDE = (
+    '<p:sld xmlns:a="a" xmlns:p="p"><a:p><a:pPr/><a:r><a:rPr lang="en"/><a:t>Hello you</a:t></a:r><a:br/><a:r>'
+    "<a:t>&amp; more</a:t></a:r><a:fld><a:t>3</a:t></a:fld><a:endParaRPr/></a:p></p:sld>"
+)
+STRINGS = (
+    '<sst xmlns="s"><si><t>Hello you</t></si><si><t>Head</t></si><si><r><t>a </t></r><r><rPr><b/></rPr><t>bold</t></r>'
+    "</si><si><t>12</t></si></sst>"
+)
+SHEET = '<worksheet><row r="1"><c r="A1" t="inlineStr"><is><t>In line</t></is></c><c><v>3</v></c></row></worksheet>'
+TABLE = '<table><tableColumns><tableColumn id="1" name="Head"/></tableColumns></table>'
+TEXT = (
+    "<office:document-content><office:automatic-styles><number:text>no</number:text></office:automatic-styles>"
+    '<office:body><office:text><text:h>Head</text:h><text:p>Hello <text:span text:style-name="T1">you</text:span>.'
+    "<text:line-break/>More<text:note><text:note-citation>i</text:note-citation><text:note-body><text:p>Note</text:p>"
+    "</text:note-body></text:note></text:p></office:text></office:body></office:document-content>"
+)
+FILES = {
+    "a.pptx": {"ppt/presentation.xml": "<p/>", "ppt/slides/slide1.xml": SLIDE, "ppt/media/image1.png": "x"},
+    "a.xlsx": {
+        "xl/workbook.xml": "<w><sheet name='no'/></w>",
+        "xl/sharedStrings.xml": STRINGS,
+        "xl/worksheets/sheet1.xml": SHEET,
+        "xl/tables/table1.xml": TABLE,
+    },
+    "a.odt": {
+        "mimetype": "application/vnd.oasis.opendocument.text",
+        "content.xml": TEXT,
+        "styles.xml": "<s/>",
+    },
+}
+CHANGED = {
+    "ppt/slides/slide1.xml": SLIDE.replace("Hello", "HELLO").replace("you", "YOU").replace("more", "MORE"),
+    "xl/sharedStrings.xml": STRINGS.replace("Hello you", "HELLO YOU")
+    .replace("a <", "A <")
+    .replace("bold", "BOLD"),
+    "xl/worksheets/sheet1.xml": SHEET.replace("In line", "IN LINE"),
+    "content.xml": TEXT.replace(">Head", ">HEAD")
+    .replace("Hello", "HELLO")
+    .replace("you<", "YOU<")
+    .replace(">More", ">MORE")
+    .replace(">Note", ">NOTE"),
+}
+
+
+def archive(parts: dict[str, str]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as file:
+        for name, content in parts.items():
+            file.writestr(name, content)
+    return out.getvalue()
+
+
+def translated(name: str, content: bytes) -> bytes:
+    file = read_file(name, content)
+    return file.write([of_document(text, str.upper) for text in file.texts])
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_nothing_but_text_changes(name: str) -> None:
+    with zipfile.ZipFile(io.BytesIO(translated(name, archive(FILES[name])))) as result:
+        assert result.namelist() == list(FILES[name])
+        for part, before in FILES[name].items():
+            found = result.read(part).decode().replace(' xml:space="preserve"', "")
+            expected = CHANGED.get(part, before)
+            assert found.replace(" ", "") == expected.replace(" ", "")  # one may move from a run to the next
+
+
+def test_a_presentation_is_what_other_programs_read() -> None:
+    pptx = pytest.importorskip("pptx", reason="needs pip install python-pptx")
+    out = io.BytesIO()
+    document = pptx.Presentation()
+    slide = document.slides.add_slide(document.slide_layouts[0])
+    slide.shapes.title.text_frame.paragraphs[0].add_run().text = "Hello you"
+    slide.notes_slide.notes_text_frame.text = "A note"
+    document.save(out)
+    result = pptx.Presentation(io.BytesIO(translated("a.pptx", out.getvalue())))
+    assert result.slides[0].shapes.title.text_frame.text == "HELLO YOU"
+    assert result.slides[0].notes_slide.notes_text_frame.text == "A NOTE"
+
+
+def test_a_sheet_is_what_other_programs_read() -> None:
+    openpyxl = pytest.importorskip("openpyxl", reason="needs pip install openpyxl")
+    out = io.BytesIO()
+    book = openpyxl.Workbook()
+    book.active["A1"], book.active["A2"], book.active["A3"] = "Hello  you", 3, "=A2+1"
+    book.save(out)
+    sheet = openpyxl.load_workbook(io.BytesIO(translated("a.xlsx", out.getvalue()))).active
+    assert [sheet[cell].value for cell in ("A1", "A2", "A3")] == ["HELLO YOU", 3, "=A2+1"]
+
+
+def test_an_archive_without_its_main_part_is_refused() -> None:
+    with pytest.raises(DataError, match=r"file: expected a \.odt file with one content\.xml, found none"):
+        read_file("a.odt", archive({"a": "b"}))
