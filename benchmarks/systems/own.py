@@ -68,11 +68,11 @@ class System(Peer):
 
     def open_decoding(self, workload: Workload, setting: Setting, device: str) -> Decoder:
         details = setting.detail.split()
-        from headwise.decoding.engine import PyTorchEngine
-
         if NATIVE in details:
             engine: Engine = _native(workload, setting)
         else:
+            from headwise.decoding.engine import PyTorchEngine
+
             engine = PyTorchEngine(load_model(workload, setting, device).eval())
         shortlist = workload.shortlist if SHORTLIST in details else None
 
@@ -116,10 +116,14 @@ def _search(
 
 def _native(workload: Workload, setting: Setting) -> Engine:
     """Load the workload's weights into the native engine."""
-    from headwise.decoding.engine import PyTorchEngine
     from headwise.engine.native.engine import NativeEngine
     from headwise.native.library import Library
     from headwise.weights import Weights
+
+    def open_pytorch(_: NativeEngine) -> Any:
+        from headwise.decoding.engine import PyTorchEngine  # a job of the benchmark needs none of it
+
+        return PyTorchEngine(load_model(workload, replace(setting, precision="float32"), "cpu"))
 
     library = find_library()
     assert isinstance(library, Library)
@@ -129,9 +133,7 @@ def _native(workload: Workload, setting: Setting) -> Engine:
         workload.target_size,
         Weights(workload.weights).get,
         library=library,
-        open_pytorch=lambda _: PyTorchEngine(
-            load_model(workload, replace(setting, precision="float32"), "cpu")
-        ),
+        open_pytorch=open_pytorch,
         precision=setting.precision,
         workers=setting.workers,
     )

@@ -8,6 +8,7 @@ knows which option or file needs it imports it within `needed_by`.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -58,6 +59,11 @@ def missing_package(error: ImportError) -> str | None:
     """Return the package of `OPTIONAL` whose absence an error of an import means, None for another error."""
     package = (error.name or "").partition(".")[0]
     return package if isinstance(error, ModuleNotFoundError) and package in OPTIONAL else None
+
+
+def installed(package: str) -> bool:
+    """Whether a package of `OPTIONAL` is installed, without importing it."""
+    return importlib.util.find_spec(package) is not None
 
 
 @contextmanager

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headwise import bounds
 from headwise.cli.arguments import Device, Imports, finite, named, search_settings
 from headwise.errors import ConfigError
+from headwise.extras import installed, not_installed
 from headwise.serve.translation.limits import MOST_CHARACTERS, MOST_ITEMS, MOST_SECONDS, ServiceLimits
+
+if TYPE_CHECKING:
+    from headwise.page.evaluation_pairs import EvaluationPairs
+    from headwise.serve.production import ServedRun
+    from headwise.web.app import ApplicationPart
 
 LIMITS = ServiceLimits()
 
@@ -93,9 +100,6 @@ def command(
     if "n_best" in search:
         raise ConfigError("-s n_best: expected it in a request, found it for the whole server")
     search = {"guard": not search.get("sample", False), **search}  # sampling has no second search
-    from headwise.page.application import Page
-    from headwise.page.evaluation_pairs import MOST_SENTENCES, EvaluationPairs
-    from headwise.page.runs import open_runs
     from headwise.serve.production import Production, given_languages, open_production, served_languages
     from headwise.serve.protocols.keys import KeyStore
     from headwise.serve.protocols.observation import log_line
@@ -120,26 +124,19 @@ def command(
         raise ConfigError("serve: expected --gold together with --source and --target, found it alone")
     corpus = None
     if source is not None or miniature:
-        from headwise.cli.annotated import read_sentences
-
-        sentences = read_sentences(
-            source,
-            target,
-            miniature="test" if miniature else None,
-            tokenized=tokenized,
-            lowercase=lowercase,
-            limit=MOST_SENTENCES,
-        )
-        name = "the built-in corpus" if source is None else source.name
-        assert sentences.targets is not None
-        corpus = EvaluationPairs(name, sentences.sources, sentences.targets, sentences.gold)
-    if corpus is not None and gold is not None:
-        corpus = corpus.with_gold(gold)
+        if not installed("torch"):
+            raise not_installed("--miniature" if source is None else "--source", "torch")
+        sentences = {
+            "miniature": "test" if miniature else None,
+            "tokenized": tokenized,
+            "lowercase": lowercase,
+        }
+        corpus = _measured(source, target, gold, **sentences)
     threads = 0
     if workers > 1:
         threads = prepare_parent(workers, device)
     ignore_hangup()
-    opened = open_runs(runs, device, threads)
+    opened, page = _opened(runs, device, threads, corpus)
     origins = [checked_origin(origin) for origin in allow_origin or []]
     limits = dataclasses.replace(
         LIMITS,
@@ -166,7 +163,7 @@ def command(
     if workers == 1:
         opened_here = production(Shared())
         with listening(host, port, allow_host or [], say) as (listener, hosts):
-            serve(opened_here.app(Page(opened, corpus), hosts), listener, limits.seconds_to_finish)
+            serve(opened_here.app(page(), hosts), listener, limits.seconds_to_finish)
         return
     if api_keys is not None:
         KeyStore(api_keys).close()  # raises now where it is none; a connection can't be carried across a fork
@@ -177,8 +174,35 @@ def command(
         served_languages(run, given, tell)
     with listening(host, port, allow_host or [], say) as (listener, hosts):
         supervise(
-            Served(opened, listener, hosts, lambda: Page(opened, corpus), production, threads),
+            Served(opened, listener, hosts, page, production, threads),
             workers,
             tell,
             limits,
         )
+
+
+def _measured(source: Path | None, target: Path | None, gold: Path | None, **options: Any) -> EvaluationPairs:
+    """Return the sentence pairs to measure the heads on; `options` are those of `read_sentences`."""
+    from headwise.cli.annotated import read_sentences
+    from headwise.page.evaluation_pairs import MOST_SENTENCES, EvaluationPairs
+
+    sentences = read_sentences(source, target, limit=MOST_SENTENCES, **options)
+    name = "the built-in corpus" if source is None else source.name
+    assert sentences.targets is not None
+    corpus = EvaluationPairs(name, sentences.sources, sentences.targets, sentences.gold)
+    return corpus if gold is None else corpus.with_gold(gold)
+
+
+def _opened(
+    paths: Sequence[Path], device: str, threads: int, corpus: EvaluationPairs | None
+) -> tuple[Mapping[str, ServedRun], Callable[[], ApplicationPart]]:
+    """Open runs; return them with the function that makes their page, or what says how to get it without PyTorch."""
+    if not installed("torch"):
+        from headwise.serve import without_page
+
+        return without_page.open_runs(paths, device, threads), without_page.PageMissing
+    from headwise.page.application import Page
+    from headwise.page.runs import open_runs
+
+    runs = open_runs(paths, device, threads)
+    return runs, lambda: Page(runs, corpus)

@@ -7,7 +7,6 @@ engine's description states the choice and its reason. PyTorch is imported only 
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from headwise.engine.base import Engine
 from headwise.engine.native.engine import NativeEngine, unsupported
 from headwise.engine.native.shapes import parameter_shapes
 from headwise.errors import ConfigError
+from headwise.extras import installed, optional_module
 from headwise.native.library import PRECISIONS, Library, find_library
 from headwise.processes import processors
 from headwise.text.tokens.subwords import Subwords
@@ -83,19 +83,23 @@ def open_run(path: Path, options: EngineOptions) -> OpenedRun:
         return OpenedRun(_open_native(path, config, subwords, library, options), subwords, config)
     if options.precision == "int8":
         raise ConfigError(f"precision: int8 needs the native engine, but {library}")
-    engine = _pytorch().open_engine(path, config, subwords, options.device, options.precision or "float32")
+    pytorch = _pytorch(f"{path}: the PyTorch engine (native: {library})")
+    engine = pytorch.open_engine(path, config, subwords, options.device, options.precision or "float32")
     engine.description += f"; native: {library}"
     return OpenedRun(engine, subwords, config)
 
 
 def ensemble(engines: Sequence[Engine]) -> Engine:
     """Return one engine, or that of the models of several; raises `ConfigError` for vocabularies of other sizes."""
-    return engines[0] if len(engines) == 1 else _pytorch().ensemble(engines)
+    return engines[0] if len(engines) == 1 else _pytorch("an ensemble of these models").ensemble(engines)
 
 
-def _pytorch() -> Any:
-    """Return the module of the PyTorch engine, by name: what is above imports it, and PyTorch takes a second."""
-    return importlib.import_module("headwise.decoding.engine")
+def _pytorch(user: str) -> Any:
+    """Return the module of the PyTorch engine, by name: what is above imports it, and PyTorch takes a second.
+
+    Raises `ConfigError` that says what needs it where PyTorch isn't installed.
+    """
+    return optional_module("headwise.decoding.engine", user)
 
 
 def _find_native(config: Config, options: EngineOptions) -> Library | str:
@@ -105,7 +109,7 @@ def _find_native(config: Config, options: EngineOptions) -> Library | str:
     """
     if options.engine == "pytorch":
         return "--engine pytorch was asked for"
-    if options.engine == "auto" and _other_device(options.device):
+    if options.engine == "auto" and device_kind(options.device) != "cpu":
         library_or_reason: Library | str = "it runs on the CPU, and there is another device"
     elif options.device not in ("auto", "cpu"):
         library_or_reason = f"it runs on the CPU, and the device is {options.device}"
@@ -116,15 +120,15 @@ def _find_native(config: Config, options: EngineOptions) -> Library | str:
     return library_or_reason
 
 
-def _other_device(name: str) -> bool:
-    """Whether a device is, or `auto` chooses, another than the CPU; raises `DeviceError` if it isn't available.
+def device_kind(name: str) -> str:
+    """Return the kind of a device, or of the one that `auto` chooses; raises `DeviceError` if it isn't available.
 
-    On Linux, where no GPU has a driver, PyTorch needn't be asked.
+    PyTorch is asked only where it may know another device than the CPU: not on Linux where no GPU has a driver.
     """
     possible = sys.platform != "linux" or any(Path(driver).exists() for driver in _GPU_DRIVERS)
-    if name == "cpu" or (name == "auto" and not possible):
-        return False
-    return importlib.import_module("headwise.nn.device").find_device(name).type != "cpu"
+    if name == "cpu" or (name == "auto" and not (possible and installed("torch"))):
+        return "cpu"
+    return optional_module("headwise.nn.device", f"device {name}").find_device(name).type
 
 
 def _open_native(
@@ -144,7 +148,9 @@ def _open_native(
         *sizes,
         weights.get,
         library=library,
-        open_pytorch=lambda native: _pytorch().beside(native, path, config, read_in),
+        open_pytorch=lambda native: _pytorch("what the native engine can't do").beside(
+            native, path, config, read_in
+        ),
         precision=precision or weights.precision,
         workers=options.workers or processors(),
     )

@@ -14,6 +14,7 @@ from headwise.errors import ConfigError
 from headwise.page.views import VIEWS, TranslationView, View
 from headwise.page.views.view import CAPABILITIES
 from headwise.web.errors import NotReady
+from headwise.web.reloading import unique_name
 
 SomeView = TypeVar("SomeView", bound=View)
 
@@ -114,16 +115,7 @@ def open_runs(paths: Sequence[Path], device: str = "auto", threads: int = 0) -> 
             raise ConfigError(
                 f"{path}: expected a run of the task {' or '.join(VIEWS)}, found {config.task}, which has no view"
             )
-        name = _unique_name(path.resolve().name, runs)
+        name = unique_name(path.resolve().name, runs)
         runs[name] = PageRun(name, path, config, device, threads)
         runs[name].load()
     return runs
-
-
-def _unique_name(name: str, taken: dict[str, PageRun]) -> str:
-    """Return the name, with a number appended if it is taken already."""
-    number, unique = 1, name
-    while unique in taken:
-        number += 1
-        unique = f"{name}-{number}"
-    return unique

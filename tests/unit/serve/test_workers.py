@@ -144,7 +144,7 @@ def test_a_parent_needs_fork_and_processors(monkeypatch: pytest.MonkeyPatch) -> 
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(threads)
-    monkeypatch.setattr(supervisor, "find_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(supervisor, "device_kind", lambda name: "cuda")
     with pytest.raises(ConfigError, match=r"expected 1 for models on cuda, .* found 2; --device cpu uses"):
         supervisor.prepare_parent(2, "auto")
     monkeypatch.delattr(supervisor.os, "fork")

@@ -5,7 +5,6 @@ What is written is a directory for `ctranslate2.Translator`, with the SentencePi
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config import Config, ModelConfig
-from headwise.extras import not_installed
+from headwise.extras import installed, not_installed
 from headwise.files import write_bytes
 from headwise.interop import base
 from headwise.interop.base import Trained
@@ -66,7 +65,7 @@ def write_model(trained: Trained, folder: Path, precision: str, place: str) -> N
 
     Raises `ConfigError` from `place` where CTranslate2 isn't installed.
     """
-    if importlib.util.find_spec("ctranslate2") is None:  # importing it takes longer
+    if not installed("ctranslate2"):  # importing it takes longer
         raise not_installed(place, "ctranslate2")
     subwords = trained.subwords
     vocabularies = (

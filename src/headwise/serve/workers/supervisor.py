@@ -23,14 +23,12 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-import torch
-
+from headwise.engine.loading import device_kind
 from headwise.errors import ConfigError, HeadwiseError
-from headwise.nn.device import find_device
 from headwise.processes import processors
 from headwise.serve.shared import Shared
 from headwise.serve.translation.limits import ServiceLimits
-from headwise.serve.workers.worker import Served, work
+from headwise.serve.workers.worker import Served, use_threads, work
 from headwise.text.reading.detection import preload
 from headwise.web.hangup import at_hangup
 from headwise.web.reloading import SECONDS, Reloader, WatchedRun
@@ -50,12 +48,12 @@ def prepare_parent(workers: int, device: str) -> int:
     """
     if not hasattr(os, "fork"):
         raise ConfigError("--workers: expected 1 on this system, which can't fork processes, found more")
-    if (kind := find_device(device).type) != "cpu":
+    if (kind := device_kind(device)) != "cpu":
         raise ConfigError(
             f"--workers: expected 1 for models on {kind}, which processes can't share after a fork, found {workers}; "
             f"--device cpu uses the processors"
         )
-    torch.set_num_threads(1)
+    use_threads(1)
     return max(1, processors() // workers)
 
 

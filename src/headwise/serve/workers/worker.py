@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import torch
 import uvicorn
 
+from headwise.extras import installed, optional_module
 from headwise.serve.production import Production, ServedRun
 from headwise.serve.shared import Shared
 from headwise.web.app import ApplicationPart
@@ -49,9 +49,15 @@ class Served:
     threads: int
 
 
+def use_threads(count: int) -> None:
+    """Set the number of PyTorch's threads, where PyTorch is installed."""
+    if installed("torch"):
+        optional_module("torch", "--workers").set_num_threads(count)
+
+
 def work(served: Served, shared: Shared, parent: socket.socket) -> None:
     """Serve in this process until it is told to end."""
-    torch.set_num_threads(served.threads)
+    use_threads(served.threads)
     production = served.production(shared)
     app = production.app(served.page(), served.hosts, watch=False)
     gc.collect()
