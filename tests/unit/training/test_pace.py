@@ -152,6 +152,7 @@ def test_what_was_decided_resumes_from_a_checkpoint(speed: str) -> None:
     record = asdict(first.progress)
     second = Simulation(read_progress(Path("state.json"), record), max_minutes=MINUTES)
     second.now = first.now
+    second.pace.start()
     for each in seconds[300:]:
         if whole.pace.out_of_time:
             break
