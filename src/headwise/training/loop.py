@@ -130,7 +130,9 @@ class Trainer:
         """
         self.progress.finished = self._reason_to_end()  # recomputed, because the limits may have changed
         if self.progress.finished and self.world.on_first(self._has_model):
-            self.monitor.say(f"{self.run}: already trained ({self.progress.finished})")
+            self.monitor.say(
+                f"{self.run}: already trained ({self.progress.finished}); --max-steps N trains on"
+            )
             return self.progress
         interruption = Interruption()
         self.world.on_first(lambda: self.monitor.start(self.progress.step))

@@ -108,7 +108,7 @@ class Monitor:
         if self.console.is_terminal and not self.console.quiet:
             self._bar = Progress(
                 TextColumn("step {task.completed}/{task.total}"),
-                BarColumn(bar_width=24),
+                BarColumn(bar_width=8 if self._narrow else 24),
                 TextColumn("{task.description}"),
                 TimeElapsedColumn(),
                 console=self.console,
@@ -129,11 +129,18 @@ class Monitor:
         """Log training: loss in nats per target token, learning rate, target tokens per second, seconds so far."""
         line = f"loss {loss:.3f}  rate {rate:.2e}  {speed:,.0f} target tokens/s  {clock(seconds_left)} left"
         if self._bar is not None:
+            if self._narrow:
+                line = f"loss {loss:.2f}  {speed:,.0f} tokens/s  {clock(seconds_left)} left"
             self._bar.update(self._task, completed=step, description=line)
         else:
             self.say(f"step {step}/{self.max_steps}  {line}")
         values = {"loss": loss, "learning_rate": rate, "target_tokens_per_second": speed}
         self._record("train", step, **values, **_time(seconds))
+
+    @property
+    def _narrow(self) -> bool:
+        """Whether the terminal has no room for all that is reported, so that the bar would be squeezed."""
+        return self.console.width < 120
 
     def advance(self, step: int) -> None:
         """Update the progress bar between reports."""

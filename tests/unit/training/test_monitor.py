@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,17 @@ def test_a_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "run").touch()
     with pytest.raises(TrainingError, match=r"run/metrics.jsonl: can't be written \(File exists\)"):
         Monitor(tmp_path / "run", max_steps=1, quiet=True).start(0)
+
+
+def test_at_80_columns_the_bar_and_the_time_fit(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path, max_steps=100_000)
+    written = io.StringIO()
+    monitor.console = Console(file=written, force_terminal=True, width=80, soft_wrap=True, color_system=None)
+    monitor.start(0)
+    monitor.train(100_000, loss=3.21, rate=5e-4, speed=12_345, seconds_left=4321)
+    monitor.stop()
+    *_, line = (part for part in re.split(r"[\r\n]", written.getvalue()) if "step 100000/100000" in part)
+    assert "1:12:01 left" in line
+    assert "0:00:0" in line
+    assert sum(line.count(mark) for mark in "━╸╺-") == 8
+    assert "…" not in line

@@ -115,7 +115,7 @@ def training_files(config: DataConfig) -> list[PairFiles]:
     one_sided = [path for path in config.source if not is_two_sided(path)]
     if len(one_sided) != len(config.target):
         raise ConfigError(
-            f"data.target: expected one file for each plain-text file in data.source "
+            f"data.target (--target): expected one file for each plain-text file in data.source (--source) "
             f"({len(one_sided)} beside {len(two_sided)} with both sides), found {len(config.target)}"
         )
     targets = iter(config.target)
