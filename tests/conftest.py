@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+import forked as forked_processes
 from headwise.native import library
 from headwise.training import monitor
 from paths import ROOT
@@ -73,6 +75,12 @@ def no_curves() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(monitor, "draw_curves", lambda records, file: None)
         yield
+
+
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the Python programs that this process starts, which spares them the imports."""
+    monkeypatch.setattr(subprocess, "Popen", forked_processes.Popen)
 
 
 @pytest.fixture

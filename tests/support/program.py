@@ -18,6 +18,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from forked import Popen
 from headwise.cli.main import run as run_program
 
 _SECONDS = 600  # timeout, longer than any command in the tests takes on a busy machine
@@ -50,15 +51,15 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def start(*arguments: object, **more: str) -> subprocess.Popen[str]:
-    """Start `headwise` in a new process group, as a terminal does."""
-    return subprocess.Popen(
+    """Start `headwise` in a new process group, as a terminal does; with other variables, in a fresh process."""
+    return (subprocess.Popen if more else Popen)(
         [sys.executable, "-m", "headwise", *map(str, arguments)],
         env=environment(**more),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=_hear_ctrl_c,  # noqa: PLW1509 - it only sets a signal, and takes no lock
+        preexec_fn=_hear_ctrl_c,
     )
 
 

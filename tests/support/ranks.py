@@ -11,6 +11,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from forked import Popen
 from program import environment
 
 
@@ -34,7 +35,7 @@ def launch(count: int, *options: str) -> list[str]:
 
 def start_ranks(count: int, *arguments: object, launcher: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     """Start `torchrun --nproc-per-node COUNT -m headwise …`, with further options of torchrun."""
-    return subprocess.Popen(
+    return Popen(
         [*launch(count, "--standalone", *launcher), "headwise", *map(str, arguments)],
         env=environment(),
         stdout=subprocess.PIPE,
@@ -59,7 +60,7 @@ def run_as_ranks(count: int, code: str, *arguments: object) -> list[Any]:
         }
         command = [sys.executable, "-c", code, *map(str, arguments)]
         surroundings = {**os.environ, **{name: str(value) for name, value in announced.items()}}
-        processes.append(subprocess.Popen(command, env=surroundings, stdout=subprocess.PIPE, text=True))
+        processes.append(Popen(command, env=surroundings, stdout=subprocess.PIPE, text=True))
     outputs = [process.communicate(timeout=600)[0] for process in processes]
     assert [process.returncode for process in processes] == [0] * count
     return [json.loads(output) for output in outputs]
@@ -68,9 +69,11 @@ def run_as_ranks(count: int, code: str, *arguments: object) -> list[Any]:
 def ranks_of(process: subprocess.Popen[str]) -> list[Rank]:
     """Return the processes that a launcher or a training has started, in the order of their start."""
     listed = subprocess.run(
-        ["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+        ["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True
     ).stdout
-    lines = [line.split(None, 2) for line in listed.splitlines()]
+    lines = [line.split() for line in listed.splitlines()]
     return [
-        Rank(int(pid)) for pid, parent, args in lines if int(parent) == process.pid and "headwise" in args
+        Rank(int(pid))
+        for pid, parent, state in lines
+        if int(parent) == process.pid and not state.startswith("Z")
     ]

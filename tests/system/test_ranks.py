@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,28 +10,16 @@ import pytest
 from program import (
     Outcome,
     assert_stopped,
-    environment,
     finish,
     result,
     wait_for_steps,
 )
+from ranks import start_ranks
 from toy import Toy
 
 
-def start_two(*arguments: object) -> subprocess.Popen[str]:
-    """Start `torchrun --nproc-per-node 2 -m headwise …`."""
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    return subprocess.Popen(
-        [sys.executable, *launcher, "-m", "headwise", *map(str, arguments)],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def two(*arguments: object) -> Outcome:
-    return finish(start_two(*arguments))
+    return finish(start_ranks(2, *arguments))
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +33,7 @@ def undisturbed(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_processes_stop_and_resume_exactly(toy: Toy, undisturbed: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = ("train", "-c", toy.config, "--max-steps", 30, "-o", run)
-    process = start_two(*command)
+    process = start_ranks(2, *command)
     wait_for_steps(run, process)
     process.send_signal(signal.SIGTERM)  # torchrun passes it on
     assert_stopped(finish(process), run, 30, launcher=True)

@@ -28,6 +28,7 @@ from program import (
     wait_for,
     wait_for_steps,
 )
+from ranks import ranks_of
 from toy import NOTHING_RANDOM, PLAIN_STEPS, Toy
 
 STEPS = 30
@@ -35,11 +36,7 @@ STEPS = 30
 
 def workers_of(process: subprocess.Popen[str]) -> list[int]:
     """Process ids of the workers that a training has started."""
-    listed = subprocess.run(
-        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
-    ).stdout
-    lines = [line.split(None, 2) for line in listed.splitlines()]
-    return [int(pid) for pid, parent, args in lines if int(parent) == process.pid and "tasks.run" in args]
+    return [rank.pid for rank in ranks_of(process)]
 
 
 def is_alive(process: int) -> bool:
@@ -171,7 +168,8 @@ def test_the_number_is_chosen_by_a_trial_and_kept(toy: Toy, tmp_path: Path) -> N
 
 
 def test_short_trainings_have_no_trial(toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    outcome = call(capsys, "train", "-c", toy.config, "training.threads=2", "-o", tmp_path / "run")
+    short = ("training.threads=2", "--max-steps=3")
+    outcome = call(capsys, "train", "-c", toy.config, *short, "-o", tmp_path / "run")
     assert outcome.code == 0
     assert "trial" not in outcome.err
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]["processes"] == 1

@@ -33,8 +33,8 @@ KEYS = {
 
 
 @pytest.fixture(autouse=True)
-def module_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Restore what a run sets for its child processes."""
+def module_path(forked: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restore what a run sets for its child processes, and fork them."""
     monkeypatch.setenv("PYTHONPATH", "")
 
 

@@ -13,6 +13,8 @@ from headwise.errors import DataError, TrainingError
 from headwise.training.parallel import workers as workers_module
 from headwise.training.parallel.workers import Workers
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 
 def test_the_error_of_a_worker_is_raised_here() -> None:
     expected = pytest.raises(DataError, match=r"^line 3: expected text, found none$")

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.distributed import TCPStore
 
+from forked import Popen
 from headwise.errors import DataError, TrainingError
 from headwise.training.parallel.world import World, store_of_this_start
 from ranks import run_as_ranks
@@ -126,7 +127,7 @@ def test_a_rank_that_comes_first_after_a_restart_waits_for_the_new_ones() -> Non
     announced = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
     for start in ("0", "3"):  # seconds by which the first rank comes later
         processes = [
-            subprocess.Popen(
+            Popen(
                 [sys.executable, "-c", RESTARTED, start if rank == 0 else "0"],
                 env={
                     **os.environ,
