@@ -6,8 +6,8 @@ fresh process differs: nothing is imported in it yet, and options of Python take
 `subprocess`; others let what Headwise starts be forked by the fixture `forked`.
 
 The first use starts the *nursery*, a process without threads that imports the modules and forks itself on request. It
-forks twice, so that the new process is an orphan, and the kernel gives it to this process, which is made the
-"subreaper" of its descendants (prctl(2)). Elsewhere than on Linux, `Popen` is `subprocess.Popen`.
+forks twice, so that the new process is an orphan, and the kernel gives it to this process, which meanwhile is
+the "subreaper" of its descendants (prctl(2)). Elsewhere than on Linux, `Popen` is `subprocess.Popen`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _IMPORTED = (
     "headwise.cli.main",
     *(f"headwise.cli.{name}" for name in ("train", "translate", "predict", "evaluate")),
     "headwise.tasks.run",
-    "headwise.text.preparation",
+    "headwise.text.preparation.tasks",
+    *("headwise.cli.serve", "headwise.serve.production", "headwise.page.application", "uvicorn"),
 )
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _MESSAGE = 1 << 18  # bytes, more than arguments and environment have
@@ -71,7 +72,6 @@ class _Nursery:
     """The process that forks others, from the side of the tests."""
 
     def __init__(self) -> None:
-        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for end in (self._socket, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MESSAGE)
@@ -87,14 +87,22 @@ class _Nursery:
 
     def start(self, request: dict[str, Any], streams: Sequence[int]) -> int:
         """Return the id of a new child of this process."""
-        socket.send_fds(self._socket, [json.dumps(request).encode()], streams)
-        answer = self._socket.recv(_MESSAGE)
+        _be_subreaper(True)
+        try:
+            socket.send_fds(self._socket, [json.dumps(request).encode()], streams)
+            answer = self._socket.recv(_MESSAGE)
+        finally:
+            _be_subreaper(False)  # other orphans are init's, which waits for them
         assert answer, "the process that forks others has ended"
         return int(answer)
 
     def _close(self) -> None:
         self._socket.close()
         self._process.wait()
+
+
+def _be_subreaper(on: bool) -> None:
+    ctypes.CDLL(None).prctl(_SUBREAPER, int(on), 0, 0, 0)
 
 
 _nursery = functools.cache(_Nursery)
