@@ -117,24 +117,28 @@ def _search(
 def _native(workload: Workload, setting: Setting) -> Engine:
     """Load the workload's weights into the native engine."""
     from headwise.engine.native.engine import NativeEngine
+    from headwise.engine.native.packing import PackedModel
     from headwise.native.library import Library
     from headwise.weights import Weights
 
-    def open_pytorch(_: NativeEngine) -> Any:
+    def open_pytorch() -> Any:
         from headwise.decoding.engine import PyTorchEngine  # a job of the benchmark needs none of it
 
         return PyTorchEngine(load_model(workload, replace(setting, precision="float32"), "cpu"))
 
     library = find_library()
     assert isinstance(library, Library)
-    return NativeEngine(
+    packed = PackedModel(
         workload.config.model,
         workload.source_size,
         workload.target_size,
         Weights(workload.weights).get,
         library=library,
-        open_pytorch=open_pytorch,
         precision=setting.precision,
+    )
+    return NativeEngine(
+        [packed],
+        open_pytorch=open_pytorch,
         workers=setting.workers,
     )
 

@@ -22,10 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from decoding_models import TreeModel
 from edits import edits
 from headwise.decoding import search as search_module
 from headwise.decoding.batching import padded
-from headwise.decoding.engine import pytorch_engine
 from headwise.decoding.search import search
 from headwise.decoding.selection import best_continuations
 from headwise.decoding.translator_model import pytorch_model
@@ -148,13 +148,13 @@ def differences(
     engine = native.engine
     assert isinstance(engine, NativeEngine)
     if engine.precision != "float32":
-        expected = attempt_again(readable)
+        expected, _ = attempt_again(readable, pytorch_model(readable))
     for source, hypotheses in zip(sources, found, strict=True):
         if source and (text := agree(readable, engine.precision, source, hypotheses)):
             raise Broken(text)
     if texts(found) == texts(expected):
         return "same"
-    again, ties = attempt_stepwise(native)
+    again, ties = attempt_again(native, NativeProbabilities(engine))
     if texts(found) != texts(again) and not ties and not equally_good(found, again):
         raise Broken(f"another translation: {found}, where the readable search finds {again}")
     return "tied"
@@ -185,13 +185,31 @@ def translate_ids(translator: Translator, text: str) -> list[int]:
     return list(parts[0].source) if parts else []
 
 
-def attempt_again(readable: Translator) -> list[list[Hypothesis]]:
-    """Search with the PyTorch model in its current state."""
-    return searched(readable, pytorch_model(readable))
+class NativeProbabilities(TreeModel):
+    """The probabilities of a native engine by its forced decoding, a model for the search in PyTorch."""
+
+    def __init__(self, engine: NativeEngine) -> None:
+        super().__init__(engine.target_size - 4)
+        self.source_size, self.max_length, self.engine = engine.source_size, engine.max_length, engine
+
+    def log_probs(self, source: tuple[int, ...], prefix: tuple[int, ...]) -> np.ndarray:
+        targets = [[*prefix, token] for token in range(self.target_size)]
+        try:
+            found = self.engine.score([source] * len(targets), targets, SYMBOLS, alpha=0.0)
+            return np.array([each.token_log_probabilities[len(prefix)] for each in found])
+        except HeadwiseError:  # a token has no probability
+            return np.array([self._log_prob(source, target) for target in targets])
+
+    def _log_prob(self, source: tuple[int, ...], target: list[int]) -> float:
+        try:
+            (found,) = self.engine.score([source], [target], SYMBOLS, alpha=0.0)
+        except HeadwiseError:
+            return -math.inf
+        return found.token_log_probabilities[len(target) - 1]
 
 
-def attempt_stepwise(native: Translator) -> tuple[list[list[Hypothesis]], bool]:
-    """Run the PyTorch search over the native engine's probabilities; also returns whether there were ties.
+def attempt_again(translator: Translator, model: Seq2Seq) -> tuple[list[list[Hypothesis]], bool]:
+    """Search with a model as it is now, by the search in PyTorch; also returns whether there were ties.
 
     The native engine ranks by logits, which may differ where their log-probabilities are equal in float32.
     """
@@ -204,7 +222,7 @@ def attempt_stepwise(native: Translator) -> tuple[list[list[Hypothesis]], bool]:
         return best_continuations(log_probs, totals, count)
 
     with patch.object(search_module, "best_continuations", continuations):
-        return searched(native, pytorch_engine(native.engine).steps), any(ties)
+        return searched(translator, model), any(ties)
 
 
 def searched(translator: Translator, model: Seq2Seq) -> list[list[Hypothesis]]:

@@ -12,12 +12,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from decoding_models import EOS, SYMBOLS, decode, sentences
 from headwise.config import ModelConfig
-from headwise.decoding.batching import padded
-from headwise.decoding.native_steps import NativeSteps
 from headwise.engine.native.engine import NativeEngine
 from headwise.engine.options import SearchOptions
 from headwise.models.transformer import Transformer
@@ -45,22 +42,20 @@ def main(folder: str, leaked: str) -> None:
         engine = native_engine(model, library_or_reason, precision=precision, workers=2)
         use(engine)
         if leaked == "engine":
-            engine.handle = ctypes.c_void_p()
+            engine.models[0].handle = ctypes.c_void_p()
 
 
-@torch.inference_mode()
 def use(engine: NativeEngine) -> None:
-    """Search natively, with a shortlist, and step by step."""
+    """Search with and without a shortlist and prefixes, draw samples, average models and decode by force."""
     sources = sentences(9, SIZE)
     lists = [np.union1d(np.arange(5, 30), EOS).astype(np.int32) for _ in sources]
     search_at_once(engine, sources, SearchOptions(n_best=3), 2)
     search_at_once(engine, sources, SearchOptions(beam=1), 2, lists)
     decode(engine, sources, SearchOptions(no_repeat_ngram=2), SYMBOLS)
-    source, mask = padded(sources, SYMBOLS.pad, torch.device("cpu"))
-    steps = NativeSteps(engine)
-    state = steps.start(steps.encode(source, mask), 2)
-    steps.step(torch.full((18,), SYMBOLS.bos), state)
-    state.keep(torch.tensor([0, 3])).reorder(torch.tensor([1, 1, 2, 3]))
+    decode(engine, sources, SearchOptions(sample=True, n_best=3, top_p=0.9), SYMBOLS)
+    several = NativeEngine([*engine.models] * 2, open_pytorch=lambda: None, workers=2)
+    found = decode(several, sources, SearchOptions(), SYMBOLS, prefixes=[[7, 8]] * len(sources))
+    engine.cross_attention(sources, [each[0].tokens for each in found], SYMBOLS)
 
 
 if __name__ == "__main__":

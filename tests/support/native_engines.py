@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from decoding_models import SYMBOLS
 from headwise.decoding.engine import PyTorchEngine
-from headwise.decoding.native_steps import NativeSteps
 from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.native.engine import NativeEngine
+from headwise.engine.native.packing import PackedModel
 from headwise.engine.options import SearchOptions
 from headwise.models.embedded import EmbeddedSeq2Seq
 from headwise.native.library import VARIANTS, Library, find_library
@@ -22,7 +21,12 @@ LIBRARIES = {name: library for name in VARIANTS if isinstance(library := find_li
 
 
 def native_engine(
-    model: EmbeddedSeq2Seq, library: Library | None = None, *, leave_out: str = "", **options: Any
+    model: EmbeddedSeq2Seq,
+    library: Library | None = None,
+    *,
+    leave_out: str = "",
+    precision: str = "float32",
+    workers: int = 1,
 ) -> NativeEngine:
     """Return the native engine with a model's parameters as they are now, beside which is the model itself.
 
@@ -32,15 +36,9 @@ def native_engine(
     assert isinstance(found, Library)
     parameters = {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
     parameters.pop(leave_out, None)
-    return NativeEngine(
-        model.config,
-        model.source_size,
-        model.target_size,
-        parameters.get,
-        library=found,
-        open_pytorch=lambda native: PyTorchEngine(model, steps=NativeSteps(native), workers=native.workers),
-        **options,
-    )
+    sizes = model.source_size, model.target_size
+    packed = PackedModel(model.config, *sizes, parameters.get, library=found, precision=precision)
+    return NativeEngine([packed], open_pytorch=lambda: PyTorchEngine(model), workers=workers)
 
 
 def search_at_once(

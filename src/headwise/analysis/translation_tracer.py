@@ -17,10 +17,8 @@ from headwise.analysis.trace import Forced, Node, Ranked, Side, Trace
 from headwise.analysis.tracer import LONGEST, Tracer
 from headwise.decoding.batching import padded
 from headwise.decoding.beam_tree import BeamNode, BeamTrace
-from headwise.decoding.engine import pytorch_engine
-from headwise.decoding.ensemble import Ensemble
 from headwise.decoding.search import search
-from headwise.decoding.translator_model import pytorch_model
+from headwise.decoding.translator_model import is_ensemble, pytorch_model
 from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis, length_penalty
 from headwise.engine.options import SearchOptions
@@ -48,7 +46,7 @@ class TranslationTracer(Tracer[Seq2Seq]):
         `longest` is the maximum text length in subwords; raises `ConfigError` for an ensemble of several models.
         """
         engine = translator.engine
-        if isinstance(pytorch_engine(engine).steps, Ensemble):
+        if is_ensemble(translator):
             raise ConfigError("expected one model to look into, found an ensemble of several")
         super().__init__(lambda: pytorch_model(translator), min(longest, engine.max_length - 1))
         self.translator, self.history = translator, history

@@ -1,16 +1,10 @@
-"""The PyTorch engine: it searches step by step with any model, on any device, and computes scores and attention.
-
-It also serves beside the native engine and in ensembles: then the steps are those of native encoders and decoders
-(`headwise.decoding.native_steps`), and the PyTorch model is loaded when a score, attention weights or the model itself
-are asked for.
-"""
+"""The PyTorch engine: it searches step by step with any model, on any device, and computes scores and attention."""
 
 from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +15,12 @@ from headwise.config import Config, ModelConfig
 from headwise.decoding.alignment import cross_attention
 from headwise.decoding.batching import batches
 from headwise.decoding.ensemble import Ensemble
-from headwise.decoding.native_steps import NativeSteps
 from headwise.decoding.scoring import score
 from headwise.decoding.search import search
 from headwise.engine.base import BATCH_TOKENS, Engine, SearchSentence, by_kind
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.native.engine import NativeEngine, unsupported
+from headwise.engine.native.packing import PackedModel
 from headwise.engine.symbols import Symbols
 from headwise.models.base import Seq2Seq
 from headwise.models.build import load_model
@@ -39,47 +33,12 @@ from headwise.text.tokens.subwords import Subwords
 class PyTorchEngine:
     """The PyTorch engine of one model or ensemble; its methods may be called by any thread."""
 
-    def __init__(
-        self,
-        model: Seq2Seq | Callable[[], Seq2Seq],
-        *,
-        steps: Seq2Seq | None = None,
-        workers: int = 1,
-        description: str = "",
-    ) -> None:
-        """Use a model, or a function that loads it.
-
-        `steps` searches in its place, with the same vocabularies, in `workers` threads, each with its own batches; more
-        than 1 only where operations don't use several threads themselves.
-        """
-        assert isinstance(model, Seq2Seq) or steps is not None
-        self._loaded, self._load = (model, None) if isinstance(model, Seq2Seq) else (None, model)
-        self._lock = threading.RLock()
-        self._steps, self._workers = steps, workers
-        self.description = description
-        searched = self.steps
-        self.source_size, self.target_size = searched.source_size, searched.target_size
-        self.max_length = searched.max_length
-
-    @property
-    def model(self) -> Seq2Seq:
-        """The PyTorch model, loaded on first access."""
-        with self._lock:
-            if self._loaded is None:
-                assert self._load is not None
-                with torch.inference_mode(False):
-                    self._loaded = self._load()
-            return self._loaded
-
-    @property
-    def steps(self) -> Seq2Seq:
-        """What encodes sources and computes the steps of a search."""
-        return self.model if self._steps is None else self._steps
-
-    @property
-    def workers(self) -> int:
-        """The number of threads that search at once."""
-        return self._workers
+    def __init__(self, model: Seq2Seq, *, description: str = "") -> None:
+        """Use a model."""
+        self.model, self.description = model, description
+        self._lock = threading.Lock()
+        self.source_size, self.target_size = model.source_size, model.target_size
+        self.max_length = model.max_length
 
     @functools.cached_property
     def _recorded(self) -> Seq2Seq:
@@ -96,25 +55,23 @@ class PyTorchEngine:
         """Search sentences as `Engine.search`."""
         results: list[list[Hypothesis]] = [[] for _ in sentences]
 
-        def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
-            unwanted = None if given_up is None else lambda row, dropped=given_up: dropped(batch[row])
-            return search(self.steps, [sentences[index] for index in batch], symbols, given_up=unwanted)
-
         for group in by_kind(sentences):
             lengths = [len(sentences[index].source) for index in group]
             tokens = batch_tokens // sentences[group[0]].options.rows
-            work = [[group[row] for row in rows] for rows in batches(lengths, tokens)]
-            for batch, found in zip(work, _in_threads(search_batch, work, self._workers), strict=True):
-                for index, hypotheses in zip(batch, found, strict=True):
-                    results[index] = hypotheses
+            for rows in batches(lengths, tokens):
+                batch = [group[row] for row in rows]
+                unwanted = (
+                    None if given_up is None else lambda row, dropped=given_up, of=batch: dropped(of[row])
+                )
+                searched = [sentences[index] for index in batch]
+                for index, found in zip(
+                    batch, search(self.model, searched, symbols, given_up=unwanted), strict=True
+                ):
+                    results[index] = found
         return results
 
     def open_search(self, symbols: Symbols, batch_tokens: int) -> None:
         """Return None: a batch is searched to its end."""
-
-    def joins(self, sentence: SearchSentence) -> bool:
-        """Return False, as no search stays open."""
-        return False
 
     def score(
         self,
@@ -141,24 +98,6 @@ class PyTorchEngine:
             weights = cross_attention(self._recorded, sources, targets, symbols, batch_tokens=batch_tokens)
         return [each.numpy() for each in weights]
 
-    def prepare_reading(self) -> None:
-        """Load the model."""
-        _ = self.model
-
-
-def _in_threads(
-    function: Callable[[list[int]], list[list[Hypothesis]]], items: list[list[int]], threads: int
-) -> Iterator[list[list[Hypothesis]]]:
-    """Yield the results of a function for each item in order, computed in so many threads."""
-    if min(threads, len(items)) < 2:
-        yield from map(function, items)
-        return
-    pool = ThreadPoolExecutor(threads)
-    try:
-        yield from pool.map(function, items)
-    finally:
-        pool.shutdown(cancel_futures=True)
-
 
 def open_engine(path: Path, config: Config, subwords: Subwords, device: str, precision: str) -> PyTorchEngine:
     """Load a run's model; raises `CheckpointError`, `ConfigError` or `DeviceError`."""
@@ -170,29 +109,18 @@ def open_engine(path: Path, config: Config, subwords: Subwords, device: str, pre
     return PyTorchEngine(model, description=description)
 
 
-def beside(native: NativeEngine, path: Path, config: Config, precision: str) -> PyTorchEngine:
-    """Return the engine that searches step by step with a native one, and reads the model of its run.
-
-    `precision` is the one of the model's activations: float32 or bfloat16.
-    """
-
-    def load() -> Seq2Seq:
-        model = load_model(path, native.source_size, native.target_size, config)
-        model.compute_dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
-        return model
-
-    return PyTorchEngine(load, steps=NativeSteps(native), workers=native.workers)
+def of_run(path: Path, source_size: int, target_size: int, config: Config, precision: str) -> PyTorchEngine:
+    """Return the engine of a run that another engine translates; `precision` is that of the model's activations."""
+    with torch.inference_mode(False):
+        model = load_model(path, source_size, target_size, config)
+    model.compute_dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    return PyTorchEngine(model)
 
 
-def ensemble(engines: Sequence[Engine]) -> PyTorchEngine:
+def ensemble(engines: Sequence[Engine], description: str = "") -> PyTorchEngine:
     """Return the engine of several engines' models; raises `ConfigError` for vocabularies of other sizes."""
-    parts = [pytorch_engine(engine) for engine in engines]
-    return PyTorchEngine(
-        lambda: Ensemble([part.model for part in parts]),
-        steps=Ensemble([part.steps for part in parts]),
-        workers=min(part.workers for part in parts),
-        description=engines[0].description,
-    )
+    models = [pytorch_engine(engine).model for engine in engines]
+    return PyTorchEngine(Ensemble(models), description=description)
 
 
 def pytorch_engine(engine: Engine) -> PyTorchEngine:
@@ -216,13 +144,12 @@ def fastest_engine(model: Seq2Seq, config: ModelConfig, subwords: Subwords) -> E
     if isinstance(library, str):
         return PyTorchEngine(model)
     arrays = {name: parameter.float().numpy() for name, parameter in parameters.items()}
-    return NativeEngine(
+    packed = PackedModel(
         config,
         subwords.source_size,
         subwords.target_size,
         arrays.get,
         library=library,
-        open_pytorch=lambda native: PyTorchEngine(model, steps=NativeSteps(native), workers=native.workers),
         precision="bfloat16" if model.compute_dtype == torch.bfloat16 else "float32",
-        workers=torch.get_num_threads(),
     )
+    return NativeEngine([packed], open_pytorch=lambda: PyTorchEngine(model), workers=torch.get_num_threads())

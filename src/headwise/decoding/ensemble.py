@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from headwise.errors import ConfigError
+from headwise.engine.ids import check_one_vocabulary
 from headwise.models.base import Memory, Seq2Seq, State
 
 
@@ -44,13 +44,7 @@ class Ensemble(Seq2Seq):
         super().__init__()
         self.models = nn.ModuleList(models)
         first = models[0]
-        for number, model in enumerate(models[1:], start=2):
-            sizes = (model.source_size, model.target_size)
-            if sizes != (first.source_size, first.target_size):
-                raise ConfigError(
-                    f"ensemble: expected vocabularies of {first.source_size} source and {first.target_size} "
-                    f"target subwords, as in model 1, found {sizes[0]} and {sizes[1]} in model {number}"
-                )
+        check_one_vocabulary(models)
         self.source_size, self.target_size = first.source_size, first.target_size
         self.max_length = min(model.max_length for model in models)
         self._members = tuple(models)

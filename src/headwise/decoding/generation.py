@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from headwise.config import Config
-from headwise.decoding.sampling import draw, shaped, uniforms
+from headwise.decoding.sampling import draw, shaped
 from headwise.engine.options import GenerationOptions
+from headwise.engine.uniforms import uniforms
 from headwise.errors import CheckpointError
 from headwise.models.build import build_decoder_only, load_filled
 from headwise.models.decoder_only import DecoderOnly, DecoderState
@@ -87,7 +88,7 @@ def generate_ids(
     for step in range(options.max_tokens):
         if step == numbers.size(1) and not greedy:
             count = min(options.max_tokens, max(_NUMBERS, 2 * step))
-            numbers = uniforms([list(prompt)], samples, count, options.seed)[0].to(device)
+            numbers = torch.from_numpy(uniforms(list(prompt), samples, count, options.seed)).to(device)
         scores = log_probs + allowed
         if greedy:
             tokens = scores.argmax(dim=-1)

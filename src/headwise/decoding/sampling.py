@@ -1,36 +1,16 @@
-"""Sampling from the model's distribution, with the same samples in any batch.
+"""Sampling from the model's distribution; `headwise.engine.uniforms` has the random numbers.
 
-Every sentence has its own stream of random numbers, derived from the seed and the sentence itself, and
-every sample of a sentence has its own stream within it. So a sample doesn't depend on the batch, the order of the
-sentences, or the number of samples.
-
-Shapes: n sentences, k samples each, v vocabulary, t steps.
+Shapes: v vocabulary, c candidate tokens.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
-
-import numpy as np
 import torch
 from torch import Tensor
 
 from headwise.decoding.selection import top
 
 _NUCLEUS = 64  # likeliest tokens in the first attempt to find the nucleus
-
-
-def uniforms(sentences: Sequence[Sequence[int]], samples: int, steps: int, seed: int) -> Tensor:
-    """Return uniform random numbers in [0, 1) for each sentence, sample and step, float64 (n, k, t)."""
-    numbers = np.empty((len(sentences), samples, steps))
-    for row, sentence in enumerate(sentences):
-        text = f"{seed}:{' '.join(map(str, sentence))}"
-        entropy = int.from_bytes(hashlib.sha256(text.encode()).digest(), "little")
-        for sample in range(samples):
-            stream = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(sample,)))
-            numbers[row, sample] = stream.random(steps)
-    return torch.from_numpy(numbers)
 
 
 def shaped(

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,13 +34,14 @@ from headwise.decoding.constraints import (
     forced_prefixes,
     output_limits,
 )
-from headwise.decoding.sampling import draw, shaped, uniforms
+from headwise.decoding.sampling import draw, shaped
 from headwise.decoding.selection import Candidates, best_continuations
 from headwise.decoding.term_placing import TermPlacing
 from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis, damaged_model_error, length_penalty
 from headwise.engine.options import SearchOptions
 from headwise.engine.symbols import Symbols
+from headwise.engine.uniforms import uniforms
 from headwise.models.base import Seq2Seq
 
 
@@ -72,8 +74,10 @@ def search(
     previous = torch.full((len(sentences) * k,), symbols.bos, device=device)
     random_numbers = None
     if options.sample:
-        sources = [sentence.source for sentence in sentences]
-        random_numbers = uniforms(sources, options.n_best, capacity, options.seed).to(device)
+        numbers = [
+            uniforms(sentence.source, options.n_best, capacity, options.seed) for sentence in sentences
+        ]
+        random_numbers = torch.from_numpy(np.stack(numbers)).to(device)
     while True:
         step = live.tokens.shape[-1]
         log_probs, state = model.step(previous, state)  # (n·k, v)

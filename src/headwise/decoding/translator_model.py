@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from headwise.decoding.engine import PyTorchEngine, pytorch_engine
+from headwise.decoding.ensemble import Ensemble
+from headwise.engine.native.engine import NativeEngine
 from headwise.engine.translator import Translator
 from headwise.models.base import Seq2Seq
 
@@ -13,6 +15,14 @@ def pytorch_model(translator: Translator) -> Seq2Seq:
     The parameters are shared with the PyTorch engine's; the native engine has its own.
     """
     return pytorch_engine(translator.engine).model
+
+
+def is_ensemble(translator: Translator) -> bool:
+    """Whether a translator has several models; loads none."""
+    engine = translator.engine
+    if isinstance(engine, NativeEngine):
+        return len(engine.models) > 1
+    return isinstance(pytorch_model(translator), Ensemble)
 
 
 def with_model(translator: Translator, model: Seq2Seq) -> Translator:

@@ -72,11 +72,13 @@ class FinishedSearch:
         number: the sentence's, which `OpenSearch.add` returned.
         outputs: target ids, without the end symbol, and log-probabilities of each output, best first.
         failure: the error that ended the search.
+        weights: of the cross-attention of a given output, (layers, heads, target, source); None unless asked for.
     """
 
     number: int
     outputs: Sequence[tuple[tuple[int, ...], tuple[float, ...]]]
     failure: Exception | None
+    weights: NDArray[np.float32] | None = None
 
     def hypotheses(self, alpha: float, position: int) -> list[Hypothesis]:
         """Return the outputs with their scores; `position` is the sentence's in its batch, from 1.
@@ -92,7 +94,7 @@ class FinishedSearch:
 
 
 class OpenSearch(Protocol):
-    """A search that stays open for sentences, with threads of its own; see `headwise.engine.native.job.SearchJob`."""
+    """A search that stays open, with threads of its own; see `headwise.engine.native.job.SearchJob`."""
 
     def add(self, sentences: Sequence[SearchSentence], *, client: int = 0) -> int:
         """Add sentences of one kind; returns the number of the first."""
@@ -157,14 +159,10 @@ class Engine(Protocol):
         ...
 
     def open_search(self, symbols: Symbols, batch_tokens: int) -> OpenSearch | None:
-        """Start a search that stays open for the sentences that it `joins`; None where the engine has none.
+        """Start a search that stays open for sentences; None where the engine has none.
 
         It searches up to `batch_tokens` source tokens times hypotheses at once in each thread.
         """
-        ...
-
-    def joins(self, sentence: SearchSentence) -> bool:
-        """Whether an open search supports a sentence."""
         ...
 
     def score(
@@ -192,8 +190,4 @@ class Engine(Protocol):
         Row t of the target axis has the weights with which target token t was predicted; the last row is for the end
         symbol. Raises `ConfigError` for a model without cross-attention.
         """
-        ...
-
-    def prepare_reading(self) -> None:
-        """Load what `score` and `cross_attention` need, which otherwise the first call does."""
         ...

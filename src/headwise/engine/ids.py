@@ -7,6 +7,7 @@ assertion on a GPU, which ends the process.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,23 @@ def check_sentences(engine: Engine, sentences: Sequence[SearchSentence], symbols
             _check_allowed(sentence.allowed, engine.target_size, symbols.eos, label)
         if sentence.terms is not None:
             _check_terms(sentence, sentence.terms, engine, symbols, f"terms of sentence {number}")
+
+
+class _Sizes(Protocol):
+    source_size: int
+    target_size: int
+
+
+def check_one_vocabulary(models: Sequence[_Sizes]) -> None:
+    """Raise `ConfigError` unless the vocabularies of an ensemble's models have the same sizes."""
+    first = models[0]
+    for number, model in enumerate(models[1:], start=2):
+        sizes = (model.source_size, model.target_size)
+        if sizes != (first.source_size, first.target_size):
+            raise ConfigError(
+                f"ensemble: expected vocabularies of {first.source_size} source and {first.target_size} "
+                f"target subwords, as in model 1, found {sizes[0]} and {sizes[1]} in model {number}"
+            )
 
 
 def check_ids(sequences: Sequence[Sequence[int]], size: int, what: str, *, empty: bool = False) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from headwise.config import Config
 from headwise.engine.base import Engine
 from headwise.engine.native.engine import NativeEngine, unsupported
+from headwise.engine.native.packing import PackedModel
 from headwise.engine.native.shapes import parameter_shapes
 from headwise.errors import ConfigError
 from headwise.extras import installed, optional_module
@@ -90,8 +91,21 @@ def open_run(path: Path, options: EngineOptions) -> OpenedRun:
 
 
 def ensemble(engines: Sequence[Engine]) -> Engine:
-    """Return one engine, or that of the models of several; raises `ConfigError` for vocabularies of other sizes."""
-    return engines[0] if len(engines) == 1 else _pytorch("an ensemble of these models").ensemble(engines)
+    """Return one engine, or that of the models of several, the native one if it supports all of them.
+
+    Raises `ConfigError` for vocabularies of other sizes.
+    """
+    if len(engines) == 1:
+        return engines[0]
+    native = [engine for engine in engines if isinstance(engine, NativeEngine)]
+    if len(native) == len(engines):
+        return NativeEngine(
+            [model for engine in native for model in engine.models],
+            open_pytorch=lambda: _pytorch("a look into the models").ensemble(engines),
+            workers=native[0].workers,
+        )
+    other = next(engine for engine in engines if not isinstance(engine, NativeEngine))
+    return _pytorch("an ensemble of these models").ensemble(engines, other.description)
 
 
 def _pytorch(user: str) -> Any:
@@ -143,14 +157,11 @@ def _open_native(
     read_in = (
         "bfloat16" if precision == "bfloat16" else "float32"
     )  # for stored bfloat16, too, unless asked for
+    packed = PackedModel(
+        model, *sizes, weights.get, library=library, precision=precision or weights.precision
+    )
     return NativeEngine(
-        model,
-        *sizes,
-        weights.get,
-        library=library,
-        open_pytorch=lambda native: _pytorch("what the native engine can't do").beside(
-            native, path, config, read_in
-        ),
-        precision=precision or weights.precision,
+        [packed],
+        open_pytorch=lambda: _pytorch("a look into the model").of_run(path, *sizes, config, read_in),
         workers=options.workers or processors(),
     )

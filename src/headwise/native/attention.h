@@ -59,6 +59,17 @@ struct Plain {
     void weighed(int, const float*, float, float*) const {}
 };
 
+// Appends the weights of each head to `to`.
+struct Recorded {
+    std::vector<float>& to;
+    int count;
+
+    void score(int, const float*, float*) const {}
+    void weighed(int, const float* weights, float factor, float*) const {
+        for (int p = 0; p < count; ++p) to.push_back(weights[p] * factor);
+    }
+};
+
 // Attend from q (heads x key) to positions 0 … count - 1; `at(position)` points to the cached keys and values of one.
 // `scores` is a buffer of `count` floats, rounded up to whole vectors.
 template <class T, class At, class Part = Plain>

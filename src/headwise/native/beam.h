@@ -1,5 +1,5 @@
-// The options of a sentence's search, and its beam, as defined in src/headwise/decoding/search.py, and with terms in
-// src/headwise/decoding/term_placing.py.
+// The options of a sentence's search, and its beam or samples, as defined in src/headwise/decoding/search.py, and with
+// terms in src/headwise/decoding/term_placing.py.
 #pragma once
 
 #include <functional>
@@ -11,12 +11,21 @@
 
 namespace headwise {
 
+// What is done with prefixes: an output continues them, or is one, whose probability is sought, and with `weights` its
+// cross-attention.
+enum class Forced : int32_t { begins, all, weights };
+
 struct Options {
-    int32_t beam, n_best, min_length;
+    int32_t beam, n_best, min_length;  // the beam of a sampled sentence is the number of its samples
     float alpha;
     double patience;
     int32_t no_repeat_ngram;
+    int32_t sampled, top_k;
+    double temperature, top_p;
+    Forced forced;
     Banned banned;
+
+    bool recorded() const { return forced == Forced::weights; }
 
     void check() const {
         expect_within(beam, 1, MOST_BEAMS, "a beam");
@@ -24,6 +33,9 @@ struct Options {
         expect(min_length >= 0, "expected a shortest length of at least 0");
         expect(alpha >= 0 && patience >= 1, "expected alpha of at least 0 and patience of at least 1");
         expect(no_repeat_ngram >= 0, "expected a size of n-grams of at least 0");
+        expect(temperature > 0 && top_p > 0 && top_k >= 0, "expected temperature and top-p above 0, top-k of at least 0");
+        expect_within(int32_t(forced), 0, int32_t(Forced::weights), "what is forced");
+        expect(forced == Forced::begins || (beam == 1 && !sampled), "expected one hypothesis of a forced output");
         expect_within(banned.count, 0, MOST_BANNED, "banned symbols");
     }
 };
@@ -32,6 +44,17 @@ struct Output {
     std::vector<int32_t> tokens;
     std::vector<float> gains;  // log-probabilities, one for each token and one for the end symbol
     double score;
+    std::vector<float> weights{};  // of cross-attention (layers, |Y|, heads, source), of each model
+};
+
+// What a beam is made for; all that it points to must outlive the search.
+struct Task {
+    int limit;                           // of |Y|
+    const std::vector<int32_t>* prefix;  // the tokens with which all outputs begin
+    bool given;                          // whether the first of these has a log-probability of 0
+    const Terms* terms;                  // placed; may be empty
+    const Continuing* continuing;
+    const double* numbers;  // random numbers of each sample and step (samples, limit)
 };
 
 inline float length_penalty(int length, float alpha) { return std::pow(float(5 + length) / 6, alpha); }
@@ -39,10 +62,12 @@ inline float length_penalty(int length, float alpha) { return std::pow(float(5 +
 // The beam of one sentence: the live hypotheses of every step with their parents, and the finished hypotheses.
 class Beam {
   public:
-    // Start with one empty hypothesis. `terms`, which may be empty, must be placed; both arguments must outlive the search.
-    void start(int limit, const Terms& terms, const Continuing& continuing) {
-        limit_ = limit, step_ = 0, finished_ = 0;
-        terms_ = &terms, continuing_ = &continuing;
+    // Start with one empty hypothesis.
+    void start(const Task& task) {
+        task_ = task;
+        limit_ = task.limit, step_ = 0, finished_ = 0;
+        terms_ = task.terms, continuing_ = task.continuing;
+        samples_.clear();
         states_.assign(1, Terms::State());
         repeats_.assign(1, {});
         totals_.assign(1, 0.0f);
@@ -54,9 +79,11 @@ class Beam {
     int live() const { return int(totals_.size()); }
 
     // What is looked for among the next tokens of a live hypothesis.
-    Wanted wanted(int place, const Options& options) const {
+    Wanted wanted(int place, const Options& options) {
         const bool may_end = step_ >= options.min_length;
         const std::vector<int32_t>* repeats = &repeats_[options.no_repeat_ngram ? place : 0];
+        if (forced()) return {1, may_end, &options.banned, repeats, &(*task_.prefix)[step_], 1};
+        if (options.sampled) return {1, may_end, &options.banned, repeats, nullptr, 0, draws(place, options)};
         if (terms_->empty()) return {2 * options.beam, may_end, &options.banned, repeats, nullptr, 0};
         const Terms::State state = states_[place];
         return {2 * options.beam, may_end && !terms_->left(state), &options.banned, repeats, terms_->tokens(state),
@@ -66,19 +93,12 @@ class Beam {
     int32_t token(int place) const { return history_[size_t(step_ - 1) * width_ + place].token; }
     const int32_t* parents() const { return parents_.data(); }
 
-    // Begin with a token that is given, and therefore has a log-probability of 0.
-    void begin(int32_t token, const Options& options) {
-        width_ = options.beam;
-        step_ = 1;
-        history_.assign(width_, Past{0, token, 0.0f});
-        parents_.assign(1, 0);
-        find_repeats(options.no_repeat_ngram);
-    }
-
     // Continue every live hypothesis by its best tokens; returns whether the search continues.
     bool advance(const Best* rows, const Options& options, int32_t eos) {
         width_ = options.beam;
         candidates_.clear();
+        if (forced()) return follow(rows[0], options, eos);
+        if (options.sampled) return draw(rows, options, eos);
         if (!terms_->empty()) return advance_with_terms(rows, options, eos);
         const bool last = step_ + 1 >= limit_;
         for (int place = 0; place < live(); ++place) {
@@ -121,7 +141,7 @@ class Beam {
     struct Candidate {
         int32_t parent, token;
         float gain, total;
-        Terms::State state{};  // these three for sentences with terms only
+        Terms::State state{};  // these three for sentences with terms only; the rank of a sample is its number
         int left = 0, rank = 0;
     };
     struct Past {
@@ -145,6 +165,61 @@ class Beam {
         history_[size_t(step_ - 1) * width_ + live()] = {chosen.parent, chosen.token, chosen.gain};
         totals_.push_back(chosen.total);
         parents_.push_back(chosen.parent);
+    }
+
+    bool forced() const { return size_t(step_) < task_.prefix->size(); }
+
+    // Continue by the next token of the prefix. A language that is given has a log-probability of 0.
+    bool follow(const Best& row, const Options& options, int32_t eos) {
+        const int32_t token = (*task_.prefix)[step_];
+        const float gain = task_.given && !step_ ? 0 : row.named[0] - row.log_total(), total = totals_[0] + gain;
+        begin_step();
+        if (!std::isfinite(total)) return false;
+        if (token == eos && options.forced == Forced::begins) {
+            for (int n = 0; n < (options.sampled ? width_ : 1); ++n) finish({0, token, gain, total}, options);
+            return false;
+        }
+        keep({0, token, gain, total});
+        if (!terms_->empty()) states_[0] = terms_->next(states_[0], token, *continuing_);
+        find_repeats(options.no_repeat_ngram);
+        return true;
+    }
+
+    // How tokens that continue a hypothesis are drawn: of all samples at first, because their beginnings are the same.
+    const Draws* draws(int place, const Options& options) {
+        const bool first = samples_.empty(), last = step_ + 1 >= limit_;
+        draws_.resize(std::max(1, live()));
+        const double* numbers = task_.numbers + size_t(first ? 0 : samples_[place]) * limit_ + step_;
+        draws_[place] = {options.temperature, options.top_p, options.top_k, last ? 0 : first ? options.beam : 1, numbers,
+                         size_t(limit_)};
+        return &draws_[place];
+    }
+
+    // Continue every sample by the token that was drawn, or the end symbol where no other may follow.
+    bool draw(const Best* rows, const Options& options, int32_t eos) {
+        const bool first = samples_.empty(), last = step_ + 1 >= limit_;
+        for (int n = 0, count = first ? width_ : live(); n < count; ++n) {
+            const Best& row = rows[first ? 0 : n];
+            Choice choice{row.end_logit, eos};
+            if (!last && row.count) choice = row.choices[first ? n : 0];
+            else if (!last && !bans_repeats(options)) continue;
+            const float gain = choice.logit - row.log_total(), total = totals_[first ? 0 : n] + gain;
+            if (!std::isfinite(total)) continue;
+            candidates_.push_back({first ? 0 : n, choice.token, gain, total, {}, 0, first ? n : samples_[n]});
+        }
+        begin_step();
+        samples_.clear();
+        for (const Candidate& drawn : candidates_) {
+            if (drawn.token == eos) {
+                finish(drawn, options);
+                outputs_.back().score = -drawn.rank;  // the order in which they are drawn
+            } else {
+                keep(drawn);
+                samples_.push_back(drawn.rank);
+            }
+        }
+        find_repeats(options.no_repeat_ngram);
+        return live();
     }
 
     bool bans_repeats(const Options& options) const {
@@ -264,9 +339,11 @@ class Beam {
 
     void finish(const Candidate& end, const Options& options) {
         ++finished_;
-        best_.push_back(end.total / length_penalty(step_, options.alpha));
-        std::sort(best_.begin(), best_.end(), std::greater<float>());
-        if (best_.size() > size_t(options.n_best)) best_.pop_back();
+        if (!options.sampled) {
+            best_.push_back(end.total / length_penalty(step_, options.alpha));
+            std::sort(best_.begin(), best_.end(), std::greater<float>());
+            if (best_.size() > size_t(options.n_best)) best_.pop_back();
+        }
         Output output{std::vector<int32_t>(step_ - 1), std::vector<float>(step_), 0};
         output.gains[step_ - 1] = end.gain;
         walk_back(step_ - 2, end.parent, [&](int step, const Past& past) {
@@ -286,12 +363,15 @@ class Beam {
         return ceiling / length_penalty(limit_, options.alpha) > best_.back();
     }
 
+    Task task_{};
     int limit_ = 0, step_ = 0, width_ = 1;
     long finished_ = 0;
     const Terms* terms_ = nullptr;
     const Continuing* continuing_ = nullptr;
     std::vector<Terms::State> states_;  // of the live hypotheses
     std::vector<int> ranks_;  // candidates of each bank
+    std::vector<int32_t> samples_;  // the numbers of the live samples; empty until they begin to differ
+    std::vector<Draws> draws_;
     std::vector<std::vector<int32_t>> repeats_;  // of the live hypotheses; one that is empty where none are banned
     std::vector<int32_t> tokens_;
     std::vector<float> totals_, best_;

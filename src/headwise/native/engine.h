@@ -5,19 +5,9 @@
 #include <map>
 #include <set>
 
-#include "search.h"
+#include "decoder.h"
 
 namespace headwise {
-
-class Engine;
-
-// Decoding state of a batch of sentences for a step-by-step search by the caller.
-class State {
-  public:
-    explicit State(const Engine* engine) : engine(engine) {}
-    virtual ~State() = default;
-    const Engine* const engine;
-};
 
 // The interface of an engine, independent of its precision.
 class Engine {
@@ -28,12 +18,8 @@ class Engine {
     virtual void vector(const std::string& name, const float* values, int size) = 0;
     virtual void table(const std::string& name, const float* values, int rows, int columns) = 0;
     virtual void ready() const = 0;
-    virtual void encode(const int32_t* ids, const int32_t* lengths, int count, float* states) const = 0;
-    virtual State* start(const float* states, const int32_t* lengths, int count, int beams) const = 0;
-    virtual void step(State* state, const int32_t* tokens, int rows, float* logits) const = 0;
-    virtual void reorder(State* state, const int64_t* rows, int count) const = 0;
-    virtual void keep(State* state, const int64_t* sentences, int count) const = 0;
-    virtual void run(Job& job) const = 0;
+    // `stopped` ends an encoding early, whose result is then discarded.
+    virtual std::unique_ptr<Decoder> decoder(const Symbols& symbols, const std::atomic<bool>* stopped) const = 0;
 };
 
 template <class P>
@@ -97,88 +83,11 @@ class EngineOf : public Engine {
         if (!missing_.empty()) throw Refused("expected the weight " + *missing_.begin() + ", found none");
     }
 
-    void encode(const int32_t* ids, const int32_t* lengths, int count, float* states) const override {
-        Workspace<P> work;
-        model_.encode(ids, lengths, count, work);
-        int rows = 0;
-        for (int s = 0; s < count; ++s) rows += lengths[s];
-        for (int row = 0; row < rows; ++row)
-            std::memcpy(states + size_t(row) * model_.shape.d_model, work.x.row(row),
-                        model_.shape.d_model * sizeof(float));
-    }
-
-    State* start(const float* states, const int32_t* lengths, int count, int beams) const override {
-        auto state = std::make_unique<Open>(this);
-        state->beams = beams;
-        Workspace<P>& work = state->work;
-        for (int s = 0; s < count; ++s) {
-            auto sentence = std::make_unique<Sentence<P>>();
-            sentence->start(model_.shape.decoder_layers, beams);
-            const Rows x = work.room(work.x_, lengths[s], model_.shape.d_model);
-            for (int row = 0; row < lengths[s]; ++row, states += model_.shape.d_model)
-                std::memcpy(x.row(row), states, model_.shape.d_model * sizeof(float));
-            model_.remember(x, lengths[s], *sentence, work);
-            state->sentences.push_back(std::move(sentence));
-        }
-        return state.release();
-    }
-
-    void step(State* given, const int32_t* tokens, int count, float* logits) const override {
-        Open& state = opened(given);
-        expect_equal(count, state.rows(), "tokens");
-        std::vector<Row<P>> rows;
-        for (auto& sentence : state.sentences)
-            for (int b = 0; b < state.beams; ++b) rows.push_back({sentence.get(), b, tokens[rows.size()]});
-        const int size = model_.shape.target_size;
-        state.whole = false;  // until the step is complete: a failed step leaves rows of different lengths
-        model_.step(rows.data(), int(rows.size()), state.work);
-        model_.vocabulary(state.work.inputs, int(rows.size()), [&](int row, int column, const Floats* values) {
-            std::memcpy(logits + size_t(row) * size + column, values,
-                        std::min(PANEL, size - column) * sizeof(float));
-        });
-        state.whole = true;
-    }
-
-    void reorder(State* given, const int64_t* rows, int count) const override {
-        Open& state = opened(given);
-        expect_equal(count, state.rows(), "rows");
-        for (int64_t row = 0; row < count; ++row) {
-            const int64_t first = row / state.beams * state.beams;
-            expect_within(rows[row], first, first + state.beams - 1, "a row of the same sentence");
-        }
-        std::vector<int32_t> parents(state.beams);
-        for (auto& sentence : state.sentences) {
-            for (int b = 0; b < state.beams; ++b) parents[b] = int32_t(rows[b] % state.beams);
-            sentence->reorder(parents.data(), state.beams);
-            rows += state.beams;
-        }
-    }
-
-    void keep(State* given, const int64_t* sentences, int count) const override {
-        Open& state = opened(given);
-        std::set<int64_t> different;
-        for (int s = 0; s < count; ++s) {
-            expect_within(sentences[s], 0, int64_t(state.sentences.size()) - 1, "a sentence");
-            expect(different.insert(sentences[s]).second, "expected different sentences, found one twice");
-        }
-        std::vector<std::unique_ptr<Sentence<P>>> kept(count);
-        for (int s = 0; s < count; ++s) kept[s] = std::move(state.sentences[sentences[s]]);
-        state.sentences.swap(kept);
-    }
-
-    void run(Job& job) const override {
-        Search<P>(model_, job).run();
+    std::unique_ptr<Decoder> decoder(const Symbols& symbols, const std::atomic<bool>* stopped) const override {
+        return std::make_unique<DecoderOf<P>>(model_, symbols, stopped);
     }
 
   private:
-    struct Open : State {
-        using State::State;
-        int beams = 1;
-        bool whole = true;
-        std::vector<std::unique_ptr<Sentence<P>>> sentences;
-        Workspace<P> work;
-        int64_t rows() const { return int64_t(sentences.size()) * beams; }
-    };
     struct Product {
         Linear<P>* to;
         int outputs, inputs;
@@ -187,13 +96,6 @@ class EngineOf : public Engine {
         Buffer<float>* to;
         int rows, columns;
     };
-
-    Open& opened(State* given) const {
-        expect(given && given->engine == this, "expected a state of this engine");
-        Open& state = *static_cast<Open*>(given);
-        expect(state.whole, "expected a state whose last step did not fail");
-        return state;
-    }
 
     template <class Parts>
     void need(Parts& parts, const std::string& name, const typename Parts::mapped_type& part) {

@@ -12,9 +12,10 @@ namespace headwise {
 
 class Engine;
 
-// What can be collected: sentences, of which some failed, their outputs and the sum of |Y|; and whether a thread runs.
+// What can be collected: sentences, of which some failed, their outputs, the sum of |Y| and the number of their weights;
+// and whether a thread runs.
 struct Progress {
-    int64_t sentences, outputs, tokens, failed;
+    int64_t sentences, outputs, tokens, weights, failed;
     int32_t running;
 };
 
@@ -24,26 +25,32 @@ struct Load {
 };
 
 // Arrays that receive collected sentences, with their sizes: a number, a count of outputs and a failure (null if there
-// is none) for each sentence; |Y| for each output; the concatenated tokens, end symbols included, and their gains.
+// is none) for each sentence; |Y| for each output; the concatenated tokens, end symbols included, and their gains; and
+// the weights of all outputs.
 struct Collected {
-    int64_t sentences, outputs, tokens;
+    int64_t sentences, outputs, tokens, weight_count;
     int64_t* numbers;
     int32_t* counts;
     const char** failures;
     int32_t* lengths;
     int32_t* ids;
-    float* gains;
+    float *gains, *weights;
 };
 
 class Job {
   public:
-    const Engine* const engine;
+    const std::vector<const Engine*> engines;
     const Symbols symbols;
+    const std::vector<int32_t> given;  // languages, whose probability as an output's first token is 1
     const Continuing continuing;
     std::atomic<bool> stopped{false};  // checked at every step; set by the caller or a failed thread
 
-    Job(const Engine* engine, const Symbols& symbols, Continuing continuing)
-        : engine(engine), symbols(symbols), continuing(std::move(continuing)), workers_(mutex_, news_) {}
+    Job(std::vector<const Engine*> engines, const Symbols& symbols, std::vector<int32_t> given, Continuing continuing)
+        : engines(std::move(engines)),
+          symbols(symbols),
+          given(std::move(given)),
+          continuing(std::move(continuing)),
+          workers_(mutex_, news_) {}
     ~Job() { stop(); }
 
     // Append checked sentences of one client; returns the number of the first, which the others follow.
@@ -152,7 +159,7 @@ class Job {
         least_ = least;
         news_.wait_for(lock, std::chrono::milliseconds(milliseconds),
                        [&] { return int64_t(finished_.size()) >= least || failed_ || workers_.ended(); });
-        return {int64_t(finished_.size()), outputs_, output_tokens_, failed_, !workers_.ended()};
+        return {int64_t(finished_.size()), outputs_, output_tokens_, weights_, failed_, !workers_.ended()};
     }
 
     // Return the message of the first failed thread once all have ended; null if there is none.
@@ -167,16 +174,18 @@ class Job {
         const std::lock_guard<std::mutex> lock(mutex_);
         expect_within(to.sentences, 0, int64_t(finished_.size()), "finished sentences");
         const auto end = std::next(finished_.begin(), to.sentences);
-        int64_t outputs = 0, tokens = 0;
+        int64_t outputs = 0, tokens = 0, weights = 0;
         for (auto sentence = finished_.begin(); sentence != end; ++sentence)
-            for (const Output& output : sentence->outputs) ++outputs, tokens += int64_t(output.gains.size());
+            for (const Output& output : sentence->outputs)
+                ++outputs, tokens += int64_t(output.gains.size()), weights += int64_t(output.weights.size());
         expect_equal(to.outputs, outputs, "outputs");
         expect_equal(to.tokens, tokens, "tokens");
+        expect_equal(to.weight_count, weights, "weights");
         collected_.clear();
         collected_.splice(collected_.end(), finished_, finished_.begin(), end);
         int64_t place = 0;
         int32_t *lengths = to.lengths, *ids = to.ids;
-        float* gains = to.gains;
+        float *gains = to.gains, *all_weights = to.weights;
         for (const Request& sentence : collected_) {
             count(sentence, -1);
             requests_.erase(sentence.number);
@@ -188,6 +197,7 @@ class Job {
                 ids = std::copy(output.tokens.begin(), output.tokens.end(), ids);
                 *ids++ = symbols.eos;
                 gains = std::copy(output.gains.begin(), output.gains.end(), gains);
+                all_weights = std::copy(output.weights.begin(), output.weights.end(), all_weights);
             }
         }
     }
@@ -204,7 +214,10 @@ class Job {
     void count(const Request& sentence, int sign) {
         failed_ += sign * (sentence.failure != nullptr);
         outputs_ += sign * int64_t(sentence.outputs.size());
-        for (const Output& output : sentence.outputs) output_tokens_ += sign * int64_t(output.gains.size());
+        for (const Output& output : sentence.outputs) {
+            output_tokens_ += sign * int64_t(output.gains.size());
+            weights_ += sign * int64_t(output.weights.size());
+        }
     }
 
     std::mutex mutex_;  // protects all members below, and what threads don't own of the sentences
@@ -212,7 +225,7 @@ class Job {
     FairQueue waiting_;
     Requests running_, finished_, collected_;
     std::unordered_map<int64_t, Requests::iterator> requests_;  // by number, until they are collected
-    int64_t next_number_ = 0, least_ = 0, rows_ = 0, outputs_ = 0, output_tokens_ = 0, failed_ = 0;
+    int64_t next_number_ = 0, least_ = 0, rows_ = 0, outputs_ = 0, output_tokens_ = 0, weights_ = 0, failed_ = 0;
     int sentences_ = 0, threads_ = 0;
     int64_t tokens_ = 0;
     bool closed_ = false;

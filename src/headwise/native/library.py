@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-VERSION = 10  # version of the C interface, as in native.cpp
+VERSION = 11  # version of the C interface, as in native.cpp
 # Instruction sets, indexed by the level that headwise_level() in native.cpp returns.
 VARIANTS = ("portable", "avx2", "avx512", "avx512bf16")
 _CAPABILITIES = {"default": 0, "avx2": 1}  # maximum level for values of ATEN_CPU_CAPABILITY
@@ -33,7 +33,7 @@ class Shape(ctypes.Structure):
         *((name, c_int32) for name in ("source_size", "target_size", "longest")),
         *((name, c_int32) for name in ("heads", "shared_heads", "key_size", "value_size")),
         *((name, c_int32) for name in ("added", "rotated", "reach", "biased", "key_tables", "value_tables")),
-        *((name, c_int32) for name in ("pre_norm", "final_norm", "rms", "gated", "activation")),
+        *((name, c_int32) for name in ("pre_norm", "final_norm", "rms", "gated", "source_end", "activation")),
         *((name, c_float) for name in ("key_scale", "epsilon")),
     )
 
@@ -51,7 +51,9 @@ class NativeOptions(ctypes.Structure):
         *((name, c_int32) for name in ("beam", "n_best", "min_length")),
         ("alpha", c_float),
         ("patience", c_double),
-        ("no_repeat_ngram", c_int32),
+        *((name, c_int32) for name in ("no_repeat_ngram", "sampled", "top_k")),
+        *((name, c_double) for name in ("temperature", "top_p")),
+        ("forced", c_int32),
         ("banned", Banned),
     )
 
@@ -59,7 +61,7 @@ class NativeOptions(ctypes.Structure):
 class NativeSymbols(ctypes.Structure):
     """Mirror of `Symbols` in scan.h."""
 
-    _fields_ = tuple((name, c_int32) for name in ("bos", "eos", "given", "given_count"))
+    _fields_ = (("bos", c_int32), ("eos", c_int32))
 
 
 class TermArrays(ctypes.Structure):
@@ -72,11 +74,22 @@ class TermArrays(ctypes.Structure):
     )
 
 
+class Sentences(ctypes.Structure):
+    """Mirror of `Sentences` in queue.h."""
+
+    _fields_ = (
+        ("count", c_int32),
+        *((name, c_int64) for name in ("ids_count", "prefixes_count", "lists_count", "numbers_count")),
+        *((name, c_void_p) for name in ("ids", "offsets", "prefixes", "prefix_offsets")),
+        *((name, c_void_p) for name in ("lists", "list_offsets", "limits", "terms", "numbers")),
+    )
+
+
 class NativeProgress(ctypes.Structure):
     """Mirror of `Progress` in job.h."""
 
     _fields_ = (
-        *((name, c_int64) for name in ("sentences", "outputs", "tokens", "failed")),
+        *((name, c_int64) for name in ("sentences", "outputs", "tokens", "weights", "failed")),
         ("running", c_int32),
     )
 
@@ -91,8 +104,9 @@ class Collected(ctypes.Structure):
     """Mirror of `Collected` in job.h."""
 
     _fields_ = (
-        *((name, c_int64) for name in ("sentences", "outputs", "tokens")),
+        *((name, c_int64) for name in ("sentences", "outputs", "tokens", "weight_count")),
         *((name, c_void_p) for name in ("numbers", "counts", "failures", "lengths", "ids", "gains")),
+        ("weights", c_void_p),
     )
 
 
@@ -102,18 +116,14 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {  # name -> result, arguments
     "linear": (c_char_p, c_void_p, c_char_p, c_void_p, c_void_p, c_int32, c_int32),
     "vector": (c_char_p, c_void_p, c_char_p, c_void_p, c_int32),
     "table": (c_char_p, c_void_p, c_char_p, c_void_p, c_int32, c_int32),
-    "encode": (c_char_p, c_void_p, c_void_p, c_int64, c_void_p, c_int32, c_void_p),
-    "start": (c_char_p, c_void_p, c_void_p, c_int64, c_void_p, c_int32, c_int32, POINTER(c_void_p)),
-    "step": (c_char_p, c_void_p, c_void_p, c_void_p, c_int32, c_void_p),
-    "reorder": (c_char_p, c_void_p, c_void_p, c_void_p, c_int32),
-    "keep": (c_char_p, c_void_p, c_void_p, c_void_p, c_int32),
-    "drop": (None, c_void_p),
-    "job_new": (c_char_p, c_void_p, POINTER(NativeSymbols), c_char_p, c_int64, POINTER(c_void_p)),
+    "job_new": (
+        c_char_p,
+        *(POINTER(c_void_p), c_int32, POINTER(NativeSymbols), c_void_p, c_int64, c_char_p, c_int64),
+        POINTER(c_void_p),
+    ),
     "job_add": (
         c_char_p,
-        *(c_void_p, c_void_p, c_int64, c_void_p, c_void_p, c_int32),
-        *(POINTER(NativeOptions), c_void_p, c_int64, c_void_p, c_void_p),
-        *(c_int64, POINTER(c_int64)),
+        *(c_void_p, POINTER(Sentences), POINTER(NativeOptions), c_int64, POINTER(c_int64)),
     ),
     "job_start": (c_char_p, c_void_p, c_int32, c_int64, c_int32),
     "job_close": (None, c_void_p),

@@ -6,8 +6,8 @@
 
 #include <utility>
 
-#include "engine.h"
 #include "gemm.h"
+#include "search.h"
 
 namespace headwise {
 
@@ -35,7 +35,7 @@ using namespace headwise;
 extern "C" {
 
 // The version of this interface; it changes with every change of a function below.
-int32_t headwise_version() { return 10; }
+int32_t headwise_version() { return 11; }
 
 // Return the level of this processor: 0 portable code only, 1 AVX2, 2 AVX-512 with VNNI, 3 with bfloat16 too.
 int32_t headwise_level() {
@@ -87,96 +87,54 @@ const char* headwise_table(Engine* engine, const char* name, const float* values
     });
 }
 
-// Encode `count` sentences of the given lengths, their concatenated ids (tokens), into states (tokens, d_model).
-const char* headwise_encode(const Engine* engine, const int32_t* ids, int64_t tokens, const int32_t* lengths,
-                            int32_t count, float* states) {
+// Create an open job, a search that sentences are added to, with the mean of the probabilities of `models` engines.
+// `given` (given_count) are languages, whose probability as an output's first token is 1. `continuing` tells of each of
+// `size` target tokens whether it continues a word; a size of 0: none does.
+const char* headwise_job_new(const Engine* const* engines, int32_t models, const Symbols* symbols, const int32_t* given,
+                             int64_t given_count, const uint8_t* continuing, int64_t size, Job** job) {
     return guarded([&] {
-        const Shape& shape = ready(engine).shape();
-        expect_lengths(lengths, count, tokens, shape.longest);
-        expect_ids(ids, tokens, shape.source_size, "a source id");
-        expect(states || !tokens, "expected room for the states, found none");
-        engine->encode(ids, lengths, count, states);
-    });
-}
-
-// Create a decoding state with `beams` rows per sentence; states (tokens, d_model) are the result of headwise_encode.
-const char* headwise_start(const Engine* engine, const float* states, int64_t tokens, const int32_t* lengths,
-                           int32_t count, int32_t beams, State** state) {
-    return guarded([&] {
-        expect_lengths(lengths, count, tokens, ready(engine).shape().longest);
-        expect_within(beams, 1, MOST_BEAMS, "beams");
-        expect_within(int64_t(count) * beams, 0, MOST_ROWS, "rows of a batch");
-        expect(state && (states || !tokens), "expected states and a place for the state, found none");
-        *state = engine->start(states, lengths, count, beams);
-    });
-}
-
-// Decode one step: append one token to each of `rows` rows; writes logits (rows, target_size).
-const char* headwise_step(const Engine* engine, State* state, const int32_t* tokens, int32_t rows, float* logits) {
-    return guarded([&] {
-        expect_ids(tokens, rows, ready(engine).shape().target_size, "a target id");
-        expect(logits || !rows, "expected room for the logits, found none");
-        engine->step(state, tokens, rows, logits);
-    });
-}
-
-const char* headwise_reorder(const Engine* engine, State* state, const int64_t* rows, int32_t count) {
-    return guarded([&] {
-        expect(rows || !count, "expected rows, found none");
-        ready(engine).reorder(state, rows, count);
-    });
-}
-
-const char* headwise_keep(const Engine* engine, State* state, const int64_t* sentences, int32_t count) {
-    return guarded([&] {
-        expect_within(count, 0, MOST_ROWS, "sentences");
-        expect(sentences || !count, "expected sentences, found none");
-        ready(engine).keep(state, sentences, count);
-    });
-}
-
-void headwise_drop(State* state) { delete state; }
-
-// Create an open job, a search that sentences are added to. `continuing` tells of each of `size` target tokens whether it
-// continues a word; a size of 0: none does.
-const char* headwise_job_new(const Engine* engine, const Symbols* symbols, const uint8_t* continuing, int64_t size,
-                             Job** job) {
-    return guarded([&] {
-        expect(symbols && job, "expected symbols and a place for the job, found none");
-        symbols->check(ready(engine).shape().target_size);
-        if (size) expect_equal(size, engine->shape().target_size, "bytes about the target tokens");
-        expect(continuing || !size, "expected bytes about the target tokens, found none");
-        *job = new Job(engine, *symbols, Continuing(continuing, continuing + size));
-    });
-}
-
-// Add `count` sentences of one client with equal options: `offsets` (count + 1) are those of each source in ids
-// (tokens), `limits` (count) the maximum of |Y|, `lists` (count + 1) the offsets of each shortlist in listed
-// (listed_count); null: all tokens. `terms` (count) are those of each sentence; null: none. `first` is set to the number of the first sentence, which the others follow.
-const char* headwise_job_add(Job* job, const int32_t* ids, int64_t tokens, const int64_t* offsets,
-                             const int32_t* limits, int32_t count, const Options* options, const int32_t* listed,
-                             int64_t listed_count, const int64_t* lists, const TermArrays* terms, int64_t client,
-                             int64_t* first) {
-    return guarded([&] {
-        expect_within(count, 0, MOST_ROWS, "sentences");
-        expect_offsets(offsets, count, tokens);
-        expect((ids || !tokens) && (limits || !count), "expected ids and longest outputs, found none");
-        expect(job && options && first, "expected a job, options and a place for the number, found none");
-        if (lists) {
-            expect_offsets(lists, count, listed_count);
-            expect(listed || !listed_count, "expected listed ids, found none");
+        expect(engines && symbols && job, "expected engines, symbols and a place for the job, found none");
+        expect_within(models, 1, MOST_LAYERS, "models");
+        const Shape& shape = ready(engines[0]).shape();
+        for (int32_t n = 0; n < models; ++n) {
+            expect_equal(ready(engines[n]).shape().source_size, shape.source_size, "source subwords in every model");
+            expect_equal(engines[n]->shape().target_size, shape.target_size, "target subwords in every model");
         }
+        symbols->check(shape.target_size);
+        expect_ids(given, given_count, shape.target_size, "a given symbol");
+        if (size) expect_equal(size, shape.target_size, "bytes about the target tokens");
+        expect(continuing || !size, "expected bytes about the target tokens, found none");
+        *job = new Job({engines, engines + models}, *symbols, {given, given + given_count},
+                       Continuing(continuing, continuing + size));
+    });
+}
+
+// Add sentences of one client with equal options. `first` is set to the number of the first sentence, which the others
+// follow.
+const char* headwise_job_add(Job* job, const Sentences* from, const Options* options, int64_t client, int64_t* first) {
+    return guarded([&] {
+        expect(job && from && options && first, "expected a job, sentences, options and a place, found none");
+        from->check();
+        options->check();
         Requests sentences;
-        for (int32_t s = 0; s < count; ++s) {
+        const double* numbers = from->numbers;
+        for (int32_t s = 0; s < from->count; ++s) {
             Request& sentence = sentences.emplace_back();
             sentence.client = client;
-            sentence.ids.assign(ids + offsets[s], ids + offsets[s + 1]);
-            sentence.limit = limits[s];
             sentence.options = *options;
-            sentence.has_list = lists;
-            if (lists) sentence.list.assign(listed + lists[s], listed + lists[s + 1]);
-            if (terms) sentence.terms.assign(terms[s], job->engine->shape().target_size, job->symbols.eos);
-            sentence.check(job->engine->shape(), job->symbols);
+            from->copy(s, sentence);
+            const std::vector<int32_t>& prefix = sentence.prefix;
+            sentence.given = !prefix.empty() && std::count(job->given.begin(), job->given.end(), prefix[0]);
+            if (from->terms)
+                sentence.terms.assign(from->terms[s], job->engines[0]->shape().target_size, job->symbols.eos);
+            for (const Engine* engine : job->engines) sentence.check(engine->shape(), job->symbols);
+            if (!options->sampled) continue;
+            const int64_t count = int64_t(options->beam) * sentence.limit;
+            const int64_t left = from->numbers_count - (numbers - from->numbers);
+            expect(count <= left, "expected a random number for each sample and step, found fewer");
+            sentence.numbers.assign(numbers, numbers + count);
+            numbers += count;
+            sentence.check_numbers();
         }
         *first = job->add(client, sentences);
     });
@@ -190,7 +148,7 @@ const char* headwise_job_start(Job* job, int32_t places, int64_t tokens, int32_t
         expect_within(places, 1, MOST, "sentences at once");
         expect_within(tokens, 1, MOST_ROWS, "tokens at once");
         expect_within(workers, 1, MOST_WORKERS, "workers");
-        job->start(places, tokens, workers, [=] { job->engine->run(*job); });
+        job->start(places, tokens, workers, [=] { Search(*job).run(); });
     });
 }
 
@@ -223,6 +181,7 @@ const char* headwise_job_collect(Job* job, const Collected* to) {
         expect(job && to, "expected a job and arrays, found none");
         expect((to->numbers && to->counts && to->failures) || !to->sentences, "expected room, found none");
         expect((to->lengths || !to->outputs) && ((to->ids && to->gains) || !to->tokens), "expected room, found none");
+        expect(to->weights || !to->weight_count, "expected room, found none");
         job->collect(*to);
     });
 }

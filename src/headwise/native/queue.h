@@ -19,11 +19,14 @@ struct Request {
 
     int64_t number = 0, client = 0;
     std::vector<int32_t> ids;
-    std::vector<int32_t> list;  // with `has_list`, the ids that its outputs may contain, ascending
+    std::vector<int32_t> prefix;  // ids with which its outputs begin, or the output whose probability is sought
+    bool given = false;           // whether the first of these is a language that is given
+    std::vector<int32_t> list;    // with `has_list`, the ids that its outputs may contain, ascending
     bool has_list = false;
     int32_t limit = 0;  // maximum of |Y|, the end symbol included
     Options options{};
     Terms terms;  // that its outputs must contain
+    std::vector<double> numbers;  // in [0, 1), from which its samples are drawn (samples, limit)
     State state = State::waiting;
     std::atomic<bool> cancelled{false};  // a search drops it before its next step
     std::vector<Output> outputs;
@@ -33,14 +36,20 @@ struct Request {
     // The part of a batch that it takes: source tokens times hypotheses.
     int64_t tokens() const { return int64_t(ids.size()) * options.beam; }
 
+    void check_numbers() const {
+        for (const double number : numbers)
+            expect(number >= 0 && number < 1, "expected random numbers from 0 to below 1");
+    }
+
     // Validate against the shape of the model.
     void check(const Shape& shape, const Symbols& symbols) const {
-        options.check();
         expect_ids(ids.data(), int64_t(ids.size()), shape.source_size, "a source id");
         expect_within(int64_t(ids.size()), 1, shape.longest ? shape.longest : MOST_ROWS, "tokens of a sentence");
-        expect(limit > symbols.given_count, "expected a longest output of at least 1 after what is given");
-        if (!terms.empty())
-            expect(limit > symbols.given_count + terms.length(), "expected a longest output with room for the terms");
+        expect_ids(prefix.data(), int64_t(prefix.size()), shape.target_size, "an id of a prefix");
+        const int64_t room = int64_t(limit) - int64_t(prefix.size());
+        expect(room > 0, "expected a longest output of at least 1 after its prefix");
+        if (!terms.empty()) expect(room > terms.length(), "expected a longest output with room for the terms");
+        expect(terms.empty() || !options.sampled, "expected a beam search with terms, found samples");
         if (!has_list) return;
         expect_ids(list.data(), int64_t(list.size()), shape.target_size, "a listed id");
         expect(std::adjacent_find(list.begin(), list.end(), std::greater_equal<int32_t>()) == list.end(),
@@ -50,6 +59,44 @@ struct Request {
 };
 
 using Requests = std::list<Request>;
+
+// Arrays of the caller about `count` sentences, with the numbers of their elements. Offsets (count + 1) are those of each
+// sentence in the array before them. Without `prefixes` there are none; without `lists`, a sentence's outputs may contain
+// all tokens, otherwise those of its shortlist; without `terms` there are none. The limits (count) are maxima of |Y|.
+// Sampled sentences have random numbers for each sample and step (samples, limit).
+struct Sentences {
+    int32_t count;
+    int64_t ids_count, prefixes_count, lists_count, numbers_count;
+    const int32_t* ids;
+    const int64_t* offsets;
+    const int32_t* prefixes;
+    const int64_t* prefix_offsets;
+    const int32_t* lists;
+    const int64_t* list_offsets;
+    const int32_t* limits;
+    const TermArrays* terms;
+    const double* numbers;
+
+    void check() const {
+        expect_within(count, 0, MOST_ROWS, "sentences");
+        expect_offsets(offsets, count, ids_count);
+        expect((ids || !ids_count) && (limits || !count), "expected ids and longest outputs, found none");
+        if (prefix_offsets) expect_offsets(prefix_offsets, count, prefixes_count);
+        expect(prefixes || !prefix_offsets || !prefixes_count, "expected ids of prefixes, found none");
+        if (list_offsets) expect_offsets(list_offsets, count, lists_count);
+        expect(lists || !list_offsets || !lists_count, "expected listed ids, found none");
+        expect(numbers_count >= 0 && (numbers || !numbers_count), "expected random numbers, found none");
+    }
+
+    // Copy a sentence, except for its terms and random numbers.
+    void copy(int32_t s, Request& to) const {
+        to.ids.assign(ids + offsets[s], ids + offsets[s + 1]);
+        to.limit = limits[s];
+        if (prefix_offsets) to.prefix.assign(prefixes + prefix_offsets[s], prefixes + prefix_offsets[s + 1]);
+        to.has_list = list_offsets;
+        if (list_offsets) to.list.assign(lists + list_offsets[s], lists + list_offsets[s + 1]);
+    }
+};
 
 // Deficit round robin (Shreedhar and Varghese 1996, "Efficient fair queuing using deficit round-robin"). A client's turn
 // lasts while its credit covers its next sentence; then TURN is added to the credit, and the next client has its turn.

@@ -7,6 +7,7 @@
 
 #include "checks.h"
 #include "packed_gemm.h"
+#include "sampling.h"
 
 namespace headwise {
 
@@ -17,16 +18,13 @@ struct Choice {
 
 constexpr int MOST_BANNED = 3;
 
-// The start and end symbols, and the language code with which every output begins, where there is one.
+// The start and end symbols.
 struct Symbols {
     int32_t bos, eos;
-    int32_t given, given_count;  // a count of 0 or 1
 
     void check(int size) const {
         expect_within(bos, 0, size - 1, "the start symbol");
         expect_within(eos, 0, size - 1, "the end symbol");
-        expect_within(given_count, 0, 1, "given symbols");
-        expect_ids(&given, given_count, size, "a given symbol");
     }
 };
 
@@ -39,7 +37,8 @@ struct Banned {
 };
 
 // What is looked for in one row: so many of the best tokens, without those of `repeats`, which ascend; the end symbol
-// only where it is allowed; and the logits of `named` tokens, ascending.
+// only where it is allowed; and the logits of `named` tokens, ascending. With `draws`, tokens are drawn in place of the
+// best ones.
 struct Wanted {
     int count;
     bool may_end;
@@ -47,6 +46,7 @@ struct Wanted {
     const std::vector<int32_t>* repeats;
     const int32_t* tokens;
     int named;
+    const Draws* draws = nullptr;
 
     bool may_follow(int32_t token) const {
         return !banned->has(token) && !std::binary_search(repeats->begin(), repeats->end(), token);
@@ -61,7 +61,7 @@ struct Best {
     Wanted wanted;
     int count;
     float end_logit;
-    Choice* choices;  // best first; ties by lower token
+    Choice* choices;  // best first; ties by lower token; or as drawn
     float* named;     // logits of the named tokens; NEVER for one that isn't in the shortlist
 
     float log_total() const { return most + std::log(sum(total)); }
@@ -77,15 +77,50 @@ class Scan {
     template <class WantedOf>
     const Best* operator()(const Linear<P>& vocabulary, const int32_t* tokens, const Inputs<P>& inputs, int first,
                            int rows, const WantedOf& wanted) {
+        prepare(tokens, vocabulary.outputs(), first, rows, wanted);
+        vocabulary(inputs, first, rows, [&](int row, int column, const Floats* logits) {
+            take(best_[row - first], column, logits);
+        });
+        return best_.data();
+    }
+
+    // The same for logits that fill(first, rows, to) writes, some rows at a time, of `columns` tokens.
+    template <class WantedOf, class Fill>
+    const Best* filled(const int32_t* tokens, int columns, int first, int rows, const WantedOf& wanted,
+                       const Fill& fill) {
+        prepare(tokens, columns, first, rows, wanted);
+        const int stride = round_up(columns, PANEL), most = std::max(1, AT_ONCE / stride);
+        for (int done = 0; done < rows; done += most) {
+            const int some = std::min(most, rows - done);
+            logits_.grow(size_t(some) * stride);
+            const Rows to{logits_.data(), stride};
+            fill(first + done, some, to);
+            for (int row = 0; row < some; ++row) {
+                Best& best = best_[done + row];
+                for (int column = 0; column < stride; column += PANEL) {
+                    Floats panel[PANEL_VECTORS];
+                    for (int v = 0; v < PANEL_VECTORS; ++v) panel[v] = load(to.row(row) + column + v * LANES);
+                    take(best, column, panel);
+                }
+                if (best.wanted.draws) draw(best, to.row(row));
+            }
+        }
+        return best_.data();
+    }
+
+  private:
+    static constexpr int AT_ONCE = 1 << 20;  // logits that are filled at once
+
+    template <class WantedOf>
+    void prepare(const int32_t* tokens, int columns, int first, int rows, const WantedOf& wanted) {
         tokens_ = tokens;
-        end_ = tokens ? int(std::lower_bound(tokens, tokens + vocabulary.outputs(), symbols_.eos) - tokens)
-                      : symbols_.eos;
-        columns_ = vocabulary.outputs();
+        end_ = tokens ? int(std::lower_bound(tokens, tokens + columns, symbols_.eos) - tokens) : symbols_.eos;
+        columns_ = columns;
         best_.grow(rows);
         size_t choices = 0, named = 0;
         for (int row = 0; row < rows; ++row) {
             best_[row] = Best{NEVER, -FLT_MAX, Floats{}, wanted(first + row), 0, 0, nullptr, nullptr};
-            choices += best_[row].wanted.count;
+            choices += room(best_[row].wanted);
             named += best_[row].wanted.named;
         }
         choices_.resize(choices);
@@ -94,16 +129,34 @@ class Scan {
         for (int row = 0; row < rows; ++row) {
             best_[row].choices = choices_.data() + choices;
             best_[row].named = named_.data() + named;
-            choices += best_[row].wanted.count;
+            choices += room(best_[row].wanted);
             named += best_[row].wanted.named;
         }
-        vocabulary(inputs, first, rows, [&](int row, int column, const Floats* logits) {
-            take(best_[row - first], column, logits);
-        });
-        return best_.data();
     }
 
-  private:
+    static int room(const Wanted& wanted) {
+        return wanted.draws ? std::max(wanted.count, wanted.draws->count) : wanted.count;
+    }
+
+    // Draw from the tokens that may follow; these logits are all that is left of the others.
+    void draw(Best& best, float* logits) {
+        const Wanted& wanted = best.wanted;
+        const float most = best.count ? best.choices[0].logit : NEVER;
+        const auto forbid = [&](int32_t token) {
+            const int32_t* found = std::lower_bound(tokens_, tokens_ ? tokens_ + columns_ : nullptr, token);
+            if (!tokens_) logits[token] = NEVER;
+            else if (found != tokens_ + columns_ && *found == token) logits[found - tokens_] = NEVER;
+        };
+        std::for_each(wanted.banned->ids, wanted.banned->ids + wanted.banned->count, forbid);
+        std::for_each(wanted.repeats->begin(), wanted.repeats->end(), forbid);
+        if (!wanted.may_end) forbid(symbols_.eos);
+        best.count = distribution_.set(logits, columns_, most, *wanted.draws) ? wanted.draws->count : 0;
+        for (int n = 0; n < best.count; ++n) {
+            const int column = distribution_.draw(wanted.draws->numbers[n * wanted.draws->stride]);
+            best.choices[n] = {logits[column], tokens_ ? tokens_[column] : column};
+        }
+    }
+
     void take(Best& best, int column, const Floats* logits) {
         const Floats threshold = all(best.threshold);
         uint64_t hits = 0;
@@ -174,6 +227,8 @@ class Scan {
     std::vector<Choice> choices_;
     std::vector<float> named_;
     Buffer<Best> best_;
+    Buffer<float> logits_;
+    Distribution distribution_;
 };
 
 }  // namespace headwise

@@ -17,6 +17,7 @@ struct Shape {
     int32_t reach;                                      // the largest distance in tables of distances; 0: no tables
     int32_t biased, key_tables, value_tables;           // these tables: one for each stack; 0, 1 or `heads` in each layer
     int32_t pre_norm, final_norm, rms, gated;
+    int32_t source_end;  // whether the encoder reads the end symbol
     Activation activation;
     float key_scale, epsilon;
 

@@ -36,10 +36,14 @@ struct Sentence {
     std::vector<std::vector<T>> memory;     // source keys and values, for each layer (source, kept)
     std::vector<std::vector<T>> cache;      // target keys and values, for each layer (length, beams, kept)
     std::vector<std::vector<int32_t>> ancestors;  // for each row of the beam (length)
+    bool recorded = false;                        // whether the weights of cross-attention are kept, of one row
+    std::vector<std::vector<float>> weights;      // for each layer (length, heads, source)
 
-    void start(int layers, int rows) {
+    void start(int layers, int rows, bool records) {
         length = 0;
         beams = rows;
+        recorded = records;
+        weights.assign(records ? layers : 0, {});
         memory.resize(layers);
         cache.resize(layers);
         ancestors.assign(rows, {});
@@ -269,10 +273,15 @@ class Transformer {
         ready(layer.around_cross, work, x, count);
         layer.cross.in.store(work.inputs, count, work.wide);
         for (int r = 0; r < count; ++r) {
-            const Sentence<P>& sentence = *rows[r].sentence;
+            Sentence<P>& sentence = *rows[r].sentence;
             const T* memory = sentence.memory[l].data();
             const auto at = [&](int p) { return memory + p * size; };
-            attend<T>(heads, work.wide.row(r), sentence.source, at, work.scores_.data(), work.context.row(r));
+            const float* q = work.wide.row(r);
+            float *scores = work.scores_.data(), *to = work.context.row(r);
+            if (sentence.recorded)
+                attend<T>(heads, q, sentence.source, at, scores, to, Recorded{sentence.weights[l], sentence.source});
+            else
+                attend<T>(heads, q, sentence.source, at, scores, to);
         }
         add(layer.cross.out, layer.around_cross, work, work.context, x, count);
     }

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headwise.config import Config
+from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.page.views import VIEWS, TranslationView, View
@@ -86,7 +87,7 @@ class PageRun:
     def share(self) -> None:
         """Load all weights that clients and the page need, which processes forked from this one then share."""
         if self.config.task == "translation" and self.ready:
-            self.translator().engine.prepare_reading()
+            pytorch_model(self.translator())
 
     def describe(self) -> dict[str, Any]:
         """Return the run's description for the page; `can` holds its capabilities as booleans."""

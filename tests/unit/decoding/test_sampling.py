@@ -9,17 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoding_models import EOS, SYMBOLS, TreeModel, all_outputs, decode, sentences, tiny_transformer
-from headwise.decoding.sampling import draw, shaped, uniforms
+from headwise.decoding.sampling import draw, shaped
 from headwise.engine.options import SearchOptions
+from headwise.engine.uniforms import uniforms
 
 
 def test_every_sentence_and_sample_has_its_own_stream() -> None:
-    numbers = uniforms([[5, 6], [7]], samples=3, steps=50, seed=1)
+    numbers = np.stack([uniforms(sentence, samples=3, steps=50, seed=1) for sentence in ([5, 6], [7])])
     assert numbers.shape == (2, 3, 50)
     assert bool(((numbers >= 0) & (numbers < 1)).all())
     assert len(set(numbers.flatten().tolist())) == 300
-    assert torch.equal(uniforms([[7]], samples=2, steps=20, seed=1)[0], numbers[1, :2, :20])
-    assert not torch.equal(uniforms([[7]], samples=2, steps=20, seed=2)[0], numbers[1, :2, :20])
+    assert np.array_equal(uniforms([7], samples=2, steps=20, seed=1), numbers[1, :2, :20])
+    assert not np.array_equal(uniforms([7], samples=2, steps=20, seed=2), numbers[1, :2, :20])
 
 
 def shaped_by_definition(

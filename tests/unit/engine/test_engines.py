@@ -4,8 +4,6 @@ import copy
 import math
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,8 @@ from torch import nn
 from headwise.config import Config, ModelConfig
 from headwise.decoding import engine as pytorch_engines
 from headwise.decoding.engine import PyTorchEngine, fastest_engine
-from headwise.decoding.translator_model import pytorch_model, with_model
+from headwise.decoding.ensemble import Ensemble
+from headwise.decoding.translator_model import is_ensemble, pytorch_model, with_model
 from headwise.engine import loading
 from headwise.engine.base import Engine
 from headwise.engine.loading import EngineOptions, open_run
@@ -172,32 +171,27 @@ def test_the_biases_of_alibi_are_those_of_the_model(heads: int) -> None:
 
 
 @compiled
-def test_an_ensemble_of_native_models_votes(run: Path, tmp_path: Path) -> None:
+def test_an_ensemble_of_native_models_votes_without_pytorch(run: Path, tmp_path: Path) -> None:
     other = make_run(tmp_path / "other", seed=1)
-    native = Translator.load([run, other], engine="native").translate(ENGLISH)
-    readable = Translator.load([run, other], engine="readable").translate(ENGLISH)
+    translator = Translator.load([run, other], engine="native", device="cpu")
+    assert isinstance(translator.engine, NativeEngine)
+    native = translator.translate(ENGLISH, alignments=True)
+    readable = Translator.load([run, other], engine="readable").translate(ENGLISH, alignments=True)
     assert [t.outputs[0].tokens for t in native] == [t.outputs[0].tokens for t in readable]
+    assert [t.outputs[0].alignment for t in native] == [t.outputs[0].alignment for t in readable]
+    assert is_ensemble(translator)
+    assert isinstance(pytorch_model(translator), Ensemble)
 
 
 @compiled
-def test_the_workers_of_an_ensemble_search_at_once(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs = [run, make_run(tmp_path / "other", seed=1)]
-    one, two = (Translator.load(runs, device="cpu", workers=workers) for workers in (1, 2))
-    one.batch_tokens = two.batch_tokens = 60  # several batches
-    expected = one.translate(ENGLISH)
-    at_once = threading.Barrier(2, timeout=60)  # a single thread never passes it
-    first_two = iter(range(2))
-
-    def search(*arguments: Any, real: Callable[..., Any] = pytorch_engines.search, **more: Any) -> Any:
-        if next(first_two, None) is not None:
-            at_once.wait()
-        return real(*arguments, **more)
-
-    monkeypatch.setattr(pytorch_engines, "search", search)
-    assert two.translate(ENGLISH) == expected
-    assert next(first_two, None) is None
+def test_an_ensemble_with_a_model_that_only_pytorch_supports_says_so(run: Path, tmp_path: Path) -> None:
+    other = make_run(tmp_path / "other", seed=1, residual=False)
+    translator = Translator.load([run, other], device="cpu")
+    assert translator.description.startswith(
+        "pytorch engine (cpu), float32; native: it can't do model.residual=false"
+    )
+    expected = Translator.load([run, other], engine="pytorch").translate(ENGLISH)
+    assert translator.translate(ENGLISH) == expected
 
 
 @pytest.mark.parametrize("precision", ["int8", "bfloat16"])

@@ -113,7 +113,7 @@ def test_what_is_accepted_leaves_the_queue_by_turns(items: list[tuple[str, int]]
 )
 def test_the_native_order_is_the_same(items: list[tuple[str, int, int]], gone: set[int]) -> None:
     queue: FairQueue[int] = FairQueue()
-    with SearchJob(native(), SYMBOLS) as job:
+    with SearchJob(native().models, SYMBOLS) as job:
         for place, (client, length, beam) in enumerate(items):
             sentence = SearchSentence([5] * (length - 1) + [EOS], SearchOptions(beam=beam, max_length=1))
             assert job.add([sentence], client=hash(client)) == place

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from decoding_models import EOS, SYMBOLS, decode
 from headwise.config import ModelConfig
-from headwise.decoding.engine import PyTorchEngine, pytorch_engine
+from headwise.decoding.engine import PyTorchEngine
 from headwise.engine.base import Engine
 from headwise.engine.ids import check_ids
 from headwise.engine.native.engine import NativeEngine
@@ -133,15 +133,13 @@ def test_the_native_library_refuses_what_was_not_checked() -> None:
             search_at_once(native, [[5, EOS]], OPTIONS, 2, [listed])
 
 
-@torch.inference_mode()
-def test_the_protocol_itself_names_them(engine: Engine) -> None:
-    model, mask = pytorch_engine(engine).steps, torch.ones(1, 2, dtype=torch.bool)
+def test_forced_decoding_names_them(engine: Engine) -> None:
     for bad in (SIZE, -1):
-        with pytest.raises(DataError, match=f"expected ids from 0 to 29, found {bad}"):
-            model.encode(torch.tensor([[bad, EOS]]), mask)
-    state = model.start(model.encode(torch.tensor([[5, EOS]]), mask))
-    with pytest.raises(DataError, match=f"expected ids from 0 to 29, found {SIZE}"):
-        model.step(torch.tensor([SIZE]), state)
+        for sources, targets in (([[5, EOS], [bad, EOS]], [[5], [5]]), ([[5, EOS]] * 2, [[5], [bad]])):
+            with pytest.raises(DataError, match=f" 2: expected ids from 0 to 29, found {bad}"):
+                engine.score(sources, targets, SYMBOLS, alpha=0.0)
+            with pytest.raises(DataError, match=f" 2: expected ids from 0 to 29, found {bad}"):
+                engine.cross_attention(sources, targets, SYMBOLS)
 
 
 def test_a_language_model_names_them() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -11,19 +13,23 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from decoding_models import EOS, SYMBOLS, decode, sentences
 from headwise.config import ModelConfig
-from headwise.decoding.batching import padded
-from headwise.decoding.native_steps import NativeSteps
+from headwise.decoding.engine import PyTorchEngine
+from headwise.decoding.ensemble import Ensemble
 from headwise.decoding.scoring import score
 from headwise.decoding.search import search
 from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.native.engine import NativeEngine, unsupported
+from headwise.engine.native.packing import ACTIVATIONS
+from headwise.engine.native.positions import ADDED, INSIDE
 from headwise.engine.options import SearchOptions
-from headwise.errors import CheckpointError
+from headwise.errors import CheckpointError, ConfigError
 from headwise.models.transformer import Transformer
 from headwise.native.library import Library
 from native_engines import LIBRARIES, native_engine, search_at_once
@@ -108,38 +114,93 @@ def native(model: Transformer, library: Library, precision: str = "float32") -> 
     return native_engine(model, library, precision=precision)
 
 
-def steps(model: Transformer, library: Library, precision: str = "float32") -> NativeSteps:
-    return NativeSteps(native(model, library, precision))
-
-
 @pytest.fixture(params=LIBRARIES.values(), ids=LIBRARIES.keys())
 def library(request: pytest.FixtureRequest) -> Library:
     return request.param
 
 
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
-@torch.inference_mode()
-def test_float32_steps_give_the_pytorch_log_probabilities(library: Library, shape: dict[str, Any]) -> None:
-    model = transformer(**shape)
-    fast = steps(model, library)
-    source, mask = padded(sentences(7, VOCABULARY), 0, torch.device("cpu"))
-    memory, again = model.encode(source, mask), fast.encode(source, mask)
-    torch.testing.assert_close(again.states[mask], memory.states[mask], rtol=1e-4, atol=1e-5)
-    state, ours = model.start(memory, 2), fast.start(again, 2)
-    tokens = torch.full((14,), SYMBOLS.bos)
-    generator = torch.Generator().manual_seed(1)
-    for step in range(20):
-        expected, state = model.step(tokens, state)
-        found, ours = fast.step(tokens, ours)
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
-        if step == 5:
-            kept = torch.tensor([6, 0, 3])
-            state, ours = state.keep(kept), ours.keep(kept)
-        rows = len(kept) * 2 if step >= 5 else 14
-        within = torch.randint(2, (rows,), generator=generator)
-        parents = torch.arange(rows) // 2 * 2 + within
-        state, ours = state.reorder(parents), ours.reorder(parents)
-        tokens = torch.randint(4, VOCABULARY, (rows,), generator=generator)
+def pairs(count: int = 9, seed: int = 0) -> tuple[list[list[int]], list[list[int]]]:
+    """Return random sources and targets, whose tokens are any of the vocabulary; some are empty."""
+    rng = np.random.default_rng(seed)
+    targets = [rng.integers(0, VOCABULARY, rng.integers(0, 20)).tolist() for _ in range(count)]
+    return sentences(count, VOCABULARY, seed=seed), targets
+
+
+@cache
+def by_pytorch(shape: str) -> tuple[Transformer, list[Hypothesis], list[NDArray[np.float32]], Any]:
+    """Return a model with what PyTorch computes, once for all variants of the library."""
+    model = transformer(**SHAPES[shape])
+    engine, options = PyTorchEngine(model), SearchOptions(beam=3, n_best=2, extra_length=8)
+    scored = engine.score(*pairs(), SYMBOLS, alpha=0.6)
+    return (
+        model,
+        scored,
+        engine.cross_attention(*pairs(), SYMBOLS),
+        step_search(model, sentences(9, VOCABULARY), options),
+    )
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_float32_gives_the_pytorch_probabilities_and_weights(library: Library, shape: str) -> None:
+    model, scored, weights, hypotheses = by_pytorch(shape)
+    fast = native(model, library)
+    assert_same([fast.score(*pairs(), SYMBOLS, alpha=0.6, batch_tokens=60)], [scored])
+    for found, expected in zip(fast.cross_attention(*pairs(), SYMBOLS), weights, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    options = SearchOptions(beam=3, n_best=2, extra_length=8)
+    assert_same(search_at_once(fast, sentences(9, VOCABULARY), options, 5), hypotheses)
+
+
+@st.composite
+def configurations(draw: st.DrawFn) -> dict[str, Any]:
+    """Draw a small model of any shape that the native engine supports."""
+    flag = st.booleans()
+    heads = draw(st.integers(1, 4))
+    shared = draw(st.sampled_from([n for n in range(1, heads + 1) if heads % n == 0]))
+    buckets = draw(st.sampled_from([4, 8, 12]))
+    inside = {
+        "relative": {"reach": draw(st.integers(1, 9)), "values": draw(flag), "per_head": draw(flag)},
+        "t5": {"buckets": buckets, "reach": buckets // 2 + draw(st.integers(1, 9))},
+        "rotary": {"base": draw(st.floats(2, 1e4)), "pairs": draw(st.sampled_from(["adjacent", "halves"]))},
+    }
+    switches = (
+        "gated",
+        "feed_forward_bias",
+        "attention_bias",
+        "scale_embeddings",
+        "logit_bias",
+        "source_end",
+    )
+    return {
+        **{name: draw(st.integers(1, 2)) for name in ("encoder_layers", "decoder_layers")},
+        **{"d_model": 2 * draw(st.integers(2, 20)), "d_ff": draw(st.integers(1, 50)), "heads": heads},
+        **{"d_k": 2 * draw(st.integers(1, 20)), "d_v": draw(st.integers(1, 40)), "key_value_heads": shared},
+        **{name: draw(flag) for name in switches},
+        **{
+            "norm": draw(st.sampled_from(["pre", "post"])),
+            "final_norm": draw(st.sampled_from([None, True, False])),
+        },
+        "normalization": draw(st.sampled_from(["layer", "rms"])),
+        "activation": draw(st.sampled_from(sorted(ACTIVATIONS))),
+        "share_embeddings": draw(st.sampled_from(["all", "target", "none"])),
+        "positions": draw(st.sampled_from([*ADDED, *INSIDE])),
+        **{"position_options": inside, "attention": "reference"},
+    }
+
+
+@given(shape=configurations(), seed=st.integers(0, 99))
+@settings(max_examples=60)
+def test_float32_gives_the_pytorch_probabilities_of_any_model(shape: dict[str, Any], seed: int) -> None:
+    model = transformer(seed=seed, **shape)
+    assert unsupported(model.config) is None
+    for name in LIBRARIES:
+        fast, slow = native(model, LIBRARIES[name]), PyTorchEngine(model)
+        assert_same(
+            *([each.score(*pairs(4, seed), SYMBOLS, alpha=0.6)] for each in (fast, slow)), within=1e-3
+        )
+        weights = zip(*(each.cross_attention(*pairs(4, seed), SYMBOLS) for each in (fast, slow)), strict=True)
+        for found, expected in weights:
+            np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_without_source_end_the_end_symbol_is_dropped(library: Library) -> None:
@@ -195,32 +256,144 @@ def test_no_result_depends_on_the_batch(library: Library, precision: str) -> Non
     assert together == alone == refilled
 
 
-def test_options_that_the_native_search_does_not_know_go_step_by_step(library: Library) -> None:
-    model = transformer()
+SAMPLED = {
+    "all": SearchOptions(sample=True, n_best=5, seed=4),
+    "one": SearchOptions(sample=True, allow_unknown=True),
+    "likeliest": SearchOptions(sample=True, n_best=3, top_k=9, min_length=4),
+    "nucleus": SearchOptions(sample=True, n_best=3, top_p=0.7),
+    "cold": SearchOptions(sample=True, n_best=3, top_k=40, top_p=0.9, temperature=0.5, max_length=9),
+    "hot": SearchOptions(sample=True, n_best=3, temperature=3.0, no_repeat_ngram=1, min_length=9),
+}
+PREFIXES: list[list[int]] = [[7, 8], [], [9], [149], [4, 5, 6], [2, 0, 1]]
+
+
+@pytest.mark.parametrize("options", [*SEARCHES.values(), *SAMPLED.values()], ids=[*SEARCHES, *SAMPLED])
+@pytest.mark.parametrize("listed", [False, True])
+def test_prefixes_and_samples_are_those_of_pytorch(
+    library: Library, options: SearchOptions, listed: bool
+) -> None:
+    model, sources = transformer(), sentences(6, VOCABULARY, seed=11)
     fast = native(model, library)
-    sources = sentences(6, VOCABULARY, seed=7)
-    options = SearchOptions(sample=True, n_best=3, top_k=9, seed=4)
-    assert not fast.joins(SearchSentence(sources[0], options))
-    assert_same(decode(fast, sources, options, SYMBOLS), decode(model, sources, options, SYMBOLS))
-    prefixes = [[7, 8]] * 6
-    options = SearchOptions()
-    expected = decode(model, sources, options, SYMBOLS, prefixes=prefixes)
-    assert_same(decode(fast, sources, options, SYMBOLS, prefixes=prefixes), expected)
+    fast.workers = 2
+    for prefixes in (PREFIXES, *([None] if options.sample else [])):
+        found, expected = (
+            decode(
+                each,
+                sources,
+                options,
+                prefixes=prefixes,
+                shortlist=shortlist if listed else None,
+                batch_tokens=60,
+            )
+            for each in (fast, model)
+        )
+        assert_same_but_for_draws(found, expected, options)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("options", SAMPLED.values(), ids=SAMPLED.keys())
+def test_no_sample_depends_on_the_batch_or_the_other_samples(
+    library: Library, precision: str, options: SearchOptions
+) -> None:
+    fast = native(transformer(), library, precision)
+    sources = sentences(9, VOCABULARY, seed=6)
+    together = search_at_once(fast, sources, options, 9)
+    alone = [search_at_once(fast, [source], options, 1)[0] for source in sources]
+    fewer = search_at_once(fast, sources, dataclasses.replace(options, n_best=1), 3)
+    assert together == alone
+    assert [hypotheses[:1] for hypotheses in together] == fewer
+
+
+def test_samples_have_the_probabilities_of_the_model() -> None:
+    """The chi-square statistic of 20,000 drawn first tokens; exact probabilities by the PyTorch model."""
+    model, source, count = transformer(), [9, 30, EOS], 20_000
+    options = SearchOptions(sample=True, n_best=count, max_length=1, temperature=1.5, top_k=30, seed=8)
+    (found,) = decode(native_engine(model), [source], options)
+    with torch.inference_mode():
+        hidden = model(
+            torch.tensor([source]), torch.ones(1, 3, dtype=torch.bool), torch.tensor([[SYMBOLS.bos]])
+        )
+        logits = model.project(hidden)[0, 0].double()
+        logits[[SYMBOLS.pad, SYMBOLS.bos, SYMBOLS.unknown]] = -math.inf
+    kept = logits.topk(30)
+    expected = dict(zip(kept.indices.tolist(), (kept.values / 1.5).softmax(0).tolist(), strict=True))
+    drawn = Counter(hypothesis.tokens[0] if hypothesis.tokens else EOS for hypothesis in found)
+    assert sum(drawn.values()) == count
+    assert drawn.keys() <= expected.keys()
+    statistic = sum((drawn[token] - count * p) ** 2 / (count * p) for token, p in expected.items())
+    assert statistic < 29 + 5 * math.sqrt(2 * 29)  # mean and standard deviation with 29 degrees of freedom
+
+
+def assert_same_but_for_draws(
+    found: list[list[Hypothesis]], expected: list[list[Hypothesis]], options: SearchOptions
+) -> None:
+    """Compare hypotheses; one sample may differ, where a random number lies between two tokens by rounding."""
+    assert [len(each) for each in found] == [len(each) for each in expected]
+    drawn = zip(*(list(itertools.chain(*each)) for each in (found, expected)), strict=True)
+    other = [ours.tokens != theirs.tokens for ours, theirs in drawn]
+    if sum(other) != 1 or not options.sample:
+        assert_same(found, expected)
+
+
+def several() -> list[Transformer]:
+    """Return models of one vocabulary and different shapes."""
+    others = (
+        {},
+        {"d_model": 16, "decoder_layers": 1, "source_end": False},
+        {"positions": "rotary", "max_length": 63},
+    )
+    return [transformer(seed=seed, **shape) for seed, shape in enumerate(others)]
+
+
+@pytest.mark.parametrize("options", [SearchOptions(), SEARCHES["n best"], *SAMPLED.values()])
+def test_an_ensemble_is_that_of_pytorch(library: Library, options: SearchOptions) -> None:
+    models, (sources, targets) = several(), pairs()
+    packed = [model for each in models for model in native(each, library).models]
+    fast, slow = NativeEngine(packed, open_pytorch=list, workers=2), PyTorchEngine(Ensemble(models))
+    assert fast.max_length == slow.max_length == 63
+    for prefixes, lists in ((None, None), (None, shortlist), (targets, None)):
+        found, expected = (
+            decode(each, sources, options, prefixes=prefixes, shortlist=lists) for each in (fast, slow)
+        )
+        assert_same_but_for_draws(found, expected, options)
+    found, expected = ([each.score(sources, targets, SYMBOLS, alpha=1.0)] for each in (fast, slow))
+    assert_same(found, expected)
+    weights = zip(*(each.cross_attention(sources, targets, SYMBOLS) for each in (fast, slow)), strict=True)
+    for found, expected in weights:
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_ensemble_may_mix_precisions_but_not_numbers_of_heads(library: Library) -> None:
+    model, (sources, targets) = transformer(), pairs()
+    mixed = [native(model, library, precision).models[0] for precision in ("float32", "int8", "bfloat16")]
+    found, expected = (
+        np.concatenate(
+            [each.token_log_probabilities for each in engine.score(sources, targets, SYMBOLS, alpha=0.0)]
+        )
+        for engine in (NativeEngine(mixed, open_pytorch=list), native(model, library))
+    )
+    assert 0 < (found - expected).std() < 0.06 * expected.std()
+    other = native(transformer(heads=2), library).models
+    with pytest.raises(ConfigError, match=r"expected models with equally many heads, found \[2, 4\]"):
+        NativeEngine([mixed[0], *other], open_pytorch=list).cross_attention(sources, targets, SYMBOLS)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+def test_forced_decoding_gives_what_the_search_reported(library: Library, precision: str) -> None:
+    fast, sources = native(transformer(), library, precision), sentences(9, VOCABULARY, seed=3)
+    found = [hypotheses[0] for hypotheses in search_at_once(fast, sources, SearchOptions(alpha=0.6), 4)]
+    assert fast.score(sources, [each.tokens for each in found], SYMBOLS, alpha=0.6) == found
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("bfloat16", 0.03), ("int8", 0.06)])
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
-@torch.inference_mode()
-def test_low_precision_is_close(
-    library: Library, shape: dict[str, Any], precision: str, tolerance: float
-) -> None:
-    model = transformer(**shape)
-    fast = steps(model, library, precision)
-    source, mask = padded(sentences(9, VOCABULARY), 0, torch.device("cpu"))
-    memory, again = model.encode(source, mask), fast.encode(source, mask)
-    tokens = torch.full((9,), SYMBOLS.bos)
-    expected, _ = model.step(tokens, model.start(memory))
-    found, _ = fast.step(tokens, fast.start(again))
+@pytest.mark.parametrize("shape", SHAPES)
+def test_low_precision_is_close(library: Library, shape: str, precision: str, tolerance: float) -> None:
+    model, scored, *_ = by_pytorch(shape)
+    again = native(model, library, precision).score(*pairs(), SYMBOLS, alpha=0.6)
+    found, expected = (
+        np.concatenate([each.token_log_probabilities for each in hypotheses])
+        for hypotheses in (again, scored)
+    )
     error = (found - expected).std() / expected.std()
     assert error < tolerance
     if precision == "int8":
@@ -280,23 +453,6 @@ def test_no_result_with_a_shortlist_depends_on_the_batch(library: Library, preci
         for source, listed in zip(sources, lists, strict=True)
     ]
     assert together == alone
-
-
-def test_a_prefix_and_samples_keep_to_the_shortlist_in_both_engines(library: Library) -> None:
-    model = transformer()
-    fast = native(model, library)
-    sources = sentences(5, VOCABULARY, seed=11)
-    prefixes = [[7, 8], [], [9], [149], [4, 5, 6]]
-    found = decode(fast, sources, SearchOptions(), SYMBOLS, prefixes=prefixes, shortlist=shortlist)
-    expected = decode(model, sources, SearchOptions(), SYMBOLS, prefixes=prefixes, shortlist=shortlist)
-    assert_same(found, expected)
-    sampled = SearchOptions(sample=True, n_best=4)
-    found = decode(fast, sources, sampled, SYMBOLS, shortlist=shortlist)
-    assert_same(found, decode(model, sources, sampled, SYMBOLS, shortlist=shortlist))
-    for source, prefix, hypotheses in zip(sources, prefixes, expected, strict=True):
-        tokens = hypotheses[0].tokens
-        assert tokens[: len(prefix)] == tuple(prefix)
-        assert set(tokens) <= {*shortlist(source).tolist(), *prefix}
 
 
 class Restricted(Transformer):
@@ -408,32 +564,27 @@ def step_search(
     return search(model, [SearchSentence(source, options) for source in sources], SYMBOLS)
 
 
-def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
+def assert_same(
+    found: list[list[Hypothesis]], expected: list[list[Hypothesis]], within: float = 1e-4
+) -> None:
     for ours, theirs in zip(found, expected, strict=True):
         assert [h.tokens for h in ours] == [h.tokens for h in theirs]
         for a, b in zip(ours, theirs, strict=True):
-            assert dataclasses.astuple(a)[1:3] == pytest.approx(dataclasses.astuple(b)[1:3], abs=1e-4)
-            assert a.token_log_probabilities == pytest.approx(b.token_log_probabilities, abs=1e-4)
+            assert dataclasses.astuple(a)[1:3] == pytest.approx(
+                dataclasses.astuple(b)[1:3], rel=1e-5, abs=within
+            )
+            assert a.token_log_probabilities == pytest.approx(b.token_log_probabilities, rel=1e-5, abs=within)
 
 
 def test_more_rows_than_16_bits_count_keep_apart(library: Library) -> None:
     """Regression: samples from the 65,536th on continued the keys and values of other samples."""
     model = transformer(d_model=16, d_ff=16, heads=1, encoder_layers=1, decoder_layers=1)
-    fast, rows = steps(model, library), (1 << 16) + 8
-    source, mask = padded(sentences(1, VOCABULARY), 0, torch.device("cpu"))
-    with torch.inference_mode():
-        state, ours = (
-            model.start(model.encode(source, mask), rows),
-            fast.start(fast.encode(source, mask), rows),
-        )
-        # Only the first and the last hypotheses differ; each would read the keys and values of the other.
-        tokens = torch.full((rows,), 9)
-        tokens[-8:] = torch.arange(20, 28)
-        for _ in range(3):
-            expected, state = model.step(tokens, state)
-            found, ours = fast.step(tokens, ours)
-            torch.testing.assert_close(found[-8:], expected[-8:], rtol=1e-4, atol=1e-4)
-            torch.testing.assert_close(found[:8], expected[:8], rtol=1e-4, atol=1e-4)
+    fast, count, source = native(model, library), (1 << 16) + 8, [9, 8, EOS]
+    options = SearchOptions(sample=True, n_best=count, min_length=3, max_length=3, alpha=0.0)
+    (found,) = search_at_once(fast, [source], options, 1)
+    assert len(found) == count
+    for part in (found[:8], found[-8:]):
+        assert_same([fast.score([source] * 8, [each.tokens for each in part], SYMBOLS, alpha=0.0)], [part])
 
 
 @pytest.mark.parametrize("value", [-1e38, -100.0, 100.0, 1e12])
@@ -441,11 +592,10 @@ def test_an_activation_far_out_is_its_limit(library: Library, value: float) -> N
     model = transformer(activation="silu")
     with torch.no_grad():
         model.encoder[0].feed_forward.w1.bias[:4] = value
-    source, mask = padded(sentences(3, VOCABULARY, seed=2), 0, torch.device("cpu"))
-    with torch.inference_mode():
-        expected = model.encode(source, mask).states[mask]
-        found = steps(model, library).encode(source, mask).states[mask]
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    found, expected = (
+        each.score(*pairs(5), SYMBOLS, alpha=0.0) for each in (native(model, library), PyTorchEngine(model))
+    )
+    assert_same([found], [expected])
 
 
 @pytest.mark.parametrize("beam", [1, 3])

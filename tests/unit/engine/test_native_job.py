@@ -40,7 +40,7 @@ def build(positions: str = "none") -> NativeEngine:
 
 
 def job(engine: NativeEngine, options: SearchOptions = ENDLESS, sentences: int = 9) -> SearchJob:
-    search = SearchJob(engine, SYMBOLS)
+    search = SearchJob(engine.models, SYMBOLS)
     search.add([SearchSentence([5, 6, 3], options)] * sentences)
     search.close()
     return search

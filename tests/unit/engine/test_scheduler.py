@@ -22,7 +22,6 @@ from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.load import HALF_LIFE, Load, Meter
 from headwise.engine.scheduling.scheduler import Scheduler
-from headwise.errors import ConfigError
 from headwise.native.library import PRECISIONS
 from scheduler_engines import (
     ENDLESS,
@@ -84,7 +83,7 @@ def test_no_result_depends_on_what_else_runs(
 
 
 @native_only
-def test_prefixes_and_samples_are_searched_beside_the_open_search() -> None:
+def test_prefixes_and_samples_join_the_open_search() -> None:
     engine, prefixes = native(), [[9, 8], [], [7]]
     with Scheduler(engine, SYMBOLS) as scheduler:
         plain = [submit(scheduler, source, OPTIONS[0]) for source in SOURCES]
@@ -193,18 +192,6 @@ def test_a_cancelled_sentence_that_waits_is_removed_at_once(make: Callable[[], E
         assert concurrent.futures.wait(futures, timeout=0).not_done == set()
         running.cancel()
         assert last.result(timeout=60)
-
-
-def test_options_that_an_engine_does_not_support_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: object, sentence: object) -> None:
-        raise ConfigError("engine: it supports no such option")
-
-    monkeypatch.setattr(PyTorchEngine, "joins", refuse)
-    with (
-        Scheduler(PyTorchEngine(transformer()), SYMBOLS) as scheduler,
-        pytest.raises(ConfigError, match="no such option"),
-    ):
-        submit(scheduler, [5, EOS], SAMPLED)
 
 
 @native_only

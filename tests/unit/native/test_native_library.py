@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ import torch
 
 from decoding_models import sentences
 from headwise.config import ModelConfig
-from headwise.decoding.native_steps import NativeSteps
 from headwise.engine.native.engine import NativeEngine
 from headwise.engine.options import SearchOptions
+from headwise.errors import ConfigError
 from headwise.models.transformer import Transformer
 from headwise.native import library as native
 from headwise.native.library import PRECISIONS, Library
@@ -36,10 +37,10 @@ def engine(library: Library) -> NativeEngine:
     return build(library)
 
 
-def build(library: Library, leave_out: str = "", **changes: Any) -> NativeEngine:
+def build(library: Library, leave_out: str = "", vocabulary: int = SIZE, **changes: Any) -> NativeEngine:
     shape = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 12, "heads": 2, "max_length": 16}
     torch.manual_seed(1)
-    model = Transformer(ModelConfig.model_validate(shape | {"norm": "pre"} | changes), SIZE, SIZE)
+    model = Transformer(ModelConfig.model_validate(shape | {"norm": "pre"} | changes), vocabulary, vocabulary)
     return native_engine(model, library, leave_out=leave_out)
 
 
@@ -124,99 +125,21 @@ def test_an_engine_without_one_of_its_weights_does_not_run(
     with monkeypatch.context() as patch:
         patch.setattr(Library, "call", forgetful)
         engine = build(library)
-    source = torch.tensor([[5, 3]])
-    with pytest.raises(ValueError, match=f"expected the weight {name}, found none"):
-        NativeSteps(engine).encode(source, torch.ones_like(source, dtype=torch.bool))
     with pytest.raises(ValueError, match=f"expected the weight {name}, found none"):
         search_at_once(engine, [[5, 3]], SearchOptions(), 1)
 
 
-def test_what_is_encoded(engine: NativeEngine) -> None:
-    ids, states = np.array([5, 6, 3], np.int32), np.empty((3, 8), np.float32)
-
-    def encode(lengths: list[int], tokens: int = 3, count: int | None = None, at: int | None = None) -> None:
-        counts = np.array(lengths, np.int32)
-        place = ids.ctypes.data if at is None else at
-        size = len(lengths) if count is None else count
-        to = states.ctypes.data
-        engine.library.call("encode", engine.handle, place, tokens, counts.ctypes.data, size, to)
-
-    encode([1, 2])
-    for arguments, sentence in (
-        (([1, 1],), "expected 2 tokens, found 3"),
-        (([2, 2],), "expected 4 tokens, found 3"),
-        (([3, 0],), "expected tokens of a sentence from 1 to 16, found 0"),
-        (([-1, 4],), "expected tokens of a sentence from 1 to 16, found -1"),
-        (([17],), "expected tokens of a sentence from 1 to 16, found 17"),
-        (([1, 2], 3, -1), "expected sentences from 0 to"),
-        (([1, 2], 3, 2, 0), "expected ids, found none"),
-    ):
-        with pytest.raises(ValueError, match=sentence):
-            encode(*arguments)
-    for bad in (-1, SIZE, 2**31 - 1):
-        ids[1] = bad
-        with pytest.raises(ValueError, match=f"expected a source id from 0 to 19, found {bad}"):
-            encode([1, 2])
-    with pytest.raises(ValueError, match="expected an engine, found none"):
-        engine.library.call("encode", None, ids.ctypes.data, 0, None, 0, states.ctypes.data)
-
-
-@torch.inference_mode()
-def test_what_a_state_is_told(engine: NativeEngine) -> None:
-    source = torch.tensor([[5, 6, 3], [7, 3, 0]])
-    steps = NativeSteps(engine)
-    memory = steps.encode(source, source > 0)
-    library, handle = engine.library, engine.handle
-    for beams in (0, -1, 2**20 + 1):
-        with pytest.raises(ValueError, match="expected beams from 1 to 1048576"):
-            steps.start(memory, beams)
-    state = steps.start(memory, 2)
-    tokens, logits = np.full(4, 2, np.int32), np.empty((4, SIZE), np.float32)
-
-    def step(count: int = 4, to: NativeEngine = engine) -> None:
-        place = tokens.ctypes.data
-        library.call("step", to.handle, state.handle, place, count, logits.ctypes.data)
-
-    step()
-    with pytest.raises(ValueError, match="expected 4 tokens, found 3"):
-        step(3)
-    with pytest.raises(ValueError, match="expected a state of this engine"):
-        step(4, build(library))
-    tokens[2] = SIZE
-    with pytest.raises(ValueError, match="expected a target id from 0 to 19, found 20"):
-        step()
-    for rows, sentence in (
-        ([0, 1, 2], "expected 4 rows, found 3"),
-        ([2, 1, 2, 3], "expected a row of the same sentence from 0 to 1, found 2"),
-        ([0, 1, 2, 4], "expected a row of the same sentence from 2 to 3, found 4"),
-        ([0, -1, 2, 3], "expected a row of the same sentence from 0 to 1, found -1"),
-    ):
-        with pytest.raises(ValueError, match=sentence):
-            state.reorder(torch.tensor(rows))
-    for kept, sentence in (
-        ([2], "expected a sentence from 0 to 1, found 2"),
-        ([-1], "expected a sentence from 0 to 1, found -1"),
-        ([1, 1], "expected different sentences, found one twice"),
-    ):
-        with pytest.raises(ValueError, match=sentence):
-            state.keep(torch.tensor(kept))
-    state.reorder(torch.tensor([1, 0, 3, 2], dtype=torch.int32))
-    state.keep(torch.tensor([1], dtype=torch.int32))
-    tokens[:] = 2
-    for _ in range(15):
-        step(2)
-    with pytest.raises(ValueError, match="no more tokens than there are positions"):
-        step(2)
-    with pytest.raises(ValueError, match="expected a state whose last step did not fail"):
-        step(2)
-    with pytest.raises(ValueError, match="expected a state of this engine"):
-        library.call("step", handle, None, tokens.ctypes.data, 2, logits.ctypes.data)
-
-
 def search_options(beam: int, n_best: int, *others: float, banned: int = 3) -> native.NativeOptions:
     return native.NativeOptions(
-        beam, n_best, *others, 0, native.Banned((ctypes.c_int32 * 3)(0, 2, 1), banned)
+        *(beam, n_best, *others, 0, 0, 0, 1.0, 1.0, 0), native.Banned((ctypes.c_int32 * 3)(0, 2, 1), banned)
     )
+
+
+def changed_options(**changes: int | float) -> native.NativeOptions:
+    options = search_options(1, 1, 0, 0.6, 1.0)
+    for name, value in changes.items():
+        setattr(options, name, value)
+    return options
 
 
 def job(engine: NativeEngine, **changes: Any) -> None:
@@ -225,6 +148,10 @@ def job(engine: NativeEngine, **changes: Any) -> None:
         "ids": np.array([5, 6, 3, 7, 3], np.int32),
         "offsets": np.array([0, 3, 5], np.int64),
         "limits": np.array([6, 5], np.int32),
+        "prefixes": np.array([4, 5], np.int32),
+        "prefix_offsets": np.array([0, 2, 2], np.int64),
+        "random": np.full(11, 0.5),
+        "given": np.array([4, 9], np.int32),
         "listed": np.array([3, 8, 9, 3, 7], np.int32),
         "lists": np.array([0, 3, 5], np.int64),
         # The automaton of the forms 5 6 and 7.
@@ -238,7 +165,7 @@ def job(engine: NativeEngine, **changes: Any) -> None:
     }
     arrays |= {name: np.array(v, arrays[name].dtype) for name, v in changes.items() if name in arrays}
     numbers = {"tokens": 5, "count": 2, "listed_count": 5, "nodes": 4, "terms": 2, "edges": 8, "ends": 2}
-    numbers |= {"continuing": SIZE}
+    numbers |= {"continuing": SIZE, "prefixes_count": 2, "models": 1}
     numbers |= {name: value for name, value in changes.items() if name in numbers}
     options = changes.get("options", search_options(4, 1, 0, 0.6, 1.0))
     symbols = changes.get("symbols", native.NativeSymbols(2, 3))
@@ -246,24 +173,30 @@ def job(engine: NativeEngine, **changes: Any) -> None:
     sizes = [numbers[name] for name in ("nodes", "terms", "edges", "ends")]
     names = [name for name, *_ in native.TermArrays._fields_[4:]]
     terms = (native.TermArrays * 2)(native.TermArrays(*sizes, *(place[name] for name in names)))
+    if options.sampled:
+        terms[0].nodes = changes.get("nodes", 0)
     handle = ctypes.c_void_p()
+    handles = (ctypes.c_void_p * 2)(engine.models[0].handle, changes.get("second", engine).models[0].handle)
     try:
-        continuing = (bytes(SIZE), numbers["continuing"])
-        engine.library.call("job_new", engine.handle, symbols, *continuing, ctypes.byref(handle))
-        first = ctypes.c_int64()
         engine.library.call(
-            "job_add",
-            *(handle, place["ids"], numbers["tokens"], place["offsets"], place["limits"], numbers["count"]),
-            *(
-                options,
-                place["listed"],
-                numbers["listed_count"],
-                place["lists"],
-                terms,
-                0,
-                ctypes.byref(first),
-            ),
+            "job_new",
+            *(handles, numbers["models"], symbols, place["given"], len(arrays["given"])),
+            *(bytes(SIZE), numbers["continuing"], ctypes.byref(handle)),
         )
+        counts = (numbers["prefixes_count"], numbers["listed_count"], len(arrays["random"]))
+        sentences = native.Sentences(
+            *(
+                numbers["count"],
+                numbers["tokens"],
+                *counts,
+                place["ids"],
+                place["offsets"],
+                place["prefixes"],
+            ),
+            *(place["prefix_offsets"], place["listed"], place["lists"], place["limits"]),
+            *(ctypes.addressof(terms), place["random"]),
+        )
+        engine.library.call("job_add", handle, sentences, options, 0, ctypes.byref(ctypes.c_int64()))
     finally:
         engine.library.value("job_free", ctypes.byref(handle))
 
@@ -309,17 +242,34 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"options": search_options(4, 1, 0, 0.6, 1.0, banned=4)},
         "expected banned symbols from 0 to 3, found 4",
     ),
-    "given": (
-        {"symbols": native.NativeSymbols(2, 3, SIZE, 1)},
-        "expected a given symbol from 0 to 19, found 20",
+    "given": ({"given": [4, SIZE]}, "expected a given symbol from 0 to 19, found 20"),
+    "models": ({"models": 0}, "expected models from 1 to"),
+    "prefix": ({"prefixes": [4, SIZE]}, "expected an id of a prefix from 0 to 19, found 20"),
+    "prefixes' end": ({"prefixes_count": 3}, "expected 3 as the last offset, found 2"),
+    "room after the prefix": ({"limits": [2, 5]}, "expected a longest output of at least 1 after its prefix"),
+    "temperature": ({"options": changed_options(temperature=0.0)}, "expected temperature and top-p above 0"),
+    "top-p": ({"options": changed_options(top_p=float("nan"))}, "expected temperature and top-p above 0"),
+    "top-k": ({"options": changed_options(top_k=-1)}, "expected temperature and top-p above 0"),
+    "forced": ({"options": changed_options(forced=3)}, "expected what is forced from 0 to 2, found 3"),
+    "a forced beam": (
+        {"options": changed_options(forced=1, beam=2)},
+        "expected one hypothesis of a forced output",
     ),
-    "two given": (
-        {"symbols": native.NativeSymbols(2, 3, 4, 2)},
-        "expected given symbols from 0 to 1, found 2",
+    "few random numbers": (
+        {"options": changed_options(sampled=1), "random": [0.5] * 10},
+        "expected a random number for each sample and step, found fewer",
     ),
-    "room for what is given": (
-        {"symbols": native.NativeSymbols(2, 3, 4, 1), "limits": [6, 1]},
-        "expected a longest output of at least 1 after what is given",
+    "random numbers": (
+        {"options": changed_options(sampled=1), "random": [0.5] * 10 + [1.0]},
+        "expected random numbers from 0 to below 1",
+    ),
+    "not a random number": (
+        {"options": changed_options(sampled=1), "random": [math.nan] * 11},
+        "expected random numbers from 0 to below 1",
+    ),
+    "sampled terms": (
+        {"options": changed_options(sampled=1), "nodes": 4},
+        "expected a beam search with terms, found samples",
     ),
     "nodes of terms": ({"nodes": 257}, "expected nodes of terms from 1 to 256, found 257"),
     "terms": ({"terms": 65}, "expected terms from 1 to 64, found 65"),
@@ -337,7 +287,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "ended term": ({"ended": [0, 2]}, "expected a term from 0 to 1, found 2"),
     "distance": ({"distances": [2, 1, 0, 1, 2, 1, 2, 1]}, "a distance of a term from 1 to 256, found 0"),
     "bits": ({"masks": [1, 0]}, "expected a bit for every term"),
-    "room for the terms": ({"limits": [3, 5]}, "expected a longest output with room for the terms"),
+    "room for the terms": ({"limits": [5, 5]}, "expected a longest output with room for the terms"),
     "continuing": ({"continuing": 19}, "expected 20 bytes about the target tokens, found 19"),
 }
 
@@ -345,8 +295,17 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize(("changes", "sentence"), REFUSED.values(), ids=REFUSED.keys())
 def test_what_a_job_is_made_of(engine: NativeEngine, changes: dict[str, Any], sentence: str) -> None:
     job(engine)
+    job(engine, options=changed_options(sampled=1))
     with pytest.raises(ValueError, match=sentence):
         job(engine, **changes)
+
+
+def test_models_of_an_ensemble_have_one_vocabulary(engine: NativeEngine, library: Library) -> None:
+    other = build(library, vocabulary=SIZE + 1)
+    with pytest.raises(ValueError, match="expected 20 source subwords in every model, found 21"):
+        job(engine, models=2, second=other)
+    with pytest.raises(ConfigError, match="20 source and 20 target subwords, as in model 1, found 21 and 21"):
+        NativeEngine([*engine.models, *other.models], open_pytorch=lambda: None)
 
 
 def test_weights_too_small_for_a_scale_are_zeros(library: Library) -> None:

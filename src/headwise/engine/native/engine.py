@@ -1,15 +1,10 @@
-"""The native engine: encoder, decoder and search of a Transformer in C++; it doesn't import PyTorch.
-
-What its search doesn't support is searched step by step with its encoder and decoder, by the PyTorch engine (see
-`headwise.decoding.native_steps`), which also computes scores and attention weights with the PyTorch model. Both are
-opened when they are needed.
-"""
+"""The native engine: encoder, decoder and search of a Transformer in C++; it doesn't import PyTorch."""
 
 from __future__ import annotations
 
 import bisect
-import functools
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -18,18 +13,19 @@ from numpy.typing import NDArray
 
 from headwise.config import ModelConfig
 from headwise.config.support import FULL_ATTENTION, Support
-from headwise.engine.base import BATCH_TOKENS, SearchSentence, by_kind
+from headwise.engine.base import BATCH_TOKENS, FinishedSearch, SearchSentence, by_kind
 from headwise.engine.hypotheses import Hypothesis
-from headwise.engine.native.job import SearchJob
-from headwise.engine.native.packing import ACTIVATIONS, Packing
+from headwise.engine.ids import check_ids, check_one_vocabulary
+from headwise.engine.native.job import Forced, SearchJob
+from headwise.engine.native.packing import ACTIVATIONS, PackedModel
 from headwise.engine.native.positions import ADDED, INSIDE, too_large
+from headwise.engine.options import SearchOptions
 from headwise.engine.symbols import Symbols
-from headwise.native import library as native
+from headwise.errors import ConfigError
 
 _MIN_SENTENCES = 4  # minimum number of sentences that a worker searches at once
 _MOST_SENTENCES = 1024  # of an open search, at once in each worker
-_MAX_BEAM = 1024
-
+_GREEDY = SearchOptions(beam=1)
 
 _SUPPORT = Support(
     *("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v", "key_value_heads"),
@@ -53,7 +49,7 @@ def unsupported(config: ModelConfig) -> str | None:
 
 
 class NativeEngine:
-    """The native engine for one model; `tensors` returns its parameters by their names in `Transformer`.
+    """The native engine for one model, or the mean of several models' probabilities.
 
     In float32 its results equal the PyTorch model's up to rounding, as sums are in another order. bfloat16 and int8
     round weights and activations (int8: with one scale for each output of a linear map and one for each row of its
@@ -61,32 +57,19 @@ class NativeEngine:
     """
 
     def __init__(
-        self,
-        config: ModelConfig,
-        source_size: int,
-        target_size: int,
-        tensors: Callable[[str], NDArray[np.float32] | None],
-        *,
-        library: native.Library,
-        open_pytorch: Callable[[NativeEngine], Any],
-        precision: str = "float32",
-        workers: int = 1,
+        self, models: Sequence[PackedModel], *, open_pytorch: Callable[[], Any], workers: int = 1
     ) -> None:
-        """Pack the parameters one by one; `workers` are threads, each of which searches its own sentences.
+        """Use packed models; `workers` are threads, each of which searches its own sentences.
 
-        `open_pytorch` returns the `headwise.decoding.engine.PyTorchEngine` that searches step by step with this engine,
-        and has the same model in PyTorch. Raises `CheckpointError` for a parameter that isn't finite, which low
-        precision would hide.
+        `open_pytorch` returns the `headwise.decoding.engine.PyTorchEngine` of the same models, for analysis. Raises
+        `ConfigError` for vocabularies of other sizes.
         """
-        assert unsupported(config) is None
-        self.config, self.library, self.precision, self.workers = config, library, precision, workers
-        self.source_size, self.target_size, self.max_length = source_size, target_size, config.max_length
-        self._open_pytorch = open_pytorch
-        self.handle = Packing(config, source_size, target_size, tensors, library).pack(precision)
-
-    def __del__(self) -> None:
-        if getattr(self, "handle", None):
-            self.library.value("free", self.handle)
+        check_one_vocabulary(models)
+        self.models, self.workers = tuple(models), workers
+        self.library, self.precision = models[0].library, models[0].precision
+        self.source_size, self.target_size = models[0].source_size, models[0].target_size
+        self.max_length = min(model.config.max_length for model in models)
+        self._open_pytorch, self._pytorch, self._lock = open_pytorch, None, threading.Lock()
 
     def __copy__(self) -> NativeEngine:
         return self  # it is immutable, and the library's memory has one owner
@@ -100,15 +83,13 @@ class NativeEngine:
         workers = f"{self.workers} worker{'s' * (self.workers > 1)}"
         return f"native engine ({self.library.variant}), {self.precision}, {workers}"
 
-    @functools.cached_property
+    @property
     def pytorch(self) -> Any:
-        """The PyTorch engine that searches step by step with this one, opened on first access."""
-        return self._open_pytorch(self)
-
-    def joins(self, sentence: SearchSentence) -> bool:
-        """Whether the native search supports a sentence."""
-        options = sentence.options
-        return sentence.prefix is None and not options.sample and options.beam <= _MAX_BEAM
+        """The PyTorch engine of the same models, loaded on first access."""
+        with self._lock:
+            if self._pytorch is None:
+                self._pytorch = self._open_pytorch()
+            return self._pytorch
 
     def search(
         self,
@@ -118,32 +99,16 @@ class NativeEngine:
         batch_tokens: int = BATCH_TOKENS,
         given_up: Callable[[int], bool] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Search sentences as `Engine.search`."""
+        """Search sentences as `Engine.search`; those of similar length together, which is fastest."""
         results: list[list[Hypothesis]] = [[] for _ in sentences]
-        for group in by_kind(sentences):
-            alike = [sentences[index] for index in group]
-            if self.joins(alike[0]):
-                found = self._search_natively(alike, symbols, batch_tokens)
-            else:
-                unwanted = (
-                    None if given_up is None else lambda row, dropped=given_up, of=group: dropped(of[row])
-                )
-                found = self.pytorch.search(alike, symbols, batch_tokens=batch_tokens, given_up=unwanted)
-            for index, hypotheses in zip(group, found, strict=True):
-                results[index] = hypotheses
-        return results
-
-    def _search_natively(
-        self, sentences: Sequence[SearchSentence], symbols: Symbols, batch_tokens: int
-    ) -> list[list[Hypothesis]]:
-        """Search sentences of one kind; those of similar length together, which is fastest."""
-        results: list[list[Hypothesis]] = [[] for _ in sentences]
-        for group in length_groups([len(sentence.source) for sentence in sentences]):
-            longest = sentences[group[0]]
-            at_once = batch_tokens // longest.options.rows // len(longest.source)
-            found = self.search_at_once([sentences[index] for index in group], symbols, max(1, at_once))
-            for index, hypotheses in zip(group, found, strict=True):
-                results[index] = hypotheses
+        for kind in by_kind(sentences):
+            for places in length_groups([len(sentences[index].source) for index in kind]):
+                group = [kind[place] for place in places]
+                longest = sentences[group[0]]
+                at_once = max(1, batch_tokens // longest.options.rows // len(longest.source))
+                found = self.search_at_once([sentences[index] for index in group], symbols, at_once)
+                for index, hypotheses in zip(group, found, strict=True):
+                    results[index] = hypotheses
         return results
 
     def search_at_once(
@@ -154,32 +119,84 @@ class NativeEngine:
         The results equal those of `headwise.decoding.search.search`. Ids that aren't valid are a `ValueError` of the
         library.
         """
+        found, alpha = self._run(sentences, symbols, at_once), sentences[0].options.alpha
+        return [each.hypotheses(alpha, each.number + 1) for each in found]
+
+    def _run(
+        self,
+        sentences: Sequence[SearchSentence],
+        symbols: Symbols,
+        at_once: int,
+        forced: Forced = Forced.BEGINS,
+    ) -> list[FinishedSearch]:
         # Divide the sentences among the workers, but give none so few that reading the weights dominates.
         at_once = min(at_once, max(_MIN_SENTENCES, math.ceil(len(sentences) / self.workers)))
         workers = max(1, min(self.workers, math.ceil(len(sentences) / at_once)))
-        with SearchJob(self, symbols) as job:
-            job.add(sentences)
+        with SearchJob(self.models, symbols) as job:
+            job.add(sentences, forced=forced)
             job.close()
             job.start(at_once, workers)
-            return job.results(sentences[0].options.alpha)
+            return job.finished()
 
     def open_search(self, symbols: Symbols, batch_tokens: int) -> SearchJob:
-        """Return a started job that stays open for the sentences that it `joins`, with the results of `search`."""
-        job = SearchJob(self, symbols)
+        """Return a started job that stays open for sentences, with the results of `search`."""
+        job = SearchJob(self.models, symbols)
         job.start(_MOST_SENTENCES, max(1, self.workers), batch_tokens)
         return job
 
-    def score(self, *arguments: Any, **keywords: Any) -> list[Hypothesis]:
-        """Score given outputs with the PyTorch model, as `Engine.score`."""
-        return self.pytorch.score(*arguments, **keywords)
+    def score(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        symbols: Symbols,
+        *,
+        alpha: float,
+        batch_tokens: int = BATCH_TOKENS,
+    ) -> list[Hypothesis]:
+        """Score given outputs as `Engine.score`, in the precision of the search."""
+        found = self._force(sources, targets, symbols, batch_tokens, Forced.ALL)
+        return [each.hypotheses(alpha, number)[0] for number, each in enumerate(found, start=1)]
 
-    def cross_attention(self, *arguments: Any, **keywords: Any) -> list[NDArray[np.float32]]:
-        """Return attention weights of the PyTorch model, as `Engine.cross_attention`."""
-        return self.pytorch.cross_attention(*arguments, **keywords)
+    def cross_attention(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        symbols: Symbols,
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+    ) -> list[NDArray[np.float32]]:
+        """Return attention weights as `Engine.cross_attention`; those of several models after one another.
 
-    def prepare_reading(self) -> None:
-        """Load the PyTorch model."""
-        self.pytorch.prepare_reading()
+        Raises `ConfigError` for models with other numbers of heads.
+        """
+        if len(heads := sorted({model.config.heads for model in self.models})) > 1:
+            raise ConfigError(f"alignments: expected models with equally many heads, found {heads}")
+        weights = []
+        found = self._force(sources, targets, symbols, batch_tokens, Forced.WEIGHTS)
+        for number, each in enumerate(found, start=1):
+            each.hypotheses(0.0, number)  # raises the error of a damaged model
+            assert each.weights is not None
+            weights.append(each.weights)
+        return weights
+
+    def _force(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        symbols: Symbols,
+        batch_tokens: int,
+        forced: Forced,
+    ) -> list[FinishedSearch]:
+        """Decode given outputs by force: as prefixes, of which nothing is left to search."""
+        check_ids(sources, self.source_size, "source")
+        check_ids(targets, self.target_size, "target", empty=True)
+        lengths = [max(len(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
+        results: dict[int, FinishedSearch] = {}
+        for group in length_groups(lengths):
+            sentences = [SearchSentence(sources[index], _GREEDY, targets[index]) for index in group]
+            at_once = max(1, batch_tokens // lengths[group[0]])
+            results |= zip(group, self._run(sentences, symbols, at_once, forced), strict=True)
+        return [results[index] for index in range(len(sources))]
 
 
 def length_groups(lengths: Sequence[int]) -> Iterator[list[int]]:

@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 from collections.abc import Sequence, Sized
+from enum import IntEnum
 from types import TracebackType
-from typing import Protocol
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from headwise.config import ModelConfig
 from headwise.engine.base import FinishedSearch, SearchSentence
 from headwise.engine.hypotheses import Hypothesis
+from headwise.engine.native.packing import PackedModel
 from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.load import Load
 from headwise.engine.symbols import Symbols
-from headwise.engine.terms import Arrays, Terms
+from headwise.engine.terms import Arrays
+from headwise.engine.uniforms import uniforms
 from headwise.native import library as native
 
 _MAX_OUTPUT = 2**31 - 1  # maximum output length in tokens, far above any real output
@@ -30,12 +34,12 @@ _WAIT_MILLISECONDS = 50  # milliseconds until a Ctrl-C is handled, at most
 _UNBOUNDED = 2**28  # tokens of a batch, as many as native.cpp accepts
 
 
-class Packed(Protocol):
-    """The part of `NativeEngine` that a search job uses: the library, and its model's handle and configuration."""
+class Forced(IntEnum):
+    """Mirror of `Forced` in beam.h: outputs continue the prefixes, or are these, to be scored, with weights or not."""
 
-    library: native.Library
-    handle: ctypes.c_void_p
-    config: ModelConfig
+    BEGINS = 0
+    ALL = 1
+    WEIGHTS = 2
 
 
 class SearchJob:
@@ -45,16 +49,18 @@ class SearchJob:
     other methods may be called by any thread.
     """
 
-    def __init__(self, engine: Packed, symbols: Symbols) -> None:
-        self._engine, self._library, self._symbols = engine, engine.library, symbols
+    def __init__(self, models: Sequence[PackedModel], symbols: Symbols) -> None:
+        """Search with one model, or the mean of several models' probabilities."""
+        self._models, self._library, self._symbols = models, models[0].library, symbols
         self._count = 0
+        self._recorded: dict[int, tuple[int, int]] = {}  # sizes (target, source) of weights, by sentence
         self._handle = ctypes.c_void_p()
-        given = symbols.given[0] if symbols.given else 0
-        native_symbols = native.NativeSymbols(symbols.bos, symbols.eos, given, len(symbols.given[:1]))
+        handles = (ctypes.c_void_p * len(models))(*(model.handle.value for model in models))
+        given = (ctypes.c_int32 * len(symbols.given))(*symbols.given)
         self._library.call(
             "job_new",
-            *(engine.handle, native_symbols, symbols.continuing, len(symbols.continuing)),
-            ctypes.byref(self._handle),
+            *(handles, len(models), native.NativeSymbols(symbols.bos, symbols.eos), given, len(given)),
+            *(symbols.continuing, len(symbols.continuing), ctypes.byref(self._handle)),
         )
 
     def __enter__(self) -> SearchJob:
@@ -72,47 +78,61 @@ class SearchJob:
         """Stop the search, wait for its threads, which end within a step, and free the job; repeated calls are safe."""
         self._library.value("job_free", ctypes.byref(self._handle))
 
-    def add(self, sentences: Sequence[SearchSentence], *, client: int = 0) -> int:
+    def add(
+        self, sentences: Sequence[SearchSentence], *, client: int = 0, forced: Forced = Forced.BEGINS
+    ) -> int:
         """Add sentences of one kind, copied to the library; returns the number of the first.
 
-        `client` is the 64-bit number of the client whose turn they wait for.
+        `client` is the 64-bit number of the client whose turn they wait for. `forced` tells what the prefixes are.
         """
-        given, options = len(self._symbols.given[:1]), sentences[0].options
-        limits = [
-            min(max(options.limit(len(each.source)), 1 + given + _needed(each.terms)), _MAX_OUTPUT)
-            for each in sentences
-        ]
-        arrays = [None if each.terms is None else each.terms.arrays() for each in sentences]
-        with_terms = any(each is not None for each in arrays)
-        term_arrays = (native.TermArrays * len(arrays))(*map(_term_arrays, arrays)) if with_terms else None
-        sources = [each.source for each in sentences]
-        if not self._engine.config.source_end:
-            sources = [source[:-1] or source for source in sources]
-        allowed = [each.allowed_with_terms for each in sentences]
-        lists = [ids for ids in allowed if ids is not None]
+        options = sentences[0].options
+        prefixes = [self._symbols.given[:1] if each.prefix is None else each.prefix for each in sentences]
+        limits = [_limit(each, len(prefix), forced) for each, prefix in zip(sentences, prefixes, strict=True)]
         # A server adds one source at a time, for which ctypes is faster than NumPy.
+        sources = [each.source for each in sentences]
         offsets, most = _offsets(sources), (ctypes.c_int32 * len(limits))(*limits)
         ids = (ctypes.c_int32 * offsets[-1])(*itertools.chain.from_iterable(sources))
-        list_ids = np.concatenate(lists) if lists else np.zeros(0, np.int32)
+        prefix_offsets = _offsets(prefixes)
+        prefix_ids = (ctypes.c_int32 * prefix_offsets[-1])(*itertools.chain.from_iterable(prefixes))
+        lists = [ids for ids in map(_allowed, sentences) if ids is not None]
         list_offsets = _offsets(lists) if lists else None
+        list_ids = np.concatenate(lists) if lists else np.zeros(0, np.int32)
+        arrays = [None if each.terms is None else each.terms.arrays() for each in sentences]
+        with_terms = any(each is not None for each in arrays)
+        terms = (native.TermArrays * len(arrays))(*map(_term_arrays, arrays)) if with_terms else None
+        numbers = np.zeros(0)
+        if options.sample:
+            pairs = zip(sources, limits, strict=True)
+            parts = [uniforms(source, options.rows, limit, options.seed).ravel() for source, limit in pairs]
+            numbers = np.concatenate(parts)
+        to_add = native.Sentences(
+            *(len(sources), len(ids), len(prefix_ids), len(list_ids), len(numbers)),
+            *(_address(ids), _address(offsets), _address(prefix_ids), _address(prefix_offsets)),
+            *(list_ids.ctypes.data, _address(list_offsets), _address(most), _address(terms)),
+            numbers.ctypes.data,
+        )
         first = ctypes.c_int64()
         self._library.call(
             "job_add",
-            *(self._handle, ids, len(ids), offsets, most, len(sources)),
-            self._native_options(options),
-            *(list_ids.ctypes.data, len(list_ids), list_offsets),
-            None if term_arrays is None else ctypes.addressof(term_arrays),
-            *(client, ctypes.byref(first)),
+            self._handle,
+            to_add,
+            self._native_options(options, forced),
+            client,
+            ctypes.byref(first),
         )
+        if forced == Forced.WEIGHTS:
+            sizes = zip(limits, map(len, sources), strict=True)
+            self._recorded |= dict(zip(itertools.count(first.value), sizes, strict=False))
         self._count = first.value + len(sources)
         return first.value
 
-    def _native_options(self, options: SearchOptions) -> native.NativeOptions:
+    def _native_options(self, options: SearchOptions, forced: Forced) -> native.NativeOptions:
         symbols = self._symbols
         banned = [symbols.pad, symbols.bos, *([] if options.allow_unknown else [symbols.unknown])]
         return native.NativeOptions(
-            *(options.beam, options.n_best, options.min_length, options.alpha, options.patience),
-            min(options.no_repeat_ngram, _MAX_OUTPUT),
+            *(options.rows, options.n_best, options.min_length, options.alpha, options.patience),
+            *(min(options.no_repeat_ngram, _MAX_OUTPUT), options.sample, options.top_k),
+            *(options.temperature, options.top_p, forced),
             native.Banned((ctypes.c_int32 * 3)(*banned), len(banned)),
         )
 
@@ -167,9 +187,11 @@ class SearchJob:
             np.empty(progress.tokens, dtype=np.int32),
             np.empty(progress.tokens, dtype=np.float32),
         )
+        weights = np.empty(progress.weights, dtype=np.float32)
         to = native.Collected(
-            *(count, progress.outputs, progress.tokens, numbers.ctypes.data, counts.ctypes.data),
-            *(ctypes.addressof(failures), lengths.ctypes.data, ids.ctypes.data, token_log_probs.ctypes.data),
+            *(count, progress.outputs, progress.tokens, progress.weights),
+            *(numbers.ctypes.data, counts.ctypes.data, ctypes.addressof(failures), lengths.ctypes.data),
+            *(ids.ctypes.data, token_log_probs.ctypes.data, weights.ctypes.data),
         )
         self._library.call("job_collect", self._handle, ctypes.byref(to))
         all_ids, all_token_log_probs, all_lengths = (
@@ -185,27 +207,67 @@ class SearchJob:
                 each.append((tuple(all_ids[start : end - 1]), tuple(all_token_log_probs[start:end])))
                 start = end
             failure = None if message is None else native.failure("job_collect", message)
-            searched.append(FinishedSearch(number, each, failure))
+            sizes, found = self._recorded.pop(number, None), None
+            if sizes is not None and each:
+                found, weights = self._weights(weights, *sizes)
+            searched.append(FinishedSearch(number, each, failure, found))
         return searched
 
-    def results(self, alpha: float) -> list[list[Hypothesis]]:
-        """Wait for all sentences and return the hypotheses of each, best first, in the order in which they were added.
+    def _weights(
+        self, values: NDArray[np.float32], target: int, source: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the weights (layers, heads, target, source) of a sentence from the first values; and the others."""
+        parts = []
+        for config in (model.config for model in self._models):
+            read = source if config.source_end or source == 1 else source - 1
+            shape = (config.decoder_layers, target, config.heads, read)
+            size = math.prod(shape)
+            part = values[:size].reshape(shape).transpose(0, 2, 1, 3)
+            parts.append(np.pad(part, ((0, 0), (0, 0), (0, 0), (0, source - read))))
+            values = values[size:]
+        return np.concatenate(parts), values
 
-        Raises `MemoryError` where memory ran out, and `CheckpointError` where a source has no hypotheses, because the
-        model's probabilities are not finite numbers.
+    def finished(self) -> list[FinishedSearch]:
+        """Wait for all sentences and return them in the order in which they were added.
+
+        Raises the first failure, which is a `MemoryError` where memory ran out.
         """
         searched = self.collect(self.wait(self._count))
         searched.sort(key=lambda each: (each.failure is None, each.number))
-        results = [each.hypotheses(alpha, each.number + 1) for each in searched]
-        if len(results) < self._count:
+        if searched and searched[0].failure is not None:
+            raise searched[0].failure
+        if len(searched) < self._count:
             raise ValueError(
-                f"expected {self._count} finished sentences, found {len(results)}: the job was stopped"
+                f"expected {self._count} finished sentences, found {len(searched)}: the job was stopped"
             )
-        return results
+        return searched
+
+    def results(self, alpha: float) -> list[list[Hypothesis]]:
+        """Wait for all sentences and return the hypotheses of each, in the order in which they were added.
+
+        Raises what `finished` does, and `CheckpointError` where a source has no hypotheses, because the model's
+        probabilities are not finite numbers.
+        """
+        return [each.hypotheses(alpha, each.number + 1) for each in self.finished()]
 
 
-def _needed(terms: Terms | None) -> int:
-    return 0 if terms is None else terms.length
+def _limit(sentence: SearchSentence, prefix: int, forced: Forced) -> int:
+    """Return the largest |Y| of a sentence, which leaves room for its prefix and its terms."""
+    needed = 1 + prefix + (0 if sentence.terms is None else sentence.terms.length)
+    most = needed if forced else max(sentence.options.limit(len(sentence.source)), needed)
+    return min(most, _MAX_OUTPUT)
+
+
+def _allowed(sentence: SearchSentence) -> NDArray[np.int32] | None:
+    """Return the allowed target ids with those of terms and prefix, in ascending order; None: all."""
+    allowed = sentence.allowed_with_terms
+    if allowed is None or not sentence.prefix:
+        return allowed
+    return np.union1d(allowed, np.array(sentence.prefix, np.int32)).astype(np.int32)
+
+
+def _address(array: ctypes.Array[Any] | None) -> int | None:
+    return None if array is None else ctypes.addressof(array)
 
 
 def _term_arrays(arrays: Arrays | None) -> native.TermArrays:

@@ -94,6 +94,7 @@ class Packing:
             final_norm=final_norm(config),
             rms=config.normalization == "rms",
             gated=config.gated,
+            source_end=config.source_end,
             activation=ACTIVATIONS[config.activation],
             key_scale=config.key_size**-0.5,
             epsilon=config.norm_epsilon,
@@ -211,6 +212,32 @@ class Packing:
     def _table(self, name: str, values: Array) -> None:
         values = _packed(values)
         self._library.call("table", self._handle, name.encode(), values.ctypes.data, *values.shape)
+
+
+class PackedModel:
+    """A model whose parameters are packed in the library's memory, which it owns."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        source_size: int,
+        target_size: int,
+        tensors: Callable[[str], Array | None],
+        *,
+        library: native.Library,
+        precision: str = "float32",
+    ) -> None:
+        """Pack the parameters one by one; `tensors` returns them by their names in `Transformer`.
+
+        Raises `CheckpointError` for a parameter that isn't finite, which low precision would hide.
+        """
+        self.config, self.library, self.precision = config, library, precision
+        self.source_size, self.target_size = source_size, target_size
+        self.handle = Packing(config, source_size, target_size, tensors, library).pack(precision)
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None):
+            self.library.value("free", self.handle)
 
 
 def _packed(values: Array) -> Array:

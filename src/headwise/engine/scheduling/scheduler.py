@@ -2,8 +2,8 @@
 
 An engine with an open search of its own gets sentences of all options and clients as they come, and replaces a finished
 one before the next step (continuous batching; see Yu et al. 2022, "Orca: a distributed serving system for
-transformer-based generative models", where it is called iteration-level scheduling). With every other engine, and where
-that search doesn't support a sentence (prefixes, sampling), sentences are searched in dynamic batches of equal options.
+transformer-based generative models", where it is called iteration-level scheduling). With every other engine, sentences
+are searched in dynamic batches of equal options.
 Both take sentences in the order of `headwise.engine.scheduling.fair`. Results are those of `Engine.search`: bit for bit
 in continuous batches, and up to the rounding of PyTorch in others.
 """
@@ -37,14 +37,17 @@ class Scheduler:
         self._engine, self._symbols = engine, symbols
         self._lock = threading.Lock()
         self._closed = False
-        self._dynamic = DynamicBatching(engine, symbols, batch_tokens)
 
         def open_search() -> OpenSearch | None:
             return engine.open_search(symbols, batch_tokens)
 
         search = open_search()
-        self._continuous = None if search is None else ContinuousBatching(search, open_search)
-        self._finalizer = weakref.finalize(self, _close, self._continuous, self._dynamic, finish=False)
+        self._batching: ContinuousBatching | DynamicBatching
+        if search is None:
+            self._batching = DynamicBatching(engine, symbols, batch_tokens)
+        else:
+            self._batching = ContinuousBatching(search, open_search)
+        self._finalizer = weakref.finalize(self, self._batching.close, finish=False)
 
     def __enter__(self) -> Scheduler:
         return self
@@ -68,22 +71,17 @@ class Scheduler:
         the scheduler's thread, before the results of other sentences are handed back.
         """
         check_sentences(self._engine, [sentence], self._symbols)
-        joins = self._engine.joins(sentence)
         submission = Submission(sentence, client)
         with self._lock:
             if self._closed:
                 raise RuntimeError("the scheduler is closed: it accepts no more sentences")
-            if self._continuous is not None and joins:
-                self._continuous.submit(submission)
-            else:
-                self._dynamic.submit(submission)
+            self._batching.submit(submission)
         return submission.future
 
     @property
     def load(self) -> Load:
         """What waits and runs, and the speed."""
-        load = self._dynamic.load
-        return load if self._continuous is None else load + self._continuous.load
+        return self._batching.load
 
     def close(self, *, finish: bool) -> None:
         """Accept no more sentences, and end the threads.
@@ -93,11 +91,5 @@ class Scheduler:
         """
         with self._lock:
             self._closed = True
-        _close(self._continuous, self._dynamic, finish=finish)
+        self._batching.close(finish=finish)
         self._finalizer.detach()
-
-
-def _close(continuous: ContinuousBatching | None, dynamic: DynamicBatching, *, finish: bool) -> None:
-    if continuous is not None:
-        continuous.close(finish=finish)
-    dynamic.close(finish=finish)
