@@ -213,7 +213,19 @@ def test_a_tokenizer_that_cannot_grow_is_refused(tmp_path: Path, capsys: pytest.
         (tmp_path / name).write_text("A man\n" * 40)
     files = ["--source", str(tmp_path / "a.en"), "--target", str(tmp_path / "a.de")]
     assert (
-        headwise(["train", "--from", str(tmp_path / "run"), *files, *QUICK, "-o", str(tmp_path / "new")]) == 2
+        headwise(
+            [
+                "train",
+                "--from",
+                str(tmp_path / "run"),
+                *files,
+                "--no-checks",
+                *QUICK,
+                "-o",
+                str(tmp_path / "new"),
+            ]
+        )
+        == 2
     )
     assert (
         "training.add_subwords: expected a vocabulary of SentencePiece alone, found words"

@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel
 from safetensors.torch import load_file
 
+from headwise import plugins
 from headwise.cli.main import run as run_program
 from headwise.config import Config
 from headwise.config.keys import TRANSFORMERS, Models, Tasks
@@ -41,6 +42,7 @@ def echo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(block, str(DOCUMENT), "exec"), module.__dict__)
     monkeypatch.setitem(registry.TASKS, "echo", f"{module.__name__}:Echo")
+    monkeypatch.setattr(plugins, "_imported", [])  # what children of later tests would import
 
 
 def test_the_documents_task_trains_resumes_and_is_evaluated(

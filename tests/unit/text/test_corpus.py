@@ -146,7 +146,7 @@ def test_several_files_pair_up_in_order() -> None:
     ("fields", "message"),
     [
         ({}, "data.source: expected at least one file"),
-        ({"source": ["a"]}, r"one file for each plain-text file in data.source \(1 .*\), found 0"),
+        ({"source": ["a"]}, r"file in data.source \(--source\) \(1 beside 0 .*\), found 0"),
         ({"source": ["a", "b.tsv"], "target": ["c", "d"]}, r"\(1 beside 1 with both sides\), found 2"),
         ({"source": ["a.tsv"], "weights": [1, 2]}, "one weight for each of the 1 files .*, found 2"),
         ({"source": ["a.tsv", "b.tsv"], "weights": [1, 0]}, "expected positive numbers"),
