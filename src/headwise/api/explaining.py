@@ -18,7 +18,7 @@ from headwise.analysis.trace import Trace
 from headwise.analysis.tracer import Tracer
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.config import Config
-from headwise.engine.alignment import Link, word_links
+from headwise.engine.alignment import Link
 from headwise.errors import ConfigError
 
 SUFFIXES = (".png", ".html", ".json")
@@ -76,15 +76,10 @@ class Explanation:
         forced, tracer = self.trace.forced, self.tracer
         if forced is None or "cross" not in forced.attention or not isinstance(tracer, TranslationTracer):
             return ()
-        subwords, source, target = tracer.translator.subwords, self.trace.source.ids[:-1], forced.target.ids
-        text = subwords.without_language(source)
-        given = int(bool(target) and target[0] in subwords.given)
-        weights = forced.attention["cross"][..., given:, len(source) - len(text) :]
+        target = forced.target.ids
         ended = target[-1] == tracer.translator.symbols.eos
-        return word_links(
-            weights,
-            subwords.source_pieces(text),
-            subwords.target_pieces(target[given : len(target) - ended]),
+        return tracer.translator.links(
+            forced.attention["cross"], self.trace.source.ids, target[: len(target) - ended]
         )
 
     def save(

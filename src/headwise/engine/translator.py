@@ -15,6 +15,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from headwise.characters import check_characters
 from headwise.chunks import chunks, growing, results
 from headwise.config import DecodingConfig
@@ -336,13 +339,21 @@ class Translator:
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[tuple[Link, ...]]:
         weights = self.engine.cross_attention(sources, targets, self.symbols, batch_tokens=self.batch_tokens)
-        links = []
-        for attention, source, target in zip(weights, sources, targets, strict=True):
-            text, given = self.subwords.without_language(source[:-1]), self._given(target)
-            attention = attention[..., given:, len(source) - 1 - len(text) :]
-            pieces = self.subwords.target_pieces(target[given:])
-            links.append(word_links(attention, self.subwords.source_pieces(text), pieces))
-        return links
+        return [self.links(*each) for each in zip(weights, sources, targets, strict=True)]
+
+    def links(
+        self, weights: NDArray[np.float32], source: Sequence[int], target: Sequence[int]
+    ) -> tuple[Link, ...]:
+        """Return the word alignment that cross-attention weights (layers, heads, target, source) give.
+
+        `source` ends with the end symbol, `target` doesn't; language codes belong to no word.
+        """
+        text, given = self.subwords.without_language(source[:-1]), self._given(target)
+        return word_links(
+            weights[..., given:, len(source) - 1 - len(text) :],
+            self.subwords.source_pieces(text),
+            self.subwords.target_pieces(target[given:]),
+        )
 
     def _given(self, target: Sequence[int]) -> int:
         """Return the number of language codes at the beginning of a target, 0 or 1."""
