@@ -13,7 +13,14 @@ from dataclasses import dataclass
 
 from headwise.documents.blocks import Block, TextRun
 from headwise.documents.sentence import Mark
-from headwise.documents.tokens import Token, check_length, decoded, escaped
+from headwise.documents.tokens import (
+    NestingError,
+    Token,
+    check_length,
+    decoded,
+    end_of_element,
+    escaped,
+)
 
 _DROPPED = frozenset({"w:proofErr"})  # what Word found in the old text
 _AROUND = frozenset({"w:hyperlink", "w:ins", "w:smartTag", "w:sdt", "w:sdtContent"})
@@ -66,7 +73,7 @@ def _paragraph(tokens: Sequence[Token]) -> list[str | Block]:
     raw = "".join(token.raw for token in tokens)
     try:
         found = _parts(tokens)
-    except _Unusual:
+    except NestingError:  # such as the beginning of a text box
         return [raw]
     lengths: Counter[str] = Counter()
     for part in found:
@@ -79,10 +86,6 @@ def _paragraph(tokens: Sequence[Token]) -> list[str | Block]:
     return _blocks(found, lengths.most_common(1)[0][0] + _OPEN)
 
 
-class _Unusual(Exception):
-    """A paragraph whose elements aren't nested as expected, such as the beginning of a text box."""
-
-
 def _parts(tokens: Sequence[Token]) -> list[_Part]:
     """Return the texts of a paragraph's runs, and what is between them."""
     found: list[_Part] = []
@@ -90,18 +93,18 @@ def _parts(tokens: Sequence[Token]) -> list[_Part]:
     while position < len(tokens):
         token = tokens[position]
         if token.kind == "open" and token.name == "w:r":
-            end = _end(tokens, position)
+            end = end_of_element(tokens, position)
             found += _run(tokens[position:end])
             position = end
         elif token.name in _AROUND and token.kind in ("open", "close"):
             found.append(_Tag(token.raw, token.kind == "open"))
             position += 1
         elif token.kind == "open":
-            end = _end(tokens, position)
+            end = end_of_element(tokens, position)
             found.append("".join(one.raw for one in tokens[position:end]))
             position = end
         elif token.kind == "close":
-            raise _Unusual
+            raise NestingError
         else:
             found += [] if token.name in _DROPPED else [token.raw]
             position += 1
@@ -113,13 +116,13 @@ def _run(tokens: Sequence[Token]) -> list[_Part]:
     beginning = tokens[0].raw
     position = 1
     if tokens[1].name == "w:rPr":
-        end = 2 if tokens[1].kind == "point" else _end(tokens, 1)
+        end = 2 if tokens[1].kind == "point" else end_of_element(tokens, 1)
         beginning += "".join(token.raw for token in tokens[1:end])
         position = end
     found: list[_Part] = []
     while position < len(tokens) - 1:
         token = tokens[position]
-        end = position + 1 if token.kind != "open" else _end(tokens, position)
+        end = position + 1 if token.kind != "open" else end_of_element(tokens, position)
         raw = "".join(one.raw for one in tokens[position:end])
         if token.name == "w:t" and token.kind == "open":
             found.append(_Text(_characters(tokens[position + 1 : end - 1]), beginning))
@@ -132,21 +135,11 @@ def _run(tokens: Sequence[Token]) -> list[_Part]:
 def _characters(tokens: Sequence[Token]) -> str:
     """Return the source of a text without the comments in it, and with references in place of a CDATA section."""
     if any(token.name for token in tokens):
-        raise _Unusual
+        raise NestingError
     return "".join(
         token.raw if token.kind == "text" else _NO_TEXT.sub(lambda match: escaped(match[1] or ""), token.raw)
         for token in tokens
     )
-
-
-def _end(tokens: Sequence[Token], start: int) -> int:
-    """Return the number of the token after the element that begins at one."""
-    depth = 0
-    for position in range(start, len(tokens)):
-        depth += {"open": 1, "close": -1}.get(tokens[position].kind, 0)
-        if depth == 0:
-            return position + 1
-    raise _Unusual
 
 
 def _blocks(parts: Sequence[_Part], base: str) -> list[str | Block]:

@@ -90,14 +90,21 @@ def check_tokens(count: int) -> None:
         raise DataError(f"markup: expected at most {_MOST_TOKENS:,} tags and texts, found more")
 
 
+class NestingError(Exception):
+    """Elements that are not nested as expected."""
+
+
 def end_of_element(tokens: Sequence[Token], start: int) -> int:
-    """Return the number of the token after the element of XML that begins at one, of well-formed tokens."""
+    """Return the number of the token after the element of XML that begins at one.
+
+    Raises `NestingError` where it has no end among them, which well-formed tokens have.
+    """
     depth = 0
     for position in range(start, len(tokens)):
         depth += {"open": 1, "close": -1}.get(tokens[position].kind, 0)
         if depth == 0:
             return position + 1
-    return len(tokens)
+    raise NestingError
 
 
 def _check_attributes(attributes: Sized) -> None:
