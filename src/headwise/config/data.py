@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from headwise import bounds
 from headwise.config.base import Natural, Positive, Probability, Processes, Section, Writable
-from headwise.config.keys import LABELED, MAY_CHANGE, PAIRS, TEXTS, Tasks
+from headwise.config.keys import LABELED, MAY_CHANGE, PAIRS, TEXTS, YOUNGER, Tasks
 from headwise.config.languages import is_code, language_of_files
 
 
@@ -88,7 +88,7 @@ class DataConfig(Section):
     source_field: Annotated[str, Writable, _PAIRS] = "source"  # field of a .jsonl line with the source
     target_field: Annotated[str, Writable, _PAIRS] = "target"
     cleaning: CleaningConfig = CleaningConfig()
-    augment: Annotated[AugmentConfig, _PAIRS] = AugmentConfig()
+    augment: Annotated[AugmentConfig, _PAIRS, YOUNGER] = AugmentConfig()
     # processes that encode text; 0: one per core
     workers: Annotated[Processes, Tasks.all_but(*LABELED), MAY_CHANGE] = 0
 

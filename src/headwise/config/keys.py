@@ -1,8 +1,9 @@
 """What a key of the configuration may do, as metadata of its field, and what is read from it.
 
 A field has its metadata in `Annotated[…]`: `MAY_CHANGE` says that a run may resume with another value, as it doesn't
-change what is computed, only how long, how often and where, or where files are whose checksum is known; `Tasks` and
-`Models` name those that use the key, where not all do. What a section has holds for all of its keys.
+change what is computed, only how long, how often and where, or where files are whose checksum is known; `YOUNGER` that
+runs were recorded before there was the key, whose digests then stay what they were; `Tasks` and `Models` name those
+that use the key, where not all do. What a section has holds for all of its keys.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Final, Self
 from pydantic import BaseModel
 
 MAY_CHANGE: Final = "may change when a run resumes"
+YOUNGER: Final = "isn't part of a configuration's digest while it has its default"
 
 # Tasks by what they read, and the kinds of models that have Transformer layers; a new one adds its name.
 PAIRS = ("translation",)
@@ -57,6 +59,18 @@ def unused_keys(
                 yield key, value
         elif isinstance(value, BaseModel):
             yield from unused_keys(value, users, name, f"{key}.")
+
+
+def recorded(section: BaseModel) -> dict[str, Any]:
+    """Return the keys as JSON values, except the younger ones that have their defaults."""
+    tree = section.model_dump(mode="json")
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if YOUNGER in field.metadata and value == field.get_default(call_default_factory=True):
+            del tree[name]
+        elif isinstance(value, BaseModel):
+            tree[name] = recorded(value)
+    return tree
 
 
 def changed_keys(before: BaseModel, now: BaseModel, prefix: str = "") -> list[str]:

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from headwise.config.base import Section, Writable
 from headwise.config.data import DataConfig, SubwordConfig
-from headwise.config.keys import IMAGES, MAY_CHANGE, Tasks
+from headwise.config.keys import IMAGES, MAY_CHANGE, YOUNGER, Tasks, recorded
 from headwise.config.loading import apply_overrides, describe_problem, find_file
 from headwise.config.model import ModelConfig
 from headwise.config.removed import without_removed
@@ -48,7 +48,7 @@ class Config(Section):
 
     task: Annotated[str, Writable] = "translation"
     # modules of one's own whose parts are used; each needs --import, or importing it before
-    imports: Annotated[list[str], Writable, MAY_CHANGE] = Field(default_factory=list)
+    imports: Annotated[list[str], Writable, MAY_CHANGE, YOUNGER] = Field(default_factory=list)
     model: ModelConfig = ModelConfig()
     data: Annotated[DataConfig, _TEXT] = DataConfig()
     subwords: Annotated[SubwordConfig, _TEXT] = SubwordConfig()
@@ -161,10 +161,7 @@ class Config(Section):
 
     def digest(self) -> str:
         """Return the first 12 hexadecimal digits of the configuration's SHA-256."""
-        tree = self.model_dump(mode="json")
-        if not self.imports:
-            del tree["imports"]  # younger than most runs
-        canonical = json.dumps(tree, sort_keys=True)
+        canonical = json.dumps(recorded(self), sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.config import Config, ModelConfig, apply_overrides
+from headwise.config.keys import recorded
 from headwise.errors import ConfigError
 
 
@@ -248,6 +249,14 @@ def test_the_digest_tells_configurations_apart(seed: int, dropout: float, size: 
     assert config.digest() != Config().with_overrides([*changes, f"training.seed={seed + 1}"]).digest()
     assert len(config.digest()) == 12
     int(config.digest(), 16)
+
+
+def test_keys_that_are_younger_than_runs_are_in_the_digest_only_where_they_are_used() -> None:
+    plain, used = Config(), Config().with_overrides(["data.augment.typos=0.1"])
+    assert "augment" not in recorded(plain)["data"]
+    assert "imports" not in recorded(plain)
+    assert recorded(used)["data"]["augment"]["typos"] == 0.1
+    assert plain.digest() != used.digest()
 
 
 def test_the_digest_is_the_same_in_another_process_and_after_a_round_trip(tmp_path: Path) -> None:
