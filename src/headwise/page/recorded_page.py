@@ -45,7 +45,7 @@ def recorded_page(
     `path` is the run's directory, None for a model that has none. `plain` is the trace without interventions.
     """
     path = Path("model") if path is None else path
-    run = PageRun(path.resolve().name, path, config, _view=VIEWS[config.task](tracer, config))
+    run = PageRun(path.resolve().name, path, config, _loaded=VIEWS[config.task](tracer, config))
     recording = {
         "state": urlencode([("changes", str(change)) for change in trace.interventions]),
         "answers": [*_about_run(run, text, trace), *_about_text(run, tracer, text, trace, plain)],

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,43 +12,17 @@ from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.page.views import VIEWS, TranslationView, View
 from headwise.page.views.view import CAPABILITIES
-from headwise.web.errors import NotReady
-from headwise.web.reloading import unique_name
+from headwise.web.run_directories import RunDirectory, unique_name
 
 SomeView = TypeVar("SomeView", bound=View)
 
 
-@dataclass
-class PageRun:
-    """A run directory that is served under a unique name.
-
-    A run in training has no model.safetensors: only its training curves are served until the file exists. `threads`
-    are those of the native engine, 0 for one per processor.
-    """
-
-    name: str
-    path: Path
-    config: Config
-    device: str = "auto"
-    threads: int = 0
-    _view: View | None = None
-    _load_lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def ready(self) -> bool:
-        """Whether the run has a model."""
-        return self._view is not None or (self.path / "model.safetensors").is_file()
+class PageRun(RunDirectory[View]):
+    """A run directory that is served; of a run in training, its training curves alone."""
 
     def view(self) -> View:
         """Return the view, whose model is loaded at the first call. Raises `NotReady` if there is none yet."""
-        with self._load_lock:
-            if self._view is None:
-                if not self.ready:
-                    raise NotReady(
-                        f"{self.name}: expected a model, found none yet: {self.path} is still in training"
-                    )
-                self._view = self._load(self.config)
-            return self._view
+        return self.loaded()
 
     def view_as(self, kind: type[SomeView]) -> SomeView:
         """Return the view if it is of a kind; raises `NotReady` as `view`, and `ConfigError` for another task."""
@@ -63,22 +35,6 @@ class PageRun:
 
     def _load(self, config: Config) -> View:
         return VIEWS[config.task].load(self.path, config, self.device, self.threads)
-
-    def load(self) -> None:
-        """Load the model if there is one, so that its errors are raised now."""
-        if self.ready:
-            self.view()
-
-    def reload(self) -> None:
-        """Load the run's files anew; raises a `HeadwiseError`, and keeps the model, where they aren't a run's."""
-        config = Config.of_run(self.path)
-        if config.task != self.config.task:
-            raise ConfigError(
-                f"{self.path}: expected a run of the task {self.config.task}, found {config.task}"
-            )
-        view = self._load(config)
-        with self._load_lock:
-            self.config, self._view = config, view
 
     def translator(self) -> Translator:
         """Return the translator: the model and its subwords; raises as `view_as`."""

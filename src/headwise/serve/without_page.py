@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import html
-import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from starlette.requests import Request
@@ -16,8 +14,7 @@ from headwise.config import Config
 from headwise.engine.translator import Translator
 from headwise.extras import not_installed
 from headwise.web.endpoints import Endpoints
-from headwise.web.errors import NotReady
-from headwise.web.reloading import unique_name
+from headwise.web.run_directories import RunDirectory, unique_name
 
 _PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Headwise</title>
@@ -26,47 +23,19 @@ _PAGE = """<!doctype html>
 """
 
 
-@dataclass
-class TranslationRun:
-    """A run directory that translates under a unique name, once it has a model; `threads` are the native engine's."""
-
-    name: str
-    path: Path
-    config: Config
-    device: str = "auto"
-    threads: int = 0
-    _translator: Translator | None = None
-    _load_lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def ready(self) -> bool:
-        """Whether the run has a model."""
-        return self._translator is not None or (self.path / "model.safetensors").is_file()
+class TranslationRun(RunDirectory[Translator]):
+    """A run directory that translates."""
 
     def translator(self) -> Translator:
         """Return the translator, which is loaded at the first call. Raises `NotReady` if there is no model yet."""
-        with self._load_lock:
-            if self._translator is None:
-                if not self.ready:
-                    raise NotReady(
-                        f"{self.name}: expected a model, found none yet: {self.path} is still in training"
-                    )
-                self._translator = self._load()
-            return self._translator
-
-    def _load(self) -> Translator:
-        return Translator.load(self.path, device=self.device, workers=self.threads)
+        return self.loaded()
 
     def share(self) -> None:
         """Load the model, which processes forked from this one then share."""
-        if self.ready:
-            self.translator()
+        self.load()
 
-    def reload(self) -> None:
-        """Load the run's files anew; raises a `HeadwiseError`, and keeps the model, where they aren't a run's."""
-        config, translator = Config.of_run(self.path, "translation"), self._load()
-        with self._load_lock:
-            self.config, self._translator = config, translator
+    def _load(self, config: Config) -> Translator:
+        return Translator.load(self.path, device=self.device, workers=self.threads)
 
 
 def open_runs(paths: Sequence[Path], device: str = "auto", threads: int = 0) -> dict[str, TranslationRun]:

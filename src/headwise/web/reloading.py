@@ -10,7 +10,7 @@ import asyncio
 import ctypes
 import gc
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -46,15 +46,6 @@ def settle() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     if trim is not None:
         trim(0)
-
-
-def unique_name(name: str, taken: Collection[str]) -> str:
-    """Return the name of a run, with a number appended if it is taken already (`name`, `name-2`, …)."""
-    number, unique = 1, name
-    while unique in taken:
-        number += 1
-        unique = f"{name}-{number}"
-    return unique
 
 
 class WatchedRun(Protocol):

@@ -1,0 +1,78 @@
+"""Run directories that are served, and what is loaded of each once it has a model."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from headwise.config import Config
+from headwise.errors import ConfigError
+from headwise.web.errors import NotReady
+
+Loaded = TypeVar("Loaded")
+
+
+@dataclass
+class RunDirectory(ABC, Generic[Loaded]):
+    """A run directory that is served under a unique name.
+
+    A run in training has no model.safetensors: nothing is loaded until the file exists. `threads` are those of the
+    native engine, 0 for one per processor.
+    """
+
+    name: str
+    path: Path
+    config: Config
+    device: str = "auto"
+    threads: int = 0
+    _loaded: Loaded | None = None
+    _load_lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @abstractmethod
+    def _load(self, config: Config) -> Loaded:
+        """Load what is served."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the run has a model."""
+        return self._loaded is not None or (self.path / "model.safetensors").is_file()
+
+    def loaded(self) -> Loaded:
+        """Return what is served, which is loaded at the first call. Raises `NotReady` if there is no model yet."""
+        with self._load_lock:
+            if self._loaded is None:
+                if not self.ready:
+                    raise NotReady(
+                        f"{self.name}: expected a model, found none yet: {self.path} is still in training"
+                    )
+                self._loaded = self._load(self.config)
+            return self._loaded
+
+    def load(self) -> None:
+        """Load the model if there is one, so that its errors are raised now."""
+        if self.ready:
+            self.loaded()
+
+    def reload(self) -> None:
+        """Load the run's files anew; raises a `HeadwiseError`, and keeps the model, where they aren't a run's."""
+        config = Config.of_run(self.path)
+        if config.task != self.config.task:
+            raise ConfigError(
+                f"{self.path}: expected a run of the task {self.config.task}, found {config.task}"
+            )
+        loaded = self._load(config)
+        with self._load_lock:
+            self.config, self._loaded = config, loaded
+
+
+def unique_name(name: str, taken: Collection[str]) -> str:
+    """Return the name of a run, with a number appended if it is taken already (`name`, `name-2`, …)."""
+    number, unique = 1, name
+    while unique in taken:
+        number += 1
+        unique = f"{name}-{number}"
+    return unique
