@@ -113,7 +113,7 @@ def test_text_that_is_no_language_passes(write) -> None:
 
 
 def test_without_the_library_the_rest_is_checked(write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspection, "_installed", lambda: False)
+    monkeypatch.setattr(inspection, "installed", lambda package: False)
     (line,) = inspect_texts(write("de", "en", ("t.en", "t.de")), MANY)
     assert line == "texts: their languages aren't checked, which needs `pip install 'headwise[languages]'`"
     with pytest.raises(DataError, match="found the same text"):

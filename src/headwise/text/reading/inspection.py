@@ -6,7 +6,6 @@ is said, with the next step, in one paragraph. The first pairs are read; their l
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,9 +16,10 @@ import numpy as np
 from headwise.config import DataConfig
 from headwise.config.languages import NAMES, language_name, short_code
 from headwise.errors import DataError
-from headwise.extras import OPTIONAL
+from headwise.extras import OPTIONAL, installed
 from headwise.text.reading.pairs import read_pairs, training_files
 
+_LIBRARY = "py3langid"
 _READ = 20_000  # pairs
 _SAMPLES, _SAMPLE = 15, 20  # samples of a side, lines of one
 _LETTERS = 150  # of a sample that is told by, at least
@@ -117,7 +117,7 @@ def _languages(data: DataConfig, pairs: Sequence[tuple[str, str]]) -> tuple[_Sid
 
 def _side(name: str, declared: str | None, texts: Sequence[str]) -> _Side:
     """Tell a side's language from samples that stand evenly in the text; None where they don't agree."""
-    if not _installed():
+    if not installed(_LIBRARY):
         return _Side(name, declared, None, 0, 0)
     from headwise.text.reading.detection import detect
 
@@ -164,8 +164,8 @@ def _about_languages(
     data: DataConfig, sides: tuple[_Side, _Side], begun_from: tuple[str | None, str | None] | None
 ) -> Iterator[str]:
     source, target = sides
-    if not _installed():
-        yield f"their languages aren't checked, which needs `pip install '{OPTIONAL['py3langid']}'`"
+    if not installed(_LIBRARY):
+        yield f"their languages aren't checked, which needs `pip install '{OPTIONAL[_LIBRARY]}'`"
     if source.language is not None and source.language == target.language:
         yield "both sides look like one language; is one of the files the wrong one?"
     for side in sides:
@@ -199,10 +199,6 @@ def _about_pairs(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
                 f"the lengths of a pair's sides have little to do with each other (correlation {correlation:.2f}); is "
                 "line N of one the translation of line N of the other?"
             )
-
-
-def _installed() -> bool:
-    return importlib.util.find_spec("py3langid") is not None
 
 
 def _names_nothing(code: str) -> bool:
