@@ -36,6 +36,15 @@ class PreparedDocument:
         text = Segments(sources, self.between).join(translations[count:])
         return put_messages(text, self.translated_messages(translations[:count]))
 
+    def join_ranks(self, translations: Sequence[Sequence[str]]) -> list[str]:
+        """Return the texts with the translations of each rank, best first, without doubles.
+
+        A sentence with fewer translations than another repeats its last.
+        """
+        ranks = max(map(len, translations), default=1)
+        texts = [self.join([one[min(rank, len(one) - 1)] for one in translations]) for rank in range(ranks)]
+        return list(dict.fromkeys(texts))
+
     def translated_messages(self, translations: Sequence[str]) -> dict[str, str]:
         """Return the ICU arguments by what stands for them, with translations in place of `inner_sentences`."""
         position = 0

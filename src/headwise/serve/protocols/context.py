@@ -57,7 +57,7 @@ class Context:
         """Return a kept glossary for a job's languages; raises `ServiceError` (400, 404)."""
         if job.source is None and job.model is None:
             raise ServiceError(400, "glossary: expected the texts' language with it, found none")
-        route = self.service.route_of(job, self.service.source_of(job, "")[0])
+        route = self.service.route_of(job)
         return self.glossaries.glossary(self.owner(client), identifier, route[0].source, route[-1].target)
 
     def deepl_client(self, request: Request, field: str | None = None) -> Client:
@@ -80,7 +80,7 @@ class Context:
     def check_languages(self, job: TranslationJob) -> None:
         """Raise `ServiceError` (400) for languages or a model that aren't served, as far as the source is given."""
         if job.source is not None or job.model is not None:
-            self.service.route_of(job, self.service.source_of(job, "")[0])
+            self.service.route_of(job)
         elif self.service.models.all:
             self.service.models.target(job.target)
 

@@ -170,8 +170,13 @@ class StatusAnswer(BaseModel):
 def routes(context: Context) -> Endpoints:
     """Return DeepL's endpoints."""
     endpoints = context.endpoints("DeepL", error_answers("message", 404, QUOTA_EXCEEDED))
-    models = context.service.models
+    _add_texts(endpoints, context)
+    _add_account(endpoints, context)
+    _add_documents(endpoints, context)
+    return endpoints
 
+
+def _add_texts(endpoints: Endpoints, context: Context) -> None:
     @endpoints("POST", "/v2/translate", "Translate texts", DeepLTranslateAnswer, kinds=FORMS)
     async def translate(request: Request, fields: DeepLTranslateFields) -> dict[str, Any]:
         client = _client(context, request, fields)
@@ -192,6 +197,10 @@ def routes(context: Context) -> Endpoints:
             translations.append(entry)
         return {"translations": translations}
 
+
+def _add_account(endpoints: Endpoints, context: Context) -> None:
+    models = context.service.models
+
     @endpoints("GET", "/v2/languages", "List the languages", list[DeepLLanguageAnswer])
     @endpoints("POST", "/v2/languages", "List the languages", list[DeepLLanguageAnswer])
     async def languages(request: Request, fields: LanguagesFields) -> list[dict[str, Any]]:
@@ -211,6 +220,8 @@ def routes(context: Context) -> Endpoints:
         used, limit = context.access.usage(_client(context, request, fields))
         return {"character_count": used, "character_limit": UNLIMITED if limit is None else limit}
 
+
+def _add_documents(endpoints: Endpoints, context: Context) -> None:
     @endpoints("POST", "/v2/document", "Upload a document", DocumentAnswer, kinds=FILE)
     async def upload(request: Request, fields: DocumentFields) -> dict[str, Any]:
         client = _client(context, request, fields)
@@ -253,8 +264,6 @@ def routes(context: Context) -> Endpoints:
             raise ServiceError(503, "document: expected a translated document, found one that isn't yet", 1)
         context.documents.remove(identifier)
         return file_response(document.name, document.content)
-
-    return endpoints
 
 
 def _client(context: Context, request: Request, fields: DeepLFields) -> Client:

@@ -116,6 +116,13 @@ class HealthAnswer(BaseModel):
 def routes(context: Context) -> Endpoints:
     """Return LibreTranslate's endpoints."""
     endpoints = context.endpoints("LibreTranslate", error_answers("error", 404))
+    _add_texts(endpoints, context)
+    _add_server(endpoints, context)
+    _add_files(endpoints, context)
+    return endpoints
+
+
+def _add_texts(endpoints: Endpoints, context: Context) -> None:
     models = context.service.models
 
     @endpoints("POST", "/translate", "Translate texts", LibreTranslateAnswer, kinds=FORMS)
@@ -154,6 +161,15 @@ def routes(context: Context) -> Endpoints:
         context.charge(request, client, context.limits.check([fields.q]))
         return [_detection(one) for one in detect(fields.q, {*models.sources, *models.targets})]
 
+    @endpoints("POST", "/suggest", "Suggest a translation (refused)", kinds=FORMS)
+    async def suggest(request: Request, fields: SuggestFields) -> None:
+        context.access.client(request, fields.api_key)
+        raise ServiceError(403, "suggestions are disabled on this server")
+
+
+def _add_server(endpoints: Endpoints, context: Context) -> None:
+    models = context.service.models
+
     @endpoints("GET", "/languages", "List the languages", list[LibreLanguageAnswer])
     async def languages(request: Request) -> list[dict[str, Any]]:
         codes = sorted({*models.sources, *models.targets})
@@ -183,11 +199,8 @@ def routes(context: Context) -> Endpoints:
     async def health(request: Request) -> dict[str, Any]:
         return {"status": "ok"}
 
-    @endpoints("POST", "/suggest", "Suggest a translation (refused)", kinds=FORMS)
-    async def suggest(request: Request, fields: SuggestFields) -> None:
-        context.access.client(request, fields.api_key)
-        raise ServiceError(403, "suggestions are disabled on this server")
 
+def _add_files(endpoints: Endpoints, context: Context) -> None:
     @endpoints("POST", "/translate_file", "Translate a file", FileAnswer, kinds=FILE)
     async def translate_file(request: Request, fields: FileFields) -> dict[str, Any]:
         client = context.access.client(request, fields.api_key)
@@ -221,8 +234,6 @@ def routes(context: Context) -> Endpoints:
         if document.content is None:
             raise ServiceError(404, "file: expected a translated file, found none")
         return file_response(document.name, document.content)
-
-    return endpoints
 
 
 def file_response(name: str, content: bytes) -> Response:

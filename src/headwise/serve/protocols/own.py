@@ -114,10 +114,28 @@ class _Formatted(_Search, TagFields):
         """Return how tags are handled."""
         return None if self.format == "text" else self.rules(self.format)
 
-    @property
-    def mode(self) -> Mode:
-        """Where sentences end."""
-        return self.split if self.format == "text" else within(self.split)
+    def job(self, context: Context, client: Client, texts: list[str], **more: Any) -> TranslationJob:
+        """Return what is to be done for a client; `more` are further attributes of the job.
+
+        Raises `ServiceError` (400, 404).
+        """
+        job = TranslationJob(
+            texts,
+            self.target_or_none(),
+            self.source,
+            self.model,
+            self.split if self.format == "text" else within(self.split),
+            self.options(),
+            client=client.name,
+            tags=self.tags(),
+            protect=self.protect,
+            **more,
+        )
+        if self.glossary is None:
+            return job
+        if isinstance(self.glossary, str):
+            return replace(job, glossary=context.kept_glossary(client, self.glossary, job))
+        return replace(job, glossary=self.glossary.read())
 
 
 class TranslateRequest(_Formatted):
@@ -128,6 +146,10 @@ class TranslateRequest(_Formatted):
     scores: bool = Field(False, description="Add the sentences' outputs with their log-probabilities.")
     alignments: bool = Field(False, description="Add the sentences' outputs with their word alignments.")
     prefixes: list[str] | None = Field(None, description="For each text how its translation begins.")
+
+    def options(self) -> dict[str, Any]:
+        """Return the search options that differ from the run's."""
+        return super().options() | ({"n_best": self.n_best} if self.n_best > 1 else {})
 
     def tags(self) -> TagRules | None:
         """Return how tags are handled; raises `ServiceError` (400) for a document with a prefix."""
@@ -213,26 +235,19 @@ class ModelsAnswer(BaseModel):
 def routes(context: Context) -> Endpoints:
     """Return Headwise's own endpoints."""
     endpoints = context.endpoints("Headwise", error_answers("error", 404), wrong=422)
-    service = context.service
+    _add_translation(endpoints, context)
+    _add_scores(endpoints, context)
+    _add_models(endpoints, context)
+    return endpoints
 
+
+def _add_translation(endpoints: Endpoints, context: Context) -> None:
     @endpoints("POST", "/v1/translate", "Translate texts", TranslateAnswer, kinds=JSON)
     async def translate(request: Request, fields: TranslateRequest) -> dict[str, Any]:
         client = _client(context, request)
-        options = fields.options() | ({"n_best": fields.n_best} if fields.n_best > 1 else {})
-        job = TranslationJob(
-            fields.texts,
-            fields.target_or_none(),
-            fields.source,
-            fields.model,
-            fields.mode,
-            options,
-            fields.prefixes,
-            fields.alignments,
-            client.name,
-            tags=fields.tags(),
-            protect=fields.protect,
+        job = fields.job(
+            context, client, fields.texts, prefixes=fields.prefixes, alignments=fields.alignments
         )
-        job = _with_glossary(context, client, job, fields)
         if fields.prefixes is not None:
             if len(fields.prefixes) != len(fields.texts):
                 raise ServiceError(
@@ -253,23 +268,16 @@ def routes(context: Context) -> Endpoints:
     )
     async def stream(request: Request, fields: StreamRequest) -> Response:
         client = _client(context, request)
-        job = TranslationJob(
-            [fields.text],
-            fields.target_or_none(),
-            fields.source,
-            fields.model,
-            fields.mode,
-            fields.options(),
-            client=client.name,
-            tags=fields.tags(),
-            protect=fields.protect,
-        )
+        job = fields.job(context, client, [fields.text])
         context.check_languages(job)
-        job = _with_glossary(context, client, job, fields)
         context.charge(request, client, context.limits.check([fields.text]))
-        events = service.stream(job)
+        events = context.service.stream(job)
         first = await context.while_connected(request, _first(events))  # so that a refusal has its status
         return StreamingResponse(_events(first, events), media_type="text/event-stream")
+
+
+def _add_scores(endpoints: Endpoints, context: Context) -> None:
+    service = context.service
 
     @endpoints("POST", "/v1/score", "Score given translations", ScoreAnswer, kinds=JSON)
     async def score(request: Request, fields: ScoreRequest) -> dict[str, Any]:
@@ -284,7 +292,7 @@ def routes(context: Context) -> Endpoints:
                 400, "source: expected a language code, or a model's name in model, found neither"
             )
         job = TranslationJob(fields.sources, fields.target_or_none(), fields.source, fields.model)
-        route = service.route_of(job, service.source_of(job, "")[0])
+        route = service.route_of(job)
         if len(route) > 1:
             raise ServiceError(
                 400, "target: expected a language of one model, found one that two translate to"
@@ -295,6 +303,10 @@ def routes(context: Context) -> Endpoints:
             request, service.score(route[0], fields.sources, fields.targets, fields.alpha)
         )
         return {"scores": [_output(output) for output in outputs]}
+
+
+def _add_models(endpoints: Endpoints, context: Context) -> None:
+    service = context.service
 
     @endpoints("GET", "/v1/models", "List the models", ModelsAnswer)
     async def models(request: Request) -> dict[str, Any]:
@@ -312,23 +324,12 @@ def routes(context: Context) -> Endpoints:
         ]
         return {"models": entries}
 
-    return endpoints
-
 
 def _client(context: Context, request: Request) -> Client:
     """Return the client of a request; raises `ServiceError` (403, 429)."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     bearer = key.strip() if scheme.lower() == "bearer" else None
     return context.access.client(request, bearer or request.headers.get("x-api-key"))
-
-
-def _with_glossary(context: Context, client: Client, job: TranslationJob, fields: _Search) -> TranslationJob:
-    """Return the job with the request's glossary; raises `ServiceError` (400, 404)."""
-    if fields.glossary is None:
-        return job
-    if isinstance(fields.glossary, str):
-        return replace(job, glossary=context.kept_glossary(client, fields.glossary, job))
-    return replace(job, glossary=fields.glossary.read())
 
 
 async def _first(events: AsyncIterator[Event]) -> Event:

@@ -12,7 +12,7 @@ import asyncio
 import math
 import time
 import weakref
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -159,13 +159,14 @@ class Service:
         language = next((one for one in found if one.language in sources), Detected(sources[0], 0.0))
         return language.language, language
 
-    def route_of(self, job: TranslationJob, source: str) -> list[Model]:
-        """Return the models that a job needs for a language; raises `ServiceError` (400)."""
-        return (
-            [self.models.named(job.model, job.target)]
-            if job.model is not None
-            else self.models.route(source, job.target)
-        )
+    def route_of(self, job: TranslationJob, detected: str = "") -> list[Model]:
+        """Return the models that a job needs, from a detected language where it gives none.
+
+        Raises `ServiceError` (400).
+        """
+        if job.model is not None:
+            return [self.models.named(job.model, job.target)]
+        return self.models.route(job.source or detected, job.target)
 
     async def translate(self, job: TranslationJob) -> list[TranslatedText]:
         """Translate the texts of a request.
@@ -174,7 +175,7 @@ class Service:
         """
         self.limits.check(job.texts)
         async with Deadline(self.limits.seconds):
-            plans = await away(job.texts, lambda: [self._plan(job, job.parsed(text)) for text in job.texts])
+            plans = await away(job.texts, lambda: self._plans(job, map(job.parsed, job.texts)))
             return await self._translate(job, plans)
 
     async def translate_document(
@@ -185,7 +186,7 @@ class Service:
         Their number and length were checked before.
         """
         async with Deadline(self.limits.document_seconds):
-            plans = await run_in_threadpool(lambda: [self._plan(job, text) for text in texts])
+            plans = await run_in_threadpool(lambda: self._plans(job, texts))
             return await self._translate(job, plans)
 
     async def stream(self, job: TranslationJob) -> AsyncGenerator[Event, None]:
@@ -197,8 +198,7 @@ class Service:
         """
         self.limits.check(job.texts)
         end = time.monotonic() + self.limits.seconds
-        (text,) = job.texts
-        plan = await away(job.texts, lambda: self._plan(job, job.parsed(text)))
+        (plan,) = await away(job.texts, lambda: self._plans(job, map(job.parsed, job.texts)))
         prepared = plan.prepared
         sentences, inner = prepared.all_sentences, len(prepared.inner_sentences)
         translated: list[str] = []
@@ -276,7 +276,7 @@ class Service:
         for indices, translations in zip(groups.values(), translated, strict=True):
             for index, rendered in zip(indices, translations, strict=True):
                 plan = plans[index]
-                text, *others = _joined(plan.prepared, rendered)
+                text, *others = plan.prepared.join_ranks([sentence.texts for sentence in rendered])
                 results[index] = TranslatedText(
                     text,
                     others,
@@ -288,10 +288,13 @@ class Service:
                 )
         return [results[index] for index in range(len(plans))]
 
-    def _plan(self, job: TranslationJob, text: ParsedText) -> _Plan:
-        """Find a text's language, models and sentences; raises `ServiceError` (400)."""
-        source, detected = self.source_of(job, text.text)
-        return _Plan(source, detected, self.route_of(job, source), text.prepare(source))
+    def _plans(self, job: TranslationJob, texts: Iterable[ParsedText]) -> list[_Plan]:
+        """Find each text's language, models and sentences; raises `ServiceError` (400)."""
+        plans: list[_Plan] = []
+        for text in texts:
+            source, detected = self.source_of(job, text.text)
+            plans.append(_Plan(source, detected, self.route_of(job, source), text.prepare(source)))
+        return plans
 
     @contextmanager
     def _accepting(self, models: Sequence[Model], sentences: int) -> Iterator[None]:
@@ -392,13 +395,3 @@ def _seconds_waiting(model: Model) -> float:
     """Return an estimate of the seconds until what waits for a model is translated."""
     load = model.load
     return load.waiting_tokens / load.tokens_per_second if load.tokens_per_second else 0.0
-
-
-def _joined(prepared: PreparedDocument, sentences: Sequence[Rendered[Translation]]) -> list[str]:
-    """Return the text's translations, rank by rank, without doubles; a sentence with fewer outputs repeats its last."""
-    ranks = max((len(sentence.texts) for sentence in sentences), default=1)
-    texts = [
-        prepared.join([one.texts[min(rank, len(one.texts) - 1)] for one in sentences])
-        for rank in range(ranks)
-    ]
-    return list(dict.fromkeys(texts))
