@@ -79,6 +79,18 @@ def short_code(code: str) -> str:
     return "-".join([_SHORT.get(base.lower(), base.lower()), *rest])
 
 
+def find_language(codes: Sequence[str], wanted: str) -> int | None:
+    """Return the place of a wanted language among codes: the same code, else one if either of the two has no region."""
+    forms = [code.lower().replace("_", "-") for code in (*codes, wanted)]
+    wanted = forms.pop()
+    if wanted in forms:
+        return forms.index(wanted)
+    if "-" not in wanted:
+        forms = [form.partition("-")[0] for form in forms]
+    base = wanted.partition("-")[0]
+    return forms.index(base) if base in forms else None
+
+
 def language_name(code: str) -> str:
     """Return the English name of a language, such as German or German (de-AT); the code where it is unknown."""
     base = code.partition("-")[0]

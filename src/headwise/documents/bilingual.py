@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from headwise.config.languages import find_language
 from headwise.documents.blocks import Block, parse
 from headwise.documents.codes import local_name
 from headwise.documents.preparation import ParsedText
@@ -135,11 +136,11 @@ class _File:
         variants = [part for part in self._children(unit) if part.name == "tuv"]
         languages = [_language(one) for one in variants]
         wanted = unit.attributes.get("srclang", self._language)
-        target = next((n for n, code in enumerate(languages) if _same(code, self._target)), None)
+        target = find_language(languages, self._target)
         others = [n for n in range(len(variants)) if n != target]
-        number = next((n for n in others if _same(languages[n], wanted)), others[0] if others else None)
-        if number is None or (self._target == "und" and len(others) > 1):
+        if not others or (self._target == "und" and len(others) > 1):
             return None
+        number = others[find_language([languages[n] for n in others], wanted) or 0]
         source = self._part(variants[number], "seg")
         if source is None:
             return None
@@ -207,11 +208,3 @@ class _File:
 
 def _language(variant: _Element) -> str:
     return variant.attributes.get("xml:lang", variant.attributes.get("lang", ""))
-
-
-def _same(one: str, other: str) -> bool:
-    """Whether two codes name one language; of a language without a region, any region is it."""
-    one, other = one.lower().replace("_", "-"), other.lower().replace("_", "-")
-    return one == other or (
-        one.partition("-")[0] == other.partition("-")[0] and ("-" in one) != ("-" in other)
-    )

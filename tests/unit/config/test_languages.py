@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headwise.config import Config, DataConfig
-from headwise.config.languages import NAMES, language_name, language_of_files, parse_languages
+from headwise.config.languages import NAMES, find_language, language_name, language_of_files, parse_languages
 from headwise.errors import ConfigError
 
 
@@ -48,6 +48,21 @@ def test_a_pair_is_parsed(text: str, codes: tuple[str, str]) -> None:
 def test_what_is_no_pair_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--languages: expected two language codes"):
         parse_languages(text)
+
+
+@pytest.mark.parametrize(
+    ("codes", "wanted", "place"),
+    [
+        (["en", "de"], "de", 1),
+        (["en", "pt", "pt_br"], "pt-BR", 2),  # the same comes before one without a region
+        (["en-US", "de-AT"], "de", 1),
+        (["en-US", "de"], "de-AT", 1),
+        (["en-US", "de-DE"], "de-AT", None),
+        (["en", "de"], "d", None),
+    ],
+)
+def test_a_language_is_found_among_codes(codes: list[str], wanted: str, place: int | None) -> None:
+    assert find_language(codes, wanted) == place
 
 
 def test_names() -> None:

@@ -33,7 +33,8 @@ def test_a_memory_is_read(tmp_path: Path, encoding: str) -> None:
     file = tmp_path / "a.tmx"
     file.write_bytes(TMX.format(encoding).encode(encoding))
     assert pairs(file) == PAIRS
-    assert pairs(file, "en", "de-DE") == [("Hello you é", "", 5), ("Alone", "", 6)]
+    assert pairs(file, "en", "de-DE") == PAIRS
+    assert pairs(file, "en", "fr") == [("Hello you é", "", 5), ("Alone", "", 6)]
     assert pairs(file, "de", "en")[0] == ("Hallo Du & ich", "Hello you é", 5)
 
 

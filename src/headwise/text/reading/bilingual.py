@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.parsers import expat
 
+from headwise.config.languages import find_language
 from headwise.errors import ConfigError, DataError
 from headwise.files import read_errors
 from headwise.text.reading.compression import open_binary
@@ -68,7 +69,8 @@ def _text(unit: Unit, wanted: str, path: Path) -> str:
     if wanted == "source":
         return unit.texts.get(unit.first, "")
     if wanted != "target" or "target" in unit.texts:
-        return next((text for code, text in unit.texts.items() if _same(code, wanted)), "")
+        number = find_language(list(unit.texts), wanted)
+        return "" if number is None else list(unit.texts.values())[number]
     others = [code for code in unit.texts if code != unit.first]
     if len(others) > 1:
         raise DataError(
@@ -76,12 +78,6 @@ def _text(unit: Unit, wanted: str, path: Path) -> str:
             "data.source_field and data.target_field"
         )
     return unit.texts[others[0]] if others else ""
-
-
-def _same(code: str, wanted: str) -> bool:
-    """Whether a code is of a language; one without a region is any region's."""
-    code, wanted = code.lower().replace("_", "-"), wanted.lower().replace("_", "-")
-    return code == wanted or ("-" not in wanted and code.partition("-")[0] == wanted)
 
 
 class _Reader:
@@ -160,9 +156,12 @@ class _Reader:
                 self._variants.setdefault(self._code, "".join(self._text))
                 self._text, self._ignored = None, 0
         elif self._variants is not None and local in _UNITS and not set(self._stack) & _UNITS.keys():
-            first = next((code for code in self._variants if _same(code, self._first)), None)
-            if first is None:  # srclang is *all*, or another one than the unit has
-                first = self._first if self._first == "source" else next(iter(self._variants), "")
+            codes = list(self._variants)
+            number = find_language(codes, self._first)
+            if number is not None:
+                first = codes[number]
+            else:  # srclang is *all*, or another one than the unit has
+                first = self._first if self._first == "source" else next(iter(codes), "")
             self._units.append(Unit(self._variants, self._parser.CurrentLineNumber, first))
             self._variants = None
 
