@@ -181,7 +181,7 @@ def train(
     """Train a model from two text files or a configuration, as `headwise train` does; return the trained run.
 
     With `source` and `target` alone, all hyperparameters are chosen from the corpus. In a run directory with a
-    checkpoint, training resumes from there, so that the same call goes on after an interruption.
+    checkpoint, training resumes from there.
 
     Args:
         source: a text file, or several; .tsv and .jsonl have both sides.
@@ -199,8 +199,7 @@ def train(
         device: auto, cpu, cuda, cuda:1 or mps.
         seed: of everything random.
         restart: begin anew in a directory that has a run.
-        checks: look at the texts of a new training; identical or swapped sides, and a text surely in another language
-            than declared, are errors then.
+        checks: look at the texts of a new training; identical or swapped sides, and another language, are errors then.
         imports: modules of your own whose parts are used, unless they are imported already.
         verbose: print on standard error what the command line prints.
         progress: called with each record as metrics.jsonl has it: `kind` is train, dev or averaged, with `step`,

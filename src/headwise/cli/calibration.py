@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import AsJson, Device, Imports, named, searchable
+from headwise.cli.arguments import AsJson, Device, Imports, Limit, named, searchable
 from headwise.errors import ConfigError
 
 
@@ -29,9 +29,7 @@ def command(
             show_default="the run's",
         ),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, max=bounds.COUNT, help="Read the first sentences only.")
-    ] = None,
+    limit: Limit = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Draw reliability diagrams as .png.")
     ] = None,

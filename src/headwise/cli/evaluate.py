@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,48 +26,55 @@ from headwise.cli.arguments import (
     search_settings,
 )
 from headwise.cli.streams import say
+from headwise.config import Config
 from headwise.errors import ConfigError
+
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(callback=named, help="More translation runs; other tasks: test files."),
+]
+Reference = Annotated[list[Path] | None, typer.Option(help="Its reference translation, line by line.")]
+PerLine = Annotated[bool, typer.Option("--per-line", help="Score the reference itself, line by line.")]
+Compare = Annotated[
+    Path | None,
+    typer.Option(metavar="RUN2", callback=named, help="Test whether this run differs from it."),
+]
+UseShortlist = Annotated[
+    bool, typer.Option("--shortlist", help="Let RUN, not RUN2, search with its shortlist.")
+]
+LowercaseTokens = Annotated[bool, typer.Option("--lowercase", help="Lower-case for tokenized_bleu only.")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change the configuration of other tasks."),
+]
+Out = Annotated[
+    Path | None, typer.Option("-o", "--out", help="Write the translations (or outputs) here, too.")
+]
+Result = tuple[
+    dict[str, Any], list[str], list[str], list[str]
+]  # JSON record, lines, notes, the model's outputs
 
 
 def command(
     run: TrainedRun,
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(callback=named, help="More translation runs; other tasks: test files."),
-    ] = None,
+    files: Files = None,
     source: Annotated[list[Path] | None, typer.Option(help="Source text, plain or .gz; repeatable.")] = None,
-    reference: Annotated[
-        list[Path] | None, typer.Option(help="Its reference translation, line by line.")
-    ] = None,
-    per_line: Annotated[
-        bool, typer.Option("--per-line", help="Score the reference itself, line by line.")
-    ] = False,
+    reference: Reference = None,
+    per_line: PerLine = False,
     also: MoreRuns = None,
-    compare: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN2", callback=named, help="Test whether this run differs from it."),
-    ] = None,
+    compare: Compare = None,
     metric: Annotated[str | None, typer.Option(help="Of the comparison: bleu, or chrf.")] = None,
     test: Annotated[str | None, typer.Option(help="Of the comparison: bootstrap, or randomization.")] = None,
     samples: Annotated[int | None, typer.Option(min=1, max=bounds.RESAMPLES, help="Resamples.")] = None,
     beam: Beam = None,
     alpha: Alpha = None,
     settings: SearchSettings = None,
-    shortlist: Annotated[
-        bool, typer.Option("--shortlist", help="Let RUN, not RUN2, search with its shortlist.")
-    ] = False,
+    shortlist: UseShortlist = False,
     language: TargetLanguage = None,
     tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's: 13a unless given, zh, char, …")] = None,
-    lowercase: Annotated[
-        bool, typer.Option("--lowercase", help="Lower-case for tokenized_bleu only.")
-    ] = False,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change the configuration of other tasks."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Write the translations (or outputs) here, too.")
-    ] = None,
+    lowercase: LowercaseTokens = False,
+    changes: Changes = None,
+    out: Out = None,
     device: Device = "auto",
     imports: Imports = None,
     engine: Engine = "auto",
@@ -83,8 +91,6 @@ def command(
 
     Example: headwise evaluate runs/shakespeare test.txt
     """
-    from headwise.config import Config
-
     config = Config.of_run(run)
     search = search_settings(settings, beam=beam, alpha=alpha)
     translation_options: dict[str, Any] = {
@@ -108,41 +114,50 @@ def command(
     selected = {
         name: value for name, value in translation_options.items() if value is not None and value is not False
     }
-    if config.task == "translation":
+    if config.task != "translation":
+        _refuse(selected, run, config.task)
+        result = _other_task(run, config.with_overrides(changes or []), files or [], device, precision)
+        inputs = files or []
+    else:
         runs = [run, *(other for other in files or [] if other.is_dir())]
         for other in [*(file for file in files or [] if not file.is_dir()), *(changes or [])]:
             raise ConfigError(
                 f"evaluate: expected --source and --reference for a translation run, found {other}"
             )
         if per_line:
-            _per_line(
-                runs[1:], [run, *(also or [])], selected, out, search, device, precision, as_json=as_json
-            )
+            _per_line(runs, also or [], selected, out, search, device, precision, as_json=as_json)
             return
         if jsonl:
             raise ConfigError("--jsonl: expected it together with --per-line, found it alone")
-        for other in runs[1:]:
-            Config.of_run(other, "translation")
-        settings_of_sets = {"device": device, "precision": precision, "engine": engine, "also": also or []}
-        names = ("compare", "metric", "test", "samples", "shortlist", "language", "tokenize", "lowercase")
-        settings_of_sets |= {name: selected[name] for name in names if name in selected}
-        record, lines, notes, outputs = _translation(runs, source, reference, out, settings_of_sets, search)
+        opened = {"device": device, "precision": precision, "engine": engine, "also": also or []}
+        result = _translation(runs, selected, out, opened, search)
         inputs = [*(source or []), *(reference or [])]
-    else:
-        if selected:
-            raise ConfigError(
-                f"evaluate: {_option(next(iter(selected)))} is for translation, and {run} is of task {config.task}: "
-                "expected files, or none for its development data"
-            )
-        from headwise.tasks.base import EvaluationRequest
-        from headwise.tasks.registry import find_task
+    _show(result, out, inputs, as_json=as_json)
 
-        task = find_task(config.task)
-        config = config.with_overrides(changes or [])
-        task.check(config)
-        result = task.evaluate(EvaluationRequest(run, config, files or [], device, precision or "float32"))
-        record, lines, notes, outputs = result.record, result.lines, result.notes, result.outputs
-        inputs = files or []
+
+def _refuse(selected: Iterable[str], run: Path, task: str) -> None:
+    """Raise `ConfigError` for options that only translations have."""
+    for name in selected:
+        raise ConfigError(
+            f"evaluate: {_option(name)} is for translation, and {run} is of task {task}: "
+            "expected files, or none for its development data"
+        )
+
+
+def _other_task(run: Path, config: Config, files: list[Path], device: str, precision: str | None) -> Result:
+    """Score a run of another task than translation."""
+    from headwise.tasks.base import EvaluationRequest
+    from headwise.tasks.registry import find_task
+
+    task = find_task(config.task)
+    task.check(config)
+    found = task.evaluate(EvaluationRequest(run, config, files, device, precision or "float32"))
+    return found.record, found.lines, found.notes, found.outputs
+
+
+def _show(result: Result, out: Path | None, inputs: list[Path], *, as_json: bool) -> None:
+    """Print scores, and write the model's outputs."""
+    record, lines, notes, outputs = result
     if out is not None:
         from headwise.cli.lines import line_writer
 
@@ -155,8 +170,8 @@ def command(
 
 
 def _per_line(
-    others: list[Path],
     runs: list[Path],
+    also: list[Path],
     selected: dict[str, Any],
     out: Path | None,
     search: dict[str, Any],
@@ -174,13 +189,13 @@ def _per_line(
         *(_option(name) for name in selected if name not in used),
         *(f"-s {name}" for name in search if name not in ("alpha",)),
         *(["--json"] if as_json else []),
-        *map(str, others),
+        *map(str, runs[1:]),
         *(f"--{name} {selected[name][1]}" for name in ("source", "reference") if len(selected[name]) > 1),
     ]
     for one in unused:
         raise ConfigError(f"--per-line: expected one run, one test set and no search beside it, found {one}")
     score_lines(
-        runs,
+        [runs[0], *also],
         selected["source"][0],
         selected["reference"][0],
         out,
@@ -204,30 +219,27 @@ def _both_sides(source: list[Path] | None, reference: list[Path] | None) -> None
 
 def _translation(
     runs: list[Path],
-    source: list[Path] | None,
-    reference: list[Path] | None,
+    selected: dict[str, Any],
     out: Path | None,
-    settings: dict[str, Any],
+    opened: dict[str, Any],
     search: dict[str, Any],
-) -> tuple[dict[str, Any], list[str], list[str], list[str]]:
-    """Score translation runs on test sets; return the JSON record, the printed lines, notes, and the translations."""
-    _both_sides(source, reference)
+) -> Result:
+    """Score translation runs on test sets; `opened` says how they are opened."""
+    for other in runs[1:]:
+        Config.of_run(other, "translation")
+    _both_sides(selected.get("source"), selected.get("reference"))
     from headwise.api.evaluating import ScoringSettings, full_table, read_test_sets, score_runs, table
 
-    test_sets = read_test_sets(source or [], reference or [])
+    test_sets = read_test_sets(selected["source"], selected["reference"])
     several = len(runs) > 1 or len(test_sets) > 1
     if several and out is not None:
         raise ConfigError(
             f"-o: expected one run and one test set, found {len(runs)} and {len(test_sets)}: "
             "translations of several don't go into one file"
         )
-    results = score_runs(
-        runs,
-        test_sets,
-        ScoringSettings(**settings),
-        search,
-        say,
-    )
+    names = ("compare", "metric", "test", "samples", "shortlist", "language", "tokenize", "lowercase")
+    settings = {name: selected[name] for name in names if name in selected}
+    results = score_runs(runs, test_sets, ScoringSettings(**opened, **settings), search, say)
     notes = list(dict.fromkeys(note for result in results for note in result.scores.notes))
     if not several:
         return results[0].record(), full_table(results[0]), notes, results[0].hypotheses

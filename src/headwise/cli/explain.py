@@ -15,58 +15,65 @@ if TYPE_CHECKING:
     from headwise.api.explaining import Explanation
 
 
+HeldOutImage = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, max=bounds.COUNT, help="A held-out image instead, from 1."),
+]
+Do = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CHANGE", help="Intervene: silence:cross.2.3, prefix:Ein, no-residual:encoder.*, …"),
+]
+Hypothesis = Annotated[
+    int | None, typer.Option(metavar="N", min=1, max=bounds.BEAM, help="Or at that of this rank.")
+]
+AttentionPart = Annotated[
+    Literal["encoder", "decoder", "cross"],
+    typer.Option(metavar="PART", help="In a .png: encoder, decoder, cross."),
+]
+BoxLayer = Annotated[
+    int | None, typer.Option(metavar="N", min=1, max=bounds.LAYERS, help="Of the box, from 1.")
+]
+BoxPosition = Annotated[
+    int | None, typer.Option(metavar="N", min=1, max=bounds.LENGTH, help="The box's token, from 1.")
+]
+Temperature = Annotated[
+    float | None,
+    typer.Option(metavar="T", min=bounds.COLDEST, max=bounds.HOTTEST, help="Of --box softmax."),
+]
+Recurrence = Annotated[bool, typer.Option("--recurrence", help="Compare recurrent networks with attention.")]
+Radius = Annotated[
+    float | None,
+    typer.Option(
+        metavar="R",
+        min=bounds.LEAST_RADIUS,
+        max=bounds.MOST_RADIUS,
+        help="Of --recurrence: the spectral radius.",
+    ),
+]
+
+
 def command(
     run: TrainedRun,
     text: Annotated[str | None, typer.Option(help="To translate, to continue, or with <mask>.")] = None,
     image: Annotated[Path | None, typer.Option(help="A PNG file, for a model of images.")] = None,
-    row: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, max=bounds.COUNT, help="A held-out image instead, from 1."),
-    ] = None,
+    row: HeldOutImage = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="A .png, .html or .json file.")] = None,
     word: Annotated[str | None, typer.Option(help="Of the output, or its number: what it looked at.")] = None,
     words: Annotated[bool, typer.Option("--words", help="Join subwords to words.")] = False,
     tree: Annotated[bool, typer.Option("--tree", help="Print the beam tree, too.")] = False,
     steps: Annotated[bool, typer.Option("--steps", help="Print how it was written, token by token.")] = False,
-    do: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CHANGE", help="Intervene: silence:cross.2.3, prefix:Ein, no-residual:encoder.*, …"
-        ),
-    ] = None,
+    do: Do = None,
     target: Annotated[str | None, typer.Option(help="Look at this translation, not at the best.")] = None,
-    hypothesis: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=bounds.BEAM, help="Or at that of this rank.")
-    ] = None,
-    part: Annotated[
-        Literal["encoder", "decoder", "cross"],
-        typer.Option(metavar="PART", help="In a .png: encoder, decoder, cross."),
-    ] = "cross",
+    hypothesis: Hypothesis = None,
+    part: AttentionPart = "cross",
     head: Annotated[str | None, typer.Option(help="In a .png: LAYER.HEAD, from 1, alone.")] = None,
     boxes: Annotated[bool, typer.Option("--boxes", help="List the model's boxes.")] = False,
     box: Annotated[str | None, typer.Option(help="Print the steps inside a box.")] = None,
-    layer: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=bounds.LAYERS, help="Of the box, from 1.")
-    ] = None,
-    position: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=bounds.LENGTH, help="The box's token, from 1.")
-    ] = None,
-    temperature: Annotated[
-        float | None,
-        typer.Option(metavar="T", min=bounds.COLDEST, max=bounds.HOTTEST, help="Of --box softmax."),
-    ] = None,
-    recurrence: Annotated[
-        bool, typer.Option("--recurrence", help="Compare recurrent networks with attention.")
-    ] = False,
-    radius: Annotated[
-        float | None,
-        typer.Option(
-            metavar="R",
-            min=bounds.LEAST_RADIUS,
-            max=bounds.MOST_RADIUS,
-            help="Of --recurrence: the spectral radius.",
-        ),
-    ] = None,
+    layer: BoxLayer = None,
+    position: BoxPosition = None,
+    temperature: Temperature = None,
+    recurrence: Recurrence = False,
+    radius: Radius = None,
     beam: Beam = None,
     alpha: Alpha = None,
     settings: SearchSettings = None,
@@ -85,39 +92,21 @@ def command(
     from headwise.analysis.language_models import open_tracer
     from headwise.api.explaining import check_suffix
     from headwise.api.run import Run
-    from headwise.cli.boxes import BoxOptions, check_json, check_unused, show, show_image
+    from headwise.cli.boxes import BoxOptions, check_unused, show, show_image
     from headwise.cli.patches import Picture, draw
 
     if out is not None:
         check_suffix(out)
     check_unused(boxes, box, layer, position, temperature)
-    if radius is not None and not recurrence:
-        raise ConfigError("--radius: expected --recurrence with it, found none")
-    if recurrence and (boxes or box is not None):
-        raise ConfigError("--recurrence: expected it without --box and --boxes, found both")
+    looks_inside = boxes or box is not None
+    _check_inside(recurrence, radius, out, looks_inside)
     search = search_settings(settings, beam=beam, alpha=alpha)
     interventions = parse_interventions(do or [])
     options = BoxOptions(box, layer, position or 1, temperature or 1.0)
-    looks_inside = boxes or box is not None
-    if looks_inside:
-        check_json(out, "boxes are")
-    if recurrence:
-        check_json(out, "the comparison is")
     if image is not None or row is not None:
         picture = Picture(image, row)
-        _of_text(
-            word=word,
-            words=words,
-            tree=tree,
-            steps=steps,
-            target=target,
-            hypothesis=hypothesis,
-            head=head,
-            recurrence=recurrence,
-            beam=beam,
-            alpha=alpha,
-            s=settings,
-        )
+        _of_text(word=word, words=words, tree=tree, steps=steps, target=target, hypothesis=hypothesis)
+        _of_text(head=head, recurrence=recurrence, beam=beam, alpha=alpha, s=settings)
         if looks_inside:
             _of_text(text=text)
             show_image(run, picture, interventions, options, out)
@@ -143,6 +132,20 @@ def command(
         explanation.save(out, part=part, words=words, head=head)
         for note in explanation.trace.notes:
             typer.echo(f"note: {note}", err=True)
+
+
+def _check_inside(recurrence: bool, radius: float | None, out: Path | None, looks_inside: bool) -> None:
+    """Raise `ConfigError` for options that don't go with --recurrence or with boxes."""
+    from headwise.cli.boxes import check_json
+
+    if radius is not None and not recurrence:
+        raise ConfigError("--radius: expected --recurrence with it, found none")
+    if recurrence and looks_inside:
+        raise ConfigError("--recurrence: expected it without --box and --boxes, found both")
+    if looks_inside:
+        check_json(out, "boxes are")
+    if recurrence:
+        check_json(out, "the comparison is")
 
 
 def _of_text(**options: Any) -> None:

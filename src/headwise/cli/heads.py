@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import AsJson, Device, Imports, TrainedRun
+from headwise.cli.arguments import AsJson, Device, Imports, Limit, Lowercase, Tokenized, TrainedRun
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,35 +21,30 @@ if TYPE_CHECKING:
 Order = Literal["gradient", "masking", "random"]
 
 
+Source = Annotated[Path | None, typer.Option(help="Source text, or a .conllu file with trees; plain or .gz.")]
+Target = Annotated[Path | None, typer.Option(help="Its translation, likewise; the model's own unless given.")]
+Importance = Annotated[
+    bool,
+    typer.Option("--importance", help="Measure importance: by masking each head alone, and by gradients."),
+]
+Prune = Annotated[Order | None, typer.Option(help="Remove heads in this order and score the translations.")]
+Points = Annotated[
+    int, typer.Option(min=1, max=bounds.COUNT, help="Points of the pruning curve, besides none removed.")
+]
+
+
 def command(
     run: TrainedRun,
-    source: Annotated[
-        Path | None, typer.Option(help="Source text, or a .conllu file with trees; plain or .gz.")
-    ] = None,
-    target: Annotated[
-        Path | None, typer.Option(help="Its translation, likewise; the model's own unless given.")
-    ] = None,
+    source: Source = None,
+    target: Target = None,
     miniature: Annotated[bool, typer.Option("--miniature", help="The built-in corpus's test set.")] = False,
     seed: Annotated[int, typer.Option(min=0, max=bounds.SEED, help="Of random orders.")] = 1,
-    tokenized: Annotated[
-        bool, typer.Option("--tokenized", help="Put a space between all words of a .conllu file.")
-    ] = False,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")] = False,
-    limit: Annotated[
-        int | None, typer.Option(min=1, max=bounds.COUNT, help="Read the first sentences only.")
-    ] = None,
-    importance: Annotated[
-        bool,
-        typer.Option(
-            "--importance", help="Measure importance: by masking each head alone, and by gradients."
-        ),
-    ] = False,
-    prune: Annotated[
-        Order | None, typer.Option(help="Remove heads in this order and score the translations.")
-    ] = None,
-    points: Annotated[
-        int, typer.Option(min=1, max=bounds.COUNT, help="Points of the pruning curve, besides none removed.")
-    ] = 8,
+    tokenized: Tokenized = False,
+    lowercase: Lowercase = False,
+    limit: Limit = None,
+    importance: Importance = False,
+    prune: Prune = None,
+    points: Points = 8,
     train_source: Annotated[Path | None, typer.Option(help="Training text, to count rare words in.")] = None,
     train_target: Annotated[Path | None, typer.Option(help="Its translation.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Draw a summary as .png.")] = None,

@@ -10,14 +10,14 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli.arguments import Device, Imports, named
+from headwise.cli.arguments import Device, Imports, Port, named
 
 
 def command(
     run: Annotated[
         Path, typer.Argument(callback=named, help="A translation run, or demo: the model in the package.")
     ] = Path("demo"),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
+    port: Port = 8080,
     browser: Annotated[bool, typer.Option(help="Open the chapters in the browser.")] = True,
     device: Device = "auto",
     imports: Imports = None,

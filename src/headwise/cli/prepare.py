@@ -13,83 +13,94 @@ from headwise.cli.arguments import Languages
 EXAMPLE = "Example: headwise data prepare --source 'crawl/*.en.gz' --target 'crawl/*.de.gz' --near -o prepared/crawl"
 
 
+Source = Annotated[
+    list[str],
+    typer.Option(
+        "--source",
+        help="Files, patterns, folders, s3://, gs://, hf://.",
+    ),
+]
+Target = Annotated[
+    list[str] | None, typer.Option("--target", help="The other side of plain text; repeatable.")
+]
+SourceField = Annotated[
+    str, typer.Option(help="Field of a record: source, or as translation.en.", show_default=False)
+]
+MaxWords = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=1, max=bounds.COUNT, help="Most words of a side (250).", show_default=False
+    ),
+]
+MinWords = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=1, max=bounds.COUNT, help="Fewest words of a side (1).", show_default=False
+    ),
+]
+MaxRatio = Annotated[
+    float,
+    typer.Option(
+        metavar="R", min=1.0, max=bounds.RATIO, help="Most characters for each of the shorter side."
+    ),
+]
+MaxWordRatio = Annotated[
+    float,
+    typer.Option(metavar="R", min=0.0, max=bounds.RATIO, help="Most words for each of it; 0: no limit."),
+]
+IdentifyLanguages = Annotated[
+    bool, typer.Option("--identify-languages", help="Drop pairs in other languages.")
+]
+Filters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--filter",
+        metavar="MODULE:FUNCTION",
+        help="It keeps, drops or changes a pair.",
+    ),
+]
+KeepDuplicates = Annotated[bool, typer.Option("--keep-duplicates", help="Keep exact duplicates.")]
+Size = Annotated[
+    int, typer.Option("--subwords", metavar="N", min=8, max=bounds.VOCABULARY, help="Subwords to learn.")
+]
+SubwordsFrom = Annotated[Path | None, typer.Option(help="Or those of this run or prepared corpus.")]
+Sample = Annotated[int, typer.Option(metavar="N", min=1, max=bounds.COUNT, help="Pairs to learn them from.")]
+DevPairs = Annotated[int, typer.Option(metavar="N", min=0, max=bounds.EXAMPLES, help="Pairs to hold out.")]
+MaxLength = Annotated[
+    int, typer.Option(metavar="N", min=2, max=bounds.LENGTH, help="Most subwords of a side.")
+]
+ShardPairs = Annotated[
+    int, typer.Option(metavar="N", min=1, max=bounds.EXAMPLES, help="Most pairs of a shard.")
+]
+WorkerProcesses = Annotated[
+    int, typer.Option(metavar="N", min=0, max=bounds.PROCESSES, help="0: one per processor.")
+]
+
+
 def command(
-    source: Annotated[
-        list[str],
-        typer.Option(
-            "--source",
-            help="Files, patterns, folders, s3://, gs://, hf://.",
-        ),
-    ],
+    source: Source,
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the prepared corpus.")],
-    target: Annotated[
-        list[str] | None, typer.Option("--target", help="The other side of plain text; repeatable.")
-    ] = None,
-    source_field: Annotated[
-        str, typer.Option(help="Field of a record: source, or as translation.en.", show_default=False)
-    ] = "source",
+    target: Target = None,
+    source_field: SourceField = "source",
     target_field: Annotated[str, typer.Option(help="Likewise: target.", show_default=False)] = "target",
-    max_words: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=1, max=bounds.COUNT, help="Most words of a side (250).", show_default=False
-        ),
-    ] = 250,
-    min_words: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=1, max=bounds.COUNT, help="Fewest words of a side (1).", show_default=False
-        ),
-    ] = 1,
-    max_ratio: Annotated[
-        float,
-        typer.Option(
-            metavar="R", min=1.0, max=bounds.RATIO, help="Most characters for each of the shorter side."
-        ),
-    ] = 9.0,
-    max_word_ratio: Annotated[
-        float,
-        typer.Option(metavar="R", min=0.0, max=bounds.RATIO, help="Most words for each of it; 0: no limit."),
-    ] = 0.0,
-    identify_languages: Annotated[
-        bool, typer.Option("--identify-languages", help="Drop pairs in other languages.")
-    ] = False,
+    max_words: MaxWords = 250,
+    min_words: MinWords = 1,
+    max_ratio: MaxRatio = 9.0,
+    max_word_ratio: MaxWordRatio = 0.0,
+    identify_languages: IdentifyLanguages = False,
     languages: Languages = None,
-    filters: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--filter",
-            metavar="MODULE:FUNCTION",
-            help="It keeps, drops or changes a pair.",
-        ),
-    ] = None,
-    keep_duplicates: Annotated[
-        bool, typer.Option("--keep-duplicates", help="Keep exact duplicates.")
-    ] = False,
+    filters: Filters = None,
+    keep_duplicates: KeepDuplicates = False,
     near: Annotated[bool, typer.Option("--near", help="Drop near duplicates, too (MinHash).")] = False,
-    size: Annotated[
-        int, typer.Option("--subwords", metavar="N", min=8, max=bounds.VOCABULARY, help="Subwords to learn.")
-    ] = 37000,
-    subwords_from: Annotated[
-        Path | None, typer.Option(help="Or those of this run or prepared corpus.")
-    ] = None,
-    sample: Annotated[
-        int, typer.Option(metavar="N", min=1, max=bounds.COUNT, help="Pairs to learn them from.")
-    ] = 1_000_000,
-    dev_pairs: Annotated[
-        int, typer.Option(metavar="N", min=0, max=bounds.EXAMPLES, help="Pairs to hold out.")
-    ] = 1000,
-    max_length: Annotated[
-        int, typer.Option(metavar="N", min=2, max=bounds.LENGTH, help="Most subwords of a side.")
-    ] = 512,
-    shard_pairs: Annotated[
-        int, typer.Option(metavar="N", min=1, max=bounds.EXAMPLES, help="Most pairs of a shard.")
-    ] = 1 << 18,
+    size: Size = 37000,
+    subwords_from: SubwordsFrom = None,
+    sample: Sample = 1_000_000,
+    dev_pairs: DevPairs = 1000,
+    max_length: MaxLength = 512,
+    shard_pairs: ShardPairs = 1 << 18,
     seed: Annotated[int, typer.Option(metavar="N", min=0, max=bounds.SEED, help="Of all choices.")] = 1,
     engine: Annotated[str, typer.Option(help="processes, or ray: a cluster.")] = "processes",
-    workers: Annotated[
-        int, typer.Option(metavar="N", min=0, max=bounds.PROCESSES, help="0: one per processor.")
-    ] = 0,
+    workers: WorkerProcesses = 0,
     restart: Annotated[bool, typer.Option("--restart", help="Prepare anew, whatever OUT holds.")] = False,
 ) -> None:
     """Clean, deduplicate and encode a corpus of any size into shards, from which `headwise train` streams.

@@ -17,58 +17,64 @@ if TYPE_CHECKING:
     from headwise.experiments.harness.runner import RowJob
 
 
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="table1, …, table4, parameters, complexity, ablation, sqrt-dk, …, all, report, or list."
+    ),
+]
+Scale = Annotated[
+    str | None,
+    typer.Option(
+        help="tiny (minutes), multi30k (hours) or wmt14 (the paper's own).",
+        show_default="tiny; multi30k with --show",
+    ),
+]
+Rows = Annotated[
+    list[str] | None,
+    typer.Option(help="Only rows of this name or pattern, such as 'table3-a-*'; repeatable."),
+]
+Seeds = Annotated[str | None, typer.Option(help="Seeds, such as 1,2,3.", show_default="the experiment's")]
+RowDevice = Annotated[str | None, typer.Option(help="training.device of every row.", show_default="auto")]
+Threads = Annotated[
+    int | None, typer.Option(min=1, max=bounds.PROCESSES, help="training.threads of every row.")
+]
+Processes = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=bounds.PROCESSES,
+        help="Train under torchrun in so many processes.",
+        show_default="one per GPU",
+    ),
+]
+Show = Annotated[
+    bool,
+    typer.Option("--show", help="Print the paper's own table, and recorded results beside it; run nothing."),
+]
+TableAsJson = Annotated[
+    bool, typer.Option("--json", help="With --show: the paper's table as one JSON object.")
+]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Print each row's command and what it would cost here; run nothing."),
+]
+
+
 def command(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="table1, …, table4, parameters, complexity, ablation, sqrt-dk, …, all, report, or list."
-        ),
-    ],
-    scale: Annotated[
-        str | None,
-        typer.Option(
-            help="tiny (minutes), multi30k (hours) or wmt14 (the paper's own).",
-            show_default="tiny; multi30k with --show",
-        ),
-    ] = None,
+    name: Name,
+    scale: Scale = None,
     out: Annotated[Path, typer.Option(help="Folder for runs and figures.")] = Path("runs/reproduce"),
     results: Annotated[Path, typer.Option(help="Folder of the recorded results.")] = Path("results"),
-    rows: Annotated[
-        list[str] | None,
-        typer.Option(help="Only rows of this name or pattern, such as 'table3-a-*'; repeatable."),
-    ] = None,
-    seeds: Annotated[
-        str | None, typer.Option(help="Seeds, such as 1,2,3.", show_default="the experiment's")
-    ] = None,
+    rows: Rows = None,
+    seeds: Seeds = None,
     shard: Annotated[str, typer.Option(metavar="I/N", help="Do the I-th of N shares of the rows.")] = "1/1",
-    device: Annotated[
-        str | None, typer.Option(help="training.device of every row.", show_default="auto")
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, max=bounds.PROCESSES, help="training.threads of every row.")
-    ] = None,
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=bounds.PROCESSES,
-            help="Train under torchrun in so many processes.",
-            show_default="one per GPU",
-        ),
-    ] = None,
-    show: Annotated[
-        bool,
-        typer.Option(
-            "--show", help="Print the paper's own table, and recorded results beside it; run nothing."
-        ),
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="With --show: the paper's table as one JSON object.")
-    ] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Print each row's command and what it would cost here; run nothing."),
-    ] = False,
+    device: RowDevice = None,
+    threads: Threads = None,
+    processes: Processes = None,
+    show: Show = False,
+    as_json: TableAsJson = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Run an experiment's rows that aren't recorded yet, then print its tables and findings.
 

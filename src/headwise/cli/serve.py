@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Device, Imports, finite, named, search_settings
+from headwise.cli.arguments import Device, Imports, Lowercase, Port, Tokenized, finite, named, search_settings
+from headwise.cli.streams import say
 from headwise.errors import ConfigError
 from headwise.extras import installed, not_installed
 from headwise.serve.translation.limits import MOST_CHARACTERS, MOST_ITEMS, MOST_SECONDS, ServiceLimits
@@ -23,72 +24,73 @@ if TYPE_CHECKING:
 LIMITS = ServiceLimits()
 
 
+ServedRuns = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUN…", callback=named, help="Runs, also in training, or demo."),
+]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(help="Another name of this host; repeatable."),
+]
+Source = Annotated[
+    Path | None,
+    typer.Option(
+        help="To measure the heads on; .conllu, too; .gz.",
+    ),
+]
+RunLanguages = Annotated[
+    list[str] | None, typer.Option(metavar="[RUN=]FROM-TO", help="Such as en-de, where a run doesn't tell.")
+]
+ApiKeys = Annotated[Path | None, typer.Option("--api-keys", help="Ask clients for a key of `headwise keys`.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("-s", metavar="KEY=VALUE", help="Of every search, such as beam=2; guard=true unless set."),
+]
+AllowOrigin = Annotated[
+    list[str] | None,
+    typer.Option(help="Let pages of this site translate; repeatable."),
+]
+LimitCharacters = Annotated[
+    int, typer.Option(min=1, max=MOST_CHARACTERS, help="Most characters of a request.")
+]
+LimitItems = Annotated[int, typer.Option(min=1, max=MOST_ITEMS, help="Most texts of a request.")]
+LimitSeconds = Annotated[
+    float, typer.Option(min=0.1, max=MOST_SECONDS, callback=finite, help="Deadline of a request.")
+]
+LimitQueue = Annotated[int, typer.Option(min=1, max=bounds.COUNT, help="Most sentences that wait.")]
+WorkerProcesses = Annotated[
+    int, typer.Option(min=1, max=bounds.WORKERS, help="Processes, which share the models.")
+]
+Log = Annotated[
+    bool,
+    typer.Option("--log", help="Log each request as JSON, without texts."),
+]
+
+
 def command(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN…", callback=named, help="Runs, also in training, or demo."),
-    ],
+    runs: ServedRuns,
     host: Annotated[str, typer.Option(help="0.0.0.0 lets other machines in.")] = "127.0.0.1",
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(help="Another name of this host; repeatable."),
-    ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
-    source: Annotated[
-        Path | None,
-        typer.Option(
-            help="To measure the heads on; .conllu, too; .gz.",
-        ),
-    ] = None,
+    allow_host: AllowHost = None,
+    port: Port = 8080,
+    source: Source = None,
     target: Annotated[Path | None, typer.Option(help="Their translations, likewise.")] = None,
     gold: Annotated[Path | None, typer.Option(help="Their word alignments (0-0 1-2).")] = None,
     miniature: Annotated[bool, typer.Option("--miniature", help="Measure on the built-in test set.")] = False,
-    tokenized: Annotated[
-        bool, typer.Option("--tokenized", help="Separate all words of a .conllu file.")
-    ] = False,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")] = False,
+    tokenized: Tokenized = False,
+    lowercase: Lowercase = False,
     device: Device = "auto",
     imports: Imports = None,
-    languages: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[RUN=]FROM-TO",
-            help="Such as en-de, where a run doesn't tell.",
-        ),
-    ] = None,
-    api_keys: Annotated[
-        Path | None, typer.Option("--api-keys", help="Ask clients for a key of `headwise keys`.")
-    ] = None,
+    languages: RunLanguages = None,
+    api_keys: ApiKeys = None,
     glossaries: Annotated[Path | None, typer.Option(help="Keep clients' glossaries in this file.")] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-s", metavar="KEY=VALUE", help="Of every search, such as beam=2; guard=true unless set."
-        ),
-    ] = None,
-    allow_origin: Annotated[
-        list[str] | None,
-        typer.Option(help="Let pages of this site translate; repeatable."),
-    ] = None,
-    limit_characters: Annotated[
-        int, typer.Option(min=1, max=MOST_CHARACTERS, help="Most characters of a request.")
-    ] = LIMITS.characters,
-    limit_items: Annotated[
-        int, typer.Option(min=1, max=MOST_ITEMS, help="Most texts of a request.")
-    ] = LIMITS.items,
-    limit_seconds: Annotated[
-        float, typer.Option(min=0.1, max=MOST_SECONDS, callback=finite, help="Deadline of a request.")
-    ] = LIMITS.seconds,
-    limit_queue: Annotated[
-        int, typer.Option(min=1, max=bounds.COUNT, help="Most sentences that wait.")
-    ] = LIMITS.queue,
-    workers: Annotated[
-        int, typer.Option(min=1, max=bounds.WORKERS, help="Processes, which share the models.")
-    ] = 1,
-    log: Annotated[
-        bool,
-        typer.Option("--log", help="Log each request as JSON, without texts."),
-    ] = False,
+    settings: Settings = None,
+    allow_origin: AllowOrigin = None,
+    limit_characters: LimitCharacters = LIMITS.characters,
+    limit_items: LimitItems = LIMITS.items,
+    limit_seconds: LimitSeconds = LIMITS.seconds,
+    limit_queue: LimitQueue = LIMITS.queue,
+    workers: WorkerProcesses = 1,
+    log: Log = False,
 ) -> None:
     """Serve a page that shows what a model does, and translate for clients of LibreTranslate and DeepL.
 
@@ -96,10 +98,7 @@ def command(
 
     Example: headwise serve runs/en-de runs/de-en --host 0.0.0.0 --api-keys keys.db --log
     """
-    search = search_settings(settings)
-    if "n_best" in search:
-        raise ConfigError("-s n_best: expected it in a request, found it for the whole server")
-    search = {"guard": not search.get("sample", False), **search}  # sampling has no second search
+    search = _served_search(settings)
     from headwise.serve.production import Production, given_languages, open_production, served_languages
     from headwise.serve.protocols.keys import KeyStore
     from headwise.serve.protocols.observation import log_line
@@ -112,46 +111,21 @@ def command(
     from headwise.web.hosts import checked_origin
     from headwise.web.server import listening, serve
 
-    def say(address: str) -> None:
-        typer.echo(f"Headwise is at {address}  (Ctrl-C ends it)")
-
-    def tell(sentence: str) -> None:
-        typer.echo(f"headwise: {sentence}", err=True)
-
-    if (source is None) != (target is None):
-        raise ConfigError("serve: expected --source and --target together, found one of them alone")
-    if gold is not None and source is None:
-        raise ConfigError("serve: expected --gold together with --source and --target, found it alone")
-    corpus = None
-    if source is not None or miniature:
-        if not installed("torch"):
-            raise not_installed("--miniature" if source is None else "--source", "torch")
-        sentences = {
-            "miniature": "test" if miniature else None,
-            "tokenized": tokenized,
-            "lowercase": lowercase,
-        }
-        corpus = _measured(source, target, gold, **sentences)
-    threads = 0
-    if workers > 1:
-        threads = prepare_parent(workers, device)
+    subset = "test" if miniature else None
+    corpus = _measured(source, target, gold, miniature=subset, tokenized=tokenized, lowercase=lowercase)
+    threads = prepare_parent(workers, device) if workers > 1 else 0
     ignore_hangup()
     opened, page = _opened(runs, device, threads, corpus)
     origins = [checked_origin(origin) for origin in allow_origin or []]
-    limits = dataclasses.replace(
-        LIMITS,
-        characters=limit_characters,
-        items=limit_items,
-        seconds=limit_seconds,
-        queue=limit_queue,
-    )
+    most = {"characters": limit_characters, "items": limit_items, "seconds": limit_seconds}
+    limits = dataclasses.replace(LIMITS, **most, queue=limit_queue)
 
     def production(shared: Shared) -> Production:
         return open_production(
             opened,
             languages or [],
             limits,
-            say=tell if workers == 1 else lambda sentence: None,  # the parent has said it
+            say=say if workers == 1 else lambda sentence: None,  # the parent has said it
             keys=None if api_keys is None else KeyStore(api_keys, Rates(shared.database)),
             origins=origins,
             log=log_line if log else None,
@@ -162,31 +136,47 @@ def command(
 
     if workers == 1:
         opened_here = production(Shared())
-        with listening(host, port, allow_host or [], say) as (listener, hosts):
+        with listening(host, port, allow_host or [], _show_address) as (listener, hosts):
             serve(opened_here.app(page(), hosts), listener, limits.seconds_to_finish)
         return
-    if api_keys is not None:
-        KeyStore(api_keys).close()  # raises now where it is none; a connection can't be carried across a fork
-    if glossaries is not None:
-        GlossaryStore(glossaries).close()
+    for path, store in ((api_keys, KeyStore), (glossaries, GlossaryStore)):
+        if path is not None:
+            store(path).close()  # raises now where it is none; a connection can't be carried across a fork
     given = given_languages(languages or [], opened)
     for run in opened.values():
-        served_languages(run, given, tell)
-    with listening(host, port, allow_host or [], say) as (listener, hosts):
-        supervise(
-            Served(opened, listener, hosts, page, production, threads),
-            workers,
-            tell,
-            limits,
-        )
+        served_languages(run, given, say)
+    with listening(host, port, allow_host or [], _show_address) as (listener, hosts):
+        supervise(Served(opened, listener, hosts, page, production, threads), workers, say, limits)
 
 
-def _measured(source: Path | None, target: Path | None, gold: Path | None, **options: Any) -> EvaluationPairs:
-    """Return the sentence pairs to measure the heads on; `options` are those of `read_sentences`."""
+def _show_address(address: str) -> None:
+    typer.echo(f"Headwise is at {address}  (Ctrl-C ends it)")
+
+
+def _served_search(settings: list[str] | None) -> dict[str, Any]:
+    """Return the search options of all requests; raises `ConfigError`."""
+    search = search_settings(settings)
+    if "n_best" in search:
+        raise ConfigError("-s n_best: expected it in a request, found it for the whole server")
+    return {"guard": not search.get("sample", False), **search}  # sampling has no second search
+
+
+def _measured(
+    source: Path | None, target: Path | None, gold: Path | None, *, miniature: str | None, **options: bool
+) -> EvaluationPairs | None:
+    """Return the sentence pairs to measure the heads on, if any; the options are those of `read_sentences`."""
+    if (source is None) != (target is None):
+        raise ConfigError("serve: expected --source and --target together, found one of them alone")
+    if gold is not None and source is None:
+        raise ConfigError("serve: expected --gold together with --source and --target, found it alone")
+    if source is None and miniature is None:
+        return None
+    if not installed("torch"):
+        raise not_installed("--miniature" if source is None else "--source", "torch")
     from headwise.cli.annotated import read_sentences
     from headwise.page.evaluation_pairs import MOST_SENTENCES, EvaluationPairs
 
-    sentences = read_sentences(source, target, limit=MOST_SENTENCES, **options)
+    sentences = read_sentences(source, target, miniature=miniature, limit=MOST_SENTENCES, **options)
     name = "the built-in corpus" if source is None else source.name
     assert sentences.targets is not None
     corpus = EvaluationPairs(name, sentences.sources, sentences.targets, sentences.gold)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,7 +30,37 @@ from headwise.cli.arguments import (
 from headwise.cli.streams import say, warn
 from headwise.errors import ConfigError
 
+if TYPE_CHECKING:
+    from headwise.text.reading.glossary import Glossary
+
 InputFile = Annotated[Path | None, typer.Argument(help="Lines, .jsonl, .parquet, a document; else stdin.")]
+
+
+NBest = Annotated[int | None, typer.Option(callback=searchable, help="Translations a line, numbered.")]
+PrefixFile = Annotated[Path | None, typer.Option(help="Beginnings of the translations, a line each.")]
+GlossaryFile = Annotated[Path | None, typer.Option(help="Terms to place: source, tab, translation a line.")]
+IgnoreCase = Annotated[bool, typer.Option("--ignore-case", help="Find the glossary's terms in any case.")]
+Alignments = Annotated[
+    bool, typer.Option("--alignments", help="Put a tab and word links (0-0 1-2) behind it.")
+]
+Jsonl = Annotated[bool, typer.Option("--jsonl", help="Write a JSON object a line, with everything.")]
+UseShortlist = Annotated[
+    bool, typer.Option("--shortlist", help="Search only the subwords of the run's shortlist.")
+]
+Threads = Annotated[
+    int, typer.Option(min=0, max=bounds.PROCESSES, help="Of PyTorch; 0: its choice.", show_default=False)
+]
+BatchTokens = Annotated[
+    int | None, typer.Option(metavar="N", min=1, max=bounds.COUNT, help="Subwords a batch, × beam.")
+]
+Chunk = Annotated[
+    int, typer.Option(min=1, max=bounds.COUNT, help="Lines read ahead (1024).", show_default=False)
+]
+OnBadLine = Annotated[
+    str | None,
+    typer.Option(metavar="RULE", help="stop, replace or empty: for unreadable lines."),
+]
+Restart = Annotated[bool, typer.Option("--restart", help="Begin OUT anew, whatever there is of it.")]
 
 
 def command(
@@ -41,53 +71,28 @@ def command(
     language: TargetLanguage = None,
     beam: Beam = None,
     alpha: Alpha = None,
-    n_best: Annotated[
-        int | None, typer.Option(callback=searchable, help="Translations a line, numbered.")
-    ] = None,
+    n_best: NBest = None,
     settings: SearchSettings = None,
-    prefix_file: Annotated[
-        Path | None, typer.Option(help="Beginnings of the translations, a line each.")
-    ] = None,
-    glossary: Annotated[
-        Path | None, typer.Option(help="Terms to place: source, tab, translation a line.")
-    ] = None,
-    ignore_case: Annotated[
-        bool, typer.Option("--ignore-case", help="Find the glossary's terms in any case.")
-    ] = False,
+    prefix_file: PrefixFile = None,
+    glossary: GlossaryFile = None,
+    ignore_case: IgnoreCase = False,
     split: Annotated[bool, typer.Option("--split", help="Translate too long lines in parts.")] = False,
     scores: Annotated[bool, typer.Option("--scores", help="Put score and tab before each output.")] = False,
-    alignments: Annotated[
-        bool, typer.Option("--alignments", help="Put a tab and word links (0-0 1-2) behind it.")
-    ] = False,
-    jsonl: Annotated[
-        bool, typer.Option("--jsonl", help="Write a JSON object a line, with everything.")
-    ] = False,
+    alignments: Alignments = False,
+    jsonl: Jsonl = False,
     device: Device = "auto",
     imports: Imports = None,
     engine: CorpusEngine = "auto",
     precision: EnginePrecision = None,
     workers: Workers = 0,
-    shortlist: Annotated[
-        bool, typer.Option("--shortlist", help="Search only the subwords of the run's shortlist.")
-    ] = False,
-    threads: Annotated[
-        int, typer.Option(min=0, max=bounds.PROCESSES, help="Of PyTorch; 0: its choice.", show_default=False)
-    ] = 0,
-    batch_tokens: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=bounds.COUNT, help="Subwords a batch, × beam.")
-    ] = None,
-    chunk: Annotated[
-        int, typer.Option(min=1, max=bounds.COUNT, help="Lines read ahead (1024).", show_default=False)
-    ] = 1024,
+    shortlist: UseShortlist = False,
+    threads: Threads = 0,
+    batch_tokens: BatchTokens = None,
+    chunk: Chunk = 1024,
     source_field: Annotated[str, typer.Option(help="Of records: the text.")] = "source",
     target_field: Annotated[str, typer.Option(help="Of records: the translation.")] = "target",
-    on_bad_line: Annotated[
-        str | None,
-        typer.Option(metavar="RULE", help="stop, replace or empty: for unreadable lines."),
-    ] = None,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Begin OUT anew, whatever there is of it.")
-    ] = False,
+    on_bad_line: OnBadLine = None,
+    restart: Restart = False,
 ) -> None:
     """Translate a file or standard input, line by line, in its order; an empty line stays empty.
 
@@ -103,11 +108,11 @@ def command(
     """
     from headwise.engine.corpus.columns import Columns
     from headwise.engine.corpus.runs import Runs
-    from headwise.text.reading.glossary import read_glossary
 
     search = search_settings(settings, beam=beam, alpha=alpha, n_best=n_best)
+    columns = Columns(numbers=search.get("n_best", 1) > 1, scores=scores, alignments=alignments, jsonl=jsonl)
     of_lines = {
-        "--n-best": search.get("n_best", 1) > 1,
+        "--n-best": columns.numbers,
         "--scores": scores,
         "--alignments": alignments,
         "--jsonl": jsonl,
@@ -119,46 +124,41 @@ def command(
         "--engine ray": engine == "ray",
     }
     document = document_format(file, out, [option for option, given in of_lines.items() if given])
-    if ignore_case and glossary is None:
-        raise ConfigError("--ignore-case: expected it together with --glossary, found it alone")
-    terms = None if glossary is None else read_glossary(glossary, ignore_case=ignore_case)
+    terms = _terms(glossary, ignore_case)
     if threads:
         from headwise.nn.device import use_threads  # imports torch, which the native engine doesn't need
 
         use_threads(threads)
+    opened = {"device": device, "precision": precision, "engine": engine, "workers": workers}
     runs = Runs(
-        [run, *(also or [])],
-        search,
-        {
-            "device": device,
-            "precision": precision,
-            "engine": engine,
-            "workers": workers,
-            "shortlist": shortlist,
-            "language": language,
-        },
-        batch_tokens,
+        [run, *(also or [])], search, {**opened, "shortlist": shortlist, "language": language}, batch_tokens
     )
-    translation = Request(
-        runs,
-        Columns(numbers=search.get("n_best", 1) > 1, scores=scores, alignments=alignments, jsonl=jsonl),
-        terms,
-        split=split,
-        chunk=chunk,
-        prefixes=prefix_file,
-        inputs=(file, prefix_file, glossary),
-    )
+    translation = Request(runs, columns, terms, split, chunk, prefix_file, (file, prefix_file, glossary))
     if file is not None and document is not None and out is not None:
         warn(translate_document(translation, document, file, out, say))
     elif file is not None and out is not None and _regular(file, out):
-        fields = source_field, target_field
-        warn(translate_file(translation, file, out, fields, bad_lines=on_bad_line, restart=restart, say=say))
+        handling = {"bad_lines": on_bad_line, "restart": restart, "say": say}
+        warn(translate_file(translation, file, out, (source_field, target_field), **handling))
     else:
-        filed = {"--on-bad-line": on_bad_line, "--restart": restart, "--engine ray": runs.on_cluster}
-        for option, given in filed.items():
-            if given:
-                raise ConfigError(f"{option}: expected a FILE and -o beside it, found a stream")
+        of_files = {"--on-bad-line": on_bad_line, "--restart": restart, "--engine ray": runs.on_cluster}
+        _refuse([option for option, given in of_files.items() if given])
         _translate_stream(translation, file, out, source_field)
+
+
+def _refuse(options: list[str]) -> None:
+    """Raise `ConfigError` for options that a stream doesn't have."""
+    for option in options:
+        raise ConfigError(f"{option}: expected a FILE and -o beside it, found a stream")
+
+
+def _terms(glossary: Path | None, ignore_case: bool) -> Glossary | None:
+    from headwise.text.reading.glossary import read_glossary
+
+    if glossary is not None:
+        return read_glossary(glossary, ignore_case=ignore_case)
+    if ignore_case:
+        raise ConfigError("--ignore-case: expected it together with --glossary, found it alone")
+    return None
 
 
 def _translate_stream(request: Request, file: Path | None, out: Path | None, source_field: str) -> None:
