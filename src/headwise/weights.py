@@ -1,12 +1,14 @@
-"""A model's parameters on disk, read one at a time as NumPy arrays.
+"""A model's parameters on disk, read one at a time as NumPy arrays, and written in 8, 16 or 32 bits.
 
-An int8 tensor W is stored with one scale per row in `NAME.scale`: row n is W[n] · scale[n], and scale[n] is the maximum
-absolute value of the row divided by 127 (symmetric, as in Jacob et al. 2018, section 2). Vectors stay in float32,
-because their size is negligible.
+NumPy has no bfloat16: where tensors are written, uint16 is it, the upper halves of float32 numbers. An int8 tensor W
+is stored with one scale per row in `NAME.scale`: row n is W[n] · scale[n], and scale[n] is the maximum absolute value
+of the row divided by 127 (symmetric, as in Jacob et al. 2018, section 2). Vectors stay in float32, because their size
+is negligible.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import warnings
@@ -20,11 +22,17 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from headwise.errors import CheckpointError
+from headwise.files import write_bytes
 from headwise.parsing import parse_object
 
 SCALE = ".scale"
 _LONGEST_NAME = 300  # characters
 _LENGTH = 8  # bytes of the header's length, with which a safetensors file begins
+_STORED = {
+    "float32": "F32",
+    "uint16": "BF16",
+    "int8": "I8",
+}  # safetensors' names of the types that are written
 _FLOATS = ("F32", "BF16", "F16", "F64")  # supported floating-point types, in safetensors' names
 
 
@@ -142,6 +150,50 @@ def check_finite(name: str, tensor: NDArray[Any]) -> None:
         extremes = [float(tensor.min()), float(tensor.max())]  # both are NaN if a number is
     for number in (value for value in extremes if not math.isfinite(value)):
         raise CheckpointError(f"{name}: expected finite numbers, found {number}; the parameters are damaged")
+
+
+def quantized(name: str, tensor: NDArray[np.float32], precision: str) -> dict[str, NDArray[Any]]:
+    """Return the tensors to store for a tensor in `precision`; only matrices are converted to int8 or bfloat16."""
+    if tensor.ndim != 2 or precision == "float32":
+        return {name: tensor}
+    if precision == "bfloat16":
+        bits = tensor.view(np.uint32)
+        return {
+            name: ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+        }  # to the nearest, ties to even
+    scale = np.abs(tensor).max(1).clip(np.finfo(np.float32).tiny) / np.float32(127)
+    return {name: np.rint(tensor / scale[:, None]).astype(np.int8), name + SCALE: scale}
+
+
+def write_quantized(source: Path, target: Path, precision: str) -> None:
+    """Write the model in `source` to `target` with its matrices in `precision`; the file's metadata is copied."""
+    weights, stored = Weights(source), {}
+    for name in sorted(weights.names):
+        tensor = weights.get(name)
+        assert tensor is not None, name
+        stored |= quantized(name, tensor, precision)
+    with reading(source), safe_open(source, "np") as file:
+        metadata = file.metadata()
+    write_bytes(target, saved(stored, metadata))
+
+
+def saved(tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None) -> bytes:
+    """Return the content of a safetensors file; uint16 is stored as bfloat16.
+
+    The same tensors give the same bytes: those with the largest numbers come first, as alignment needs it.
+    """
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(metadata)}
+    order, parts, begin = sorted(tensors, key=lambda name: (-tensors[name].itemsize, name)), [], 0
+    for name in order:
+        tensor = tensors[name]
+        parts.append(tensor.astype(tensor.dtype.newbyteorder("<"), copy=False).tobytes())
+        end = begin + len(parts[-1])
+        kind = _STORED[tensor.dtype.name]
+        header[name] = {"dtype": kind, "shape": tensor.shape, "data_offsets": (begin, end)}
+        begin = end
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _LENGTH)
+    return b"".join([len(text).to_bytes(_LENGTH, "little"), text, *parts])
 
 
 def read_recipe(path: Path) -> dict[str, Any]:

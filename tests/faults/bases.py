@@ -16,8 +16,8 @@ from headwise.config import Config
 from headwise.engine.shortlist import FILE as SHORTLIST
 from headwise.engine.shortlist import Shortlist
 from headwise.models.build import build_model
-from headwise.models.weights import write_quantized
 from headwise.text.tokens.subwords import EOS, UNK, Subwords
+from headwise.weights import write_quantized
 from translator_run import ENGLISH, GERMAN
 
 SHAPE = {"encoder_layers": 1, "decoder_layers": 2, "d_model": 16, "d_ff": 32, "heads": 2, "max_length": 40}

@@ -14,8 +14,10 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from headwise.cli.main import run as headwise
-from headwise.interop.formats import find_importer
-from headwise.models.build import load_filled
+from headwise.config import Config
+from headwise.interop.single import single_builder
+from headwise.models.build import load_filled, load_model
+from headwise.text.tokens.subwords import Subwords
 from translator_run import ENGLISH, GERMAN
 
 TEXTS = [*ENGLISH, *GERMAN]
@@ -128,8 +130,11 @@ def trained(model: Any, batch: Callable[[], Any], steps: int = 20, rate: float =
 def imported(source: Path, run: Path) -> Any:
     """Import a directory by the command line; return the model that the run holds, in evaluation mode."""
     assert headwise(["import", str(source), "-o", str(run)]) == 0
-    build = find_importer(source)[1].read(source).build
-    return load_filled(build, run / "model.safetensors").eval()
+    config = Config.of_run(run)
+    if config.task == "translation":
+        subwords = Subwords.load(run, config.subwords)
+        return load_model(run, subwords.source_size, subwords.target_size)
+    return load_filled(single_builder(run, config), run / "model.safetensors").eval()
 
 
 def original_ids(run: Path, tokenizer: Any) -> list[int]:

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from headwise.checkpoints import read_state
 from headwise.config import Config
 from headwise.tasks.run import train
-from headwise.training.checkpoint import Checkpoints, read_state
+from headwise.training.checkpoint import Checkpoints
 from headwise.weights import read_recipe
 from program import call, result, saved_step
 from toy import Toy

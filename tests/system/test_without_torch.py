@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from headwise.extras import installed
+from headwise.interop.formats import EXPORTERS, IMPORTERS
 from headwise.native.library import Library, find_library
 from headwise.processes import child_environment, python_command
 from paths import ROOT
@@ -67,6 +69,10 @@ def test_what_works_without_them(text: Path) -> None:
         ["translate", "demo", "a.en", "-o", "out.de"],
         ["translate", "demo", "a.en", "--beam", "1", "--jsonl"],
         ["translate", "demo", "a.en", "--n-best", "2", "--scores"],
+        ["export", "demo", "--to", "huggingface", "-o", "theirs"],
+        ["import", "theirs", "-o", "ours"],
+        ["export", "ours", "--to", "run", "--precision", "int8", "-o", "small"],
+        ["translate", "small", "a.en", "-o", "small.de"],
         ["data", "list"],
         ["data", "get", "miniature", "-o", "data"],
         ["keys", "add", "keys.db", "client"],
@@ -75,13 +81,19 @@ def test_what_works_without_them(text: Path) -> None:
         ["translate", "--help"],
         ["serve", "--help"],
     ]
-    outcomes, _ = run_in_child(commands, text)
+    # A format of translators is imported without them, too.
+    formats = {*IMPORTERS.values(), *EXPORTERS.values()} - {EXPORTERS["onnx"]}
+    before = f"import importlib; [importlib.import_module(name) for name in {formats}]"
+    outcomes, _ = run_in_child(commands, text, before=before)
     assert [code for code, _, _ in outcomes] == [0] * len(commands), outcomes
+    assert (text / "small.de").read_text().splitlines()[0] == "Hund beißt Mann."
     assert (text / "out.de").read_text().splitlines()[0] == "Hund beißt Mann."
     assert json.loads(outcomes[1][1].splitlines()[0])["text"] == "Hund beißt Mann."
 
 
 def test_every_other_command_is_one_sentence_with_what_to_install(text: Path) -> None:
+    (text / "bert").mkdir()
+    (text / "bert" / "config.json").write_text('{"model_type": "bert"}')
     needing: dict[str, list[list[str]]] = {
         "torch": [
             ["train", "--source", "a.en", "--target", "a.de", "-o", "run"],
@@ -92,6 +104,9 @@ def test_every_other_command_is_one_sentence_with_what_to_install(text: Path) ->
             ["learn", "--no-browser"],
             ["serve", "demo", "--miniature"],
             ["translate", "demo", "a.en", "--engine", "pytorch"],
+            ["import", "bert", "-o", "run"],
+            ["export", "demo", "--to", "page", "-o", "page"],
+            *([["export", "demo", "--to", "onnx", "-o", "onnx"]] if installed("onnx") else []),
         ],
         "matplotlib": [["reproduce", "table1"]],
         "sacrebleu": [["evaluate", "demo", "--source", "a.en", "--reference", "a.de"]],
@@ -105,6 +120,7 @@ def test_every_other_command_is_one_sentence_with_what_to_install(text: Path) ->
             sentence = f"needs the package {package}, found none; run `pip install '{installs[package]}'`"
             assert (code, error.splitlines()[-1][-len(sentence) :]) == (2, sentence), command
             assert "Traceback" not in error
+            assert command[0] != "train" or error.count("\n") == 1  # before its plan
 
 
 def test_without_the_native_library_either_translating_says_what_to_install(text: Path) -> None:

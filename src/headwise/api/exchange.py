@@ -98,13 +98,13 @@ def save_model(translator: Translator, config: Config, out: Path) -> None:
     from headwise.decoding.translator_model import pytorch_model
     from headwise.interop.base import Imported
     from headwise.interop.runs import write_run
-    from headwise.models.build import build_model
+    from headwise.models.build import shapes
 
     model, subwords = pytorch_model(translator), translator.subwords
-    parameters = {name: parameter.detach().cpu() for name, parameter in model.named_parameters()}
+    parameters = {name: p.detach().float().cpu().numpy() for name, p in model.named_parameters()}
     built = Imported(
         config=config,
-        build=lambda: build_model(config.model, subwords.source_size, subwords.target_size),
+        shapes=lambda: shapes(model),
         tensors={name: lambda tensor=tensor: tensor for name, tensor in parameters.items()},
         text=subwords,
     )

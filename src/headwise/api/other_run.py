@@ -32,10 +32,10 @@ def write_other_run(
     from headwise.engine.shortlist import FILE as SHORTLIST
     from headwise.files import atomic_directory
     from headwise.images.prepared import FORMAT_FILE
-    from headwise.models.weights import write_quantized
     from headwise.text.preparation.labelled.examples import LABELS_FILE
     from headwise.text.tokens.pair_vocabulary import FILE as VOCABULARY
     from headwise.text.tokens.vocabulary import CHARACTERS_FILE, TOKENIZER_FILE
+    from headwise.weights import write_quantized
 
     if precision not in (None, *PRECISIONS):
         raise ConfigError(
@@ -75,9 +75,9 @@ def _megabytes(file: Path) -> str:
 
 def _average(run: Path, config: Config, last: int, file: Path) -> list[int]:
     """Write the average of the last checkpoints; return their steps."""
-    from headwise.training.checkpoint import Checkpoints
+    from headwise.checkpoints import SavedCheckpoints
 
-    checkpoints = Checkpoints(run)
+    checkpoints = SavedCheckpoints(run)
     steps = checkpoints.to_average(last, config.training.checkpoint_every)
     if len(steps) < last:
         raise CheckpointError(f"{run}: expected at least {last} checkpoints to average, found {len(steps)}")

@@ -13,6 +13,7 @@ from headwise.api.training import TrainingPlan, TrainingRequest
 from headwise.cli.arguments import Imports, Languages, finite, named
 from headwise.config import Config
 from headwise.errors import ConfigError
+from headwise.extras import installed, not_installed
 
 Overrides = Annotated[
     list[str] | None,
@@ -115,6 +116,8 @@ def command(
 
     Example: headwise train --from runs/de --source new.en --target new.de --mix runs/de=0.3 -o runs/de-new
     """
+    if not installed("torch"):  # before a plan that couldn't be carried out
+        raise not_installed("train", "torch")
     plan = TrainingRequest(
         changes=overrides or [],
         config=configuration,

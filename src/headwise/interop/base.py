@@ -10,22 +10,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
-import torch
-from torch import Tensor, nn
+import numpy as np
+from numpy.typing import NDArray
 
 from headwise.config import Config
 from headwise.config.languages import is_code
+from headwise.engine.native.positions import sinusoids
 from headwise.errors import ConfigError
 from headwise.images.prepared import ImageFormat
-from headwise.nn.positions import sinusoids
 from headwise.text.tokens.subwords import Subwords
 from headwise.text.tokens.vocabulary import Vocabulary
 from headwise.weights import Weights
 
+Array: TypeAlias = NDArray[np.float32]
 # Tensors by name: each is read, converted to float32 and released again when it is called.
-Tensors = Mapping[str, Callable[[], Tensor]]
+Tensors: TypeAlias = Mapping[str, Callable[[], Array]]
 
 
 class SavableText(Protocol):
@@ -45,7 +46,7 @@ class Imported:
 
     Attributes:
         config: the configuration of the new run.
-        build: builds an untrained model of this configuration, whose parameters the tensors must fit.
+        shapes: returns the shapes of the parameters of this configuration, by name; the tensors must fit them.
         tensors: the parameters by the names that they have in that model.
         text: the tokenizer; None for a model without text.
         notes: sentences on what was found, and on what differs from the original.
@@ -54,7 +55,7 @@ class Imported:
     """
 
     config: Config
-    build: Callable[[], nn.Module]
+    shapes: Callable[[], Mapping[str, tuple[int, ...]]]
     tensors: Tensors
     text: SavableText | None
     notes: list[str] = field(default_factory=list)
@@ -77,18 +78,18 @@ class TrainedRun:
     config: Config
     weights: Weights
 
-    def tensor(self, name: str) -> Tensor:
+    def tensor(self, name: str) -> Array:
         """Return a parameter in float32; raises `CheckpointError` if it isn't finite."""
         tensor = self.weights.get(name)
         assert tensor is not None, name
-        return torch.from_numpy(tensor)
+        return tensor
 
-    def parameter(self, name: str) -> Tensor | None:
+    def parameter(self, name: str) -> Array | None:
         """Return a parameter as `tensor`, sinusoids for a table of positions; None if the model lacks it."""
         model, tensor = self.config.model, self.weights.get(name)
         if tensor is None and model.positions == "sinusoidal" and name.endswith("positions.table"):
             return sinusoids(model.max_length, model.d_model)
-        return None if tensor is None else torch.from_numpy(tensor)
+        return tensor
 
 
 @dataclass(frozen=True)

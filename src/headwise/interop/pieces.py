@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from headwise.errors import CheckpointError
+from headwise.interop.base import Array
 from headwise.interop.table import Change, Changes
 from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES, PairVocabulary, Side
 from headwise.text.tokens.splitting import Split, open_processor
@@ -38,27 +38,25 @@ class Rows:
         """The ids that never are an output: those that the original doesn't have, and the copy."""
         return [n for n, row in enumerate(self.order) if row is None or n == self.copy]
 
-    def of(self, tensor: Tensor, place: str) -> Tensor:
+    def of(self, tensor: Array, place: str) -> Array:
         """Return the rows of a matrix or the numbers of a vector, zeros for ids that the original doesn't have.
 
         Raises `CheckpointError` if there are too few.
         """
         count = self.needed
-        if not tensor.dim() or len(tensor) < count:
-            raise CheckpointError(
-                f"{place}: expected at least {count} rows, found shape {tuple(tensor.shape)}"
-            )
-        found = tensor[torch.tensor([row or 0 for row in self.order])]
-        found[torch.tensor([row is None for row in self.order])] = 0
+        if not tensor.ndim or len(tensor) < count:
+            raise CheckpointError(f"{place}: expected at least {count} rows, found shape {tensor.shape}")
+        found = tensor[[row or 0 for row in self.order]]
+        found[[row is None for row in self.order]] = 0
         return found
 
     def into(self, source: Path) -> Changes:
         """Return the change of tensors of a file or directory, whose rows get Headwise's order."""
         return lambda name: Change(lambda tensor: self.of(tensor, f"{source}: {name}"))
 
-    def logit_bias(self, stored: Tensor | None, place: str) -> Tensor | None:
+    def logit_bias(self, stored: Array | None, place: str) -> Array | None:
         """Return the bias of the logits, None if it is zero everywhere."""
-        bias = torch.zeros(len(self.order)) if stored is None else self.of(stored.flatten(), place)
+        bias = np.zeros(len(self.order), np.float32) if stored is None else self.of(stored.flatten(), place)
         bias[self.never] = NEVER
         return bias if bool(bias.any()) else None
 

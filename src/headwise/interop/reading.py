@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from torch import Tensor
 
 from headwise.config import Config, DecodingConfig, ModelConfig, SubwordConfig
+from headwise.engine.native.shapes import parameter_shapes
 from headwise.errors import CheckpointError
-from headwise.interop.base import Imported
-from headwise.models.build import build_model
+from headwise.interop.base import Array, Imported
 from headwise.text.tokens.subwords import Subwords
 
 Kind = TypeVar("Kind", bound=BaseModel)
@@ -32,7 +31,7 @@ def assembled(
     model: ModelConfig,
     decoding: DecodingConfig,
     text: Subwords,
-    tensors: dict[str, Callable[[], Tensor]],
+    tensors: dict[str, Callable[[], Array]],
     notes: list[str],
 ) -> Imported:
     """Return the imported model of these parts."""
@@ -44,7 +43,7 @@ def assembled(
     )
     return Imported(
         Config(model=model, subwords=subwords, decoding=decoding),
-        lambda: build_model(model, text.source_size, text.target_size),
+        lambda: parameter_shapes(model, text.source_size, text.target_size),
         tensors,
         text,
         notes,

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import torch
-from torch import Tensor
-
+from headwise.interop.base import Array
 from headwise.interop.table import SAME, Change
 
 _READS = (".query.weight", ".key.weight", ".value.weight", ".w1.weight", ".gate.weight")  # (…, d_model)
@@ -37,19 +35,18 @@ def reordered(name: str) -> Change:
     return Change(partial(_along, alternating, dimension), partial(_along, sines_first, dimension))
 
 
-def _along(change: Callable[[Tensor, int], Tensor], dimension: int, tensor: Tensor) -> Tensor:
-    return change(tensor, dimension) if dimension < tensor.dim() else tensor
+def _along(change: Callable[[Array, int], Array], dimension: int, tensor: Array) -> Array:
+    return change(tensor, dimension) if dimension < tensor.ndim else tensor
 
 
-def sines_first(tensor: Tensor, dimension: int) -> Tensor:
+def sines_first(tensor: Array, dimension: int) -> Array:
     """Reorder alternating sines and cosines along a dimension: all sines, then all cosines."""
-    size = tensor.size(dimension)
-    order = torch.cat([torch.arange(0, size, 2), torch.arange(1, size, 2)])
-    return tensor.index_select(dimension, order)
+    size = tensor.shape[dimension]
+    return tensor.take([*range(0, size, 2), *range(1, size, 2)], dimension)
 
 
-def alternating(tensor: Tensor, dimension: int) -> Tensor:
+def alternating(tensor: Array, dimension: int) -> Array:
     """Reorder sines followed by cosines along a dimension so that they alternate; inverts `sines_first`."""
-    half = (tensor.size(dimension) + 1) // 2
-    order = torch.stack([torch.arange(half), torch.arange(half) + half], dim=1).flatten()
-    return tensor.index_select(dimension, order[: tensor.size(dimension)])
+    size = tensor.shape[dimension]
+    half = (size + 1) // 2
+    return tensor.take([number // 2 + number % 2 * half for number in range(size)], dimension)

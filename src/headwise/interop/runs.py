@@ -3,39 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from safetensors.torch import save
-from torch import Tensor, nn
+from numpy.typing import NDArray
 
-from headwise.config import Config, ModelConfig
+from headwise.config import Config
+from headwise.engine.native.shapes import parameter_shapes
 from headwise.errors import CheckpointError, ConfigError
+from headwise.extras import optional_module
 from headwise.files import atomic_directory, atomic_file, write_bytes, write_text
-from headwise.images.prepared import ImageFormat
-from headwise.interop.base import Exporter, Imported, Trained, TrainedSingle
-from headwise.models.build import build_decoder_only, build_encoder_only, build_model, fitting, weightless
-from headwise.models.output_heads import (
-    ClassificationHead,
-    HeadedEncoder,
-    MaskedTokenHead,
-    SpanHead,
-    TaggingHead,
-)
-from headwise.models.vision import build_classifier
-from headwise.models.weights import quantized
-from headwise.text.preparation.labelled.examples import load_labels
-from headwise.text.tokens.loading import load_vocabulary
+from headwise.interop.base import Exporter, Imported, Trained
 from headwise.text.tokens.subwords import Subwords
-from headwise.weights import check_finite, model_file, read_recipe
+from headwise.weights import Weights, check_finite, model_file, quantized, read_recipe, saved
 
-ENCODER_TASKS = ("masked_language_model", "classification", "tagging", "question_answering")
-LABELLED = ENCODER_TASKS[1:]  # tasks whose runs have a file of labels
 _NAMED = 8  # language codes in a note
 
 
@@ -46,17 +34,15 @@ def write_run(imported: Imported, run: Path, source: str) -> int:
     """
     if run.exists():
         raise CheckpointError(f"{run}: expected a new directory's name, found something there")
-    shapes = {name: parameter.shape for name, parameter in weightless(imported.build).named_parameters()}
-    tensors: dict[str, Tensor] = {}
+    shapes = imported.shapes()
+    tensors: dict[str, NDArray[Any]] = {}
     for name, shape in shapes.items():
         if name not in imported.tensors:
             raise CheckpointError(f"{source}: expected a tensor for {name}, found none")
-        tensor = imported.tensors[name]().float().contiguous()
+        tensor = imported.tensors[name]()
         if tensor.shape != shape:
-            raise CheckpointError(
-                f"{source}: expected {name} of shape {tuple(shape)}, found {tuple(tensor.shape)}"
-            )
-        check_finite(f"{source}: {name}", tensor.numpy())
+            raise CheckpointError(f"{source}: expected {name} of shape {shape}, found {tensor.shape}")
+        check_finite(f"{source}: {name}", tensor)
         tensors |= quantized(name, tensor, "int8" if name in imported.quantized else "float32")
     if extra := sorted(imported.tensors.keys() - shapes.keys()):
         raise CheckpointError(f"{source}: found {extra[0]}, which the model has no place for")
@@ -70,9 +56,9 @@ def write_run(imported: Imported, run: Path, source: str) -> int:
         for name, content in imported.files.items():
             write_bytes(folder / name, content)
         write_text(folder / "config.yaml", imported.config.to_yaml())
-        content = save(tensors, {"headwise": json.dumps(recipe, sort_keys=True)})
+        content = saved(tensors, {"headwise": json.dumps(recipe, sort_keys=True)})
         write_bytes(folder / "model.safetensors", content)
-    return sum(shape.numel() for shape in shapes.values())
+    return sum(map(math.prod, shapes.values()))
 
 
 def with_language(imported: Imported, language: str | None) -> Imported:
@@ -109,47 +95,11 @@ def open_trained(run: Path) -> Trained:
     config = Config.of_run(run, "translation")
     file = model_file(run)
     subwords = Subwords.load(run, config.subwords, read_recipe(file).get("subwords"))
-    weights = fitting(lambda: build_model(config.model, subwords.source_size, subwords.target_size), file)
+    sizes = subwords.source_size, subwords.target_size
+    config.model.check_vocabularies(*sizes)
+    weights = Weights(file)
+    weights.check(parameter_shapes(config.model, *sizes))
     return Trained(run, config, weights, subwords)
-
-
-def encoder_builder(config: Config, size: int, labels: int) -> Callable[[], nn.Module]:
-    """Return what builds an untrained encoder-only model with the head of the task."""
-    model, task = config.model, config.task
-
-    def head() -> nn.Module:
-        if task == "classification":
-            return ClassificationHead(model, labels, config.classification.pooling)
-        if task == "tagging":
-            return TaggingHead(model, labels)
-        return SpanHead(model) if task == "question_answering" else MaskedTokenHead(model, size)
-
-    return lambda: HeadedEncoder(build_encoder_only(model, size), head())
-
-
-def open_single(run: Path, config: Config) -> TrainedSingle:
-    """Open a run; raises `CheckpointError` and `ConfigError` if it is damaged."""
-    file = model_file(run)
-    if config.task == "image_classification":
-        form, options = ImageFormat.load(run), config.image_classification
-        class_token = options.pooling == "class"
-        weights = fitting(
-            lambda: build_classifier(
-                config.model, form.shape, options.patch, len(form.classes), class_token=class_token
-            ),
-            file,
-        )
-        return TrainedSingle(run, config, weights, None, list(form.classes), form)
-    vocabulary = load_vocabulary(run)
-    labels = load_labels(run) if config.task in LABELLED else []
-    weights = fitting(_text_builder(config, config.model, vocabulary.size, len(labels)), file)
-    return TrainedSingle(run, config, weights, vocabulary, labels, None)
-
-
-def _text_builder(config: Config, model: ModelConfig, size: int, labels: int) -> Callable[[], nn.Module]:
-    if config.task == "language_model":
-        return lambda: build_decoder_only(model, size)
-    return encoder_builder(config, size, labels)
 
 
 def export_run(
@@ -182,7 +132,8 @@ def export_run(
         known = config.data.languages
         trained = replace(open_trained(run), languages=(languages[0] or known[0], languages[1] or known[1]))
     else:
-        trained = open_single(run, config)
+        single = optional_module("headwise.interop.single", f"--to {name} of a run with task {config.task}")
+        trained = single.open_single(run, config)
     with atomic_directory(out) if exporter.suffix is None else _packed(out) as written:
         return exporter.write(trained, written, precision)
 

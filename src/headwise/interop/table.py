@@ -11,28 +11,28 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from headwise.errors import CheckpointError
+from headwise.interop.base import Array
 
-Read: TypeAlias = Callable[[], Tensor]
+Read: TypeAlias = Callable[[], Array]
 
 
-def _same(tensor: Tensor) -> Tensor:
+def _same(tensor: Array) -> Array:
     return tensor
 
 
-def _transposed(tensor: Tensor) -> Tensor:
-    return tensor.T if tensor.dim() == 2 else tensor
+def _transposed(tensor: Array) -> Array:
+    return tensor.T if tensor.ndim == 2 else tensor
 
 
 @dataclass(frozen=True)
 class Change:
     """How a tensor changes: `inward` on its way from their layout to ours, `outward` on its way back."""
 
-    inward: Callable[[Tensor], Tensor] = _same
-    outward: Callable[[Tensor], Tensor] = _same
+    inward: Callable[[Array], Array] = _same
+    outward: Callable[[Array], Array] = _same
 
     def then(self, other: Change) -> Change:
         """Return this change and then, on the way in, another."""
@@ -125,7 +125,7 @@ class Left:
         for row in rows:
             names = row.names
             if row.theirs is None:
-                found |= dict.fromkeys(names, partial(torch.zeros, row.zeros))
+                found |= dict.fromkeys(names, partial(np.zeros, row.zeros, np.float32))
                 continue
             read = self.take(row.theirs, row.copies)
             for number, name in enumerate(names):
@@ -138,7 +138,7 @@ class Left:
 
     def equal(self, first: str, second: str) -> bool:
         """Whether two tensors are equal; raises `CheckpointError` if one is missing."""
-        return torch.equal(self.peek(first)(), self.peek(second)())
+        return np.array_equal(self.peek(first)(), self.peek(second)())
 
     def finish(self) -> None:
         """Raise `CheckpointError` if a tensor is left."""
@@ -148,24 +148,21 @@ class Left:
             )
 
 
-def _part(read: Read, change: Change, number: int, count: int) -> Tensor:
+def _part(read: Read, change: Change, number: int, count: int) -> Array:
     """Read a tensor, and return one of the equal parts of which it consists."""
     tensor = change.inward(read())
-    if count == 1 or not tensor.dim():
-        return tensor
-    parts = tensor.chunk(count)
-    return parts[min(number, len(parts) - 1)]
+    return tensor if count == 1 or not tensor.ndim else np.array_split(tensor, count)[number]
 
 
-def their_tensors(rows: Iterable[Row], get: Callable[[str], Tensor | None]) -> dict[str, Tensor]:
+def their_tensors(rows: Iterable[Row], get: Callable[[str], Array | None]) -> dict[str, Array]:
     """Return the tensors of a table by their names; `get` returns a parameter of ours, None if the model lacks it."""
-    tensors: dict[str, Tensor] = {}
+    tensors: dict[str, Array] = {}
     for row in rows:
         if row.theirs is None:
             continue
         found = [get(name) for name in row.names]
-        parts = [torch.zeros(row.zeros) if part is None else part for part in found]
+        parts = [np.zeros(row.zeros, np.float32) if part is None else part for part in found]
         assert row.zeros or not any(part is None for part in found), row.names
-        joined = parts[0] if len(parts) == 1 else torch.cat(parts)
-        tensors[row.theirs] = row.change.outward(joined).contiguous()
+        joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        tensors[row.theirs] = row.change.outward(joined)
     return tensors

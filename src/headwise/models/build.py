@@ -137,7 +137,7 @@ def fitting(make: Callable[[], nn.Module], path: Path) -> Weights:
     match it. Raises `CheckpointError` naming the file and the first tensor that doesn't match.
     """
     weights = Weights(path)
-    weights.check(_shapes(weightless(make)))
+    weights.check(shapes(weightless(make)))
     return weights
 
 
@@ -183,5 +183,6 @@ def load_model(run: Path, source_size: int, target_size: int, config: Config | N
     ).eval()
 
 
-def _shapes(model: nn.Module) -> dict[str, torch.Size]:
-    return {name: parameter.shape for name, parameter in model.named_parameters()}
+def shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a model's parameters by name."""
+    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}

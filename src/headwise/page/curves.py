@@ -6,8 +6,8 @@ import math
 import time
 from typing import Any
 
+from headwise.metrics import read_metrics
 from headwise.page.runs import PageRun
-from headwise.training.monitor import read_metrics
 
 _STILL_RUNNING = 120.0  # seconds since the last record, within which an unfinished training counts as running
 

@@ -15,9 +15,11 @@ from typing import Any
 import torch
 
 from headwise.characters import unwritable
+from headwise.checkpoints import read_state
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.files import hold, remove_partial, write_text
+from headwise.metrics import MEASURED, averaged_scores
 from headwise.models.build import build_for_training
 from headwise.models.counting import parameter_count
 from headwise.nn.device import find_device, find_precision
@@ -25,9 +27,9 @@ from headwise.plugins import import_modules
 from headwise.tasks.base import Prepared, TaskKind
 from headwise.tasks.origins import MAIN, modules_of
 from headwise.tasks.registry import find_task
-from headwise.training.checkpoint import Checkpoints, read_state
+from headwise.training.checkpoint import Checkpoints
 from headwise.training.loop import Trainer
-from headwise.training.monitor import MEASURED, averaged_scores, record_measured
+from headwise.training.monitor import record_measured
 from headwise.training.parallel.workers import READY, Workers, join
 from headwise.training.parallel.world import World
 from headwise.training.products_trial import find_products

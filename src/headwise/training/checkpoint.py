@@ -21,7 +21,6 @@ change the average.
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import re
@@ -29,13 +28,26 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save, save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from headwise.checkpoints import (
+    DAMAGED,
+    FORMAT,
+    MODEL,
+    OPTIMIZER,
+    RANDOM,
+    STATE,
+    SavedCheckpoints,
+    file_sha256,
+    find_damage,
+    read_state,
+    state_sha256,
+)
 from headwise.config import OptimizerConfig
 from headwise.errors import CheckpointError
 from headwise.files import (
@@ -43,21 +55,14 @@ from headwise.files import (
     partial_path,
     remove_directory,
     remove_partial,
-    write_bytes,
     write_text,
 )
-from headwise.parsing import MOST_JSON_BYTES, Malformed, json_value, read_bounded
 from headwise.training.optimizer import state_keys
 from headwise.training.progress import Progress, check_parameters, read_progress, sort_moments
 from headwise.training.randomness import restore_random
 
-FORMAT = 1
-_STATE = "state.json"
-_MODEL, _OPTIMIZER, _RANDOM = _TENSORS = ("model.safetensors", "optimizer.safetensors", "random.safetensors")
-_PARTS = ("progress", "identity", "sha256")  # entries of state.json that are JSON objects
 Tensors: TypeAlias = dict[str, dict[str, Tensor]]  # of a checkpoint, by file and name
 Moments: TypeAlias = dict[str, dict[str, Tensor]]  # the optimizer's state by parameter and key
-_DAMAGED = "expected the file that this checkpoint was saved with, found a damaged or missing one"
 
 
 def _parameters(model: nn.Module) -> dict[str, Tensor]:
@@ -73,12 +78,12 @@ def parameter_files(model: nn.Module, optimizer_state: Mapping[str, Tensor]) -> 
 
     `optimizer_state` has keys such as `PARAMETER.exp_avg`.
     """
-    return {_MODEL: _parameters(model), _OPTIMIZER: dict(optimizer_state)}
+    return {MODEL: _parameters(model), OPTIMIZER: dict(optimizer_state)}
 
 
 def random_file(randoms: Sequence[dict[str, Tensor]]) -> Tensors:
     """Return the file of the random generator states of every rank."""
-    return {_RANDOM: {f"rank{r}.{k}": v for r, state in enumerate(randoms) for k, v in state.items()}}
+    return {RANDOM: {f"rank{r}.{k}": v for r, state in enumerate(randoms) for k, v in state.items()}}
 
 
 def checkpointed(
@@ -100,63 +105,16 @@ def checkpointed(
     return tensors
 
 
-class Checkpoints:
+class Checkpoints(SavedCheckpoints):
     """The checkpoints of one run directory; new ones record `start`, the identifier of the training."""
 
     def __init__(self, run: Path) -> None:
-        self.run = run
-        self.folder = run / "checkpoints"
+        super().__init__(run)
         self.start = ""
 
     def begin(self) -> None:
         """Draw a new start, which checkpoints record from now on, until `load` resumes another one."""
         self.start = secrets.token_hex(8)
-
-    def steps(self) -> list[int]:
-        """Steps of all complete checkpoints, oldest first."""
-        names = (re.fullmatch(r"step-(\d{8,})", p.name) for p in self.folder.glob("step-*") if p.is_dir())
-        return sorted(int(name[1]) for name in names if name)
-
-    def to_average(self, last: int, every: int) -> list[int]:
-        """Steps of the checkpoints to average: the `last` ones among the multiples of `every` and the newest.
-
-        Checkpoints of an earlier start, which an interrupted `--restart` may leave behind, are excluded.
-        """
-        steps = self.steps_of_current_start()
-        return [step for step in steps if step % every == 0 or step == steps[-1]][-last:]
-
-    def steps_of_current_start(self) -> list[int]:
-        """Steps of the checkpoints with the same start as `latest`, or else as the newest checkpoint.
-
-        A checkpoint whose state can't be read is included, so that the code that uses it reports the error.
-        """
-        steps = self.steps()
-        named = self._named("latest") or (self.path(steps[-1]) if steps else None)
-        starts = {step: _start_of(self.path(step)) for step in steps}
-        current = _start_of(named) if named else None
-        return [step for step in steps if None in (current, starts[step]) or starts[step] == current]
-
-    def path(self, step: int) -> Path:
-        """Folder of the checkpoint of this step."""
-        return self.folder / f"step-{step:08d}"
-
-    def latest(self) -> Path | None:
-        """Checkpoint to resume from, or None for a new run; raises `CheckpointError` if the named one is missing."""
-        return self._named("latest")
-
-    def best(self) -> Path | None:
-        """Checkpoint with the best validation score, or None before the first validation."""
-        return self._named("best")
-
-    def _named(self, name: str) -> Path | None:
-        try:
-            folder = (self.run / name).read_text(encoding="utf-8", errors="replace").strip()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        path = self.folder / folder
-        if not folder or not path.is_dir():
-            raise CheckpointError(f"{self.run / name}: names checkpoint {folder!r}, found no such folder")
-        return path
 
     def parts(self, step: int) -> Path:
         """Folder in which ranks write their parts of this step's checkpoint; `prune` removes it."""
@@ -185,10 +143,10 @@ class Checkpoints:
                 "progress": asdict(progress),
                 "identity": identity,
                 "start": self.start,
-                "sha256": {p.name: _sha256(p) for p in sorted(folder.iterdir())},
+                "sha256": {p.name: file_sha256(p) for p in sorted(folder.iterdir())},
             }
-            record["sha256"][_STATE] = _state_sha256(record)
-            (folder / _STATE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            record["sha256"][STATE] = state_sha256(record)
+            (folder / STATE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         write_text(self.run / "latest", path.name + "\n")
         return path
 
@@ -214,19 +172,6 @@ class Checkpoints:
         for step in self.steps():
             if self.path(step) not in kept:
                 remove_directory(self.path(step))
-
-    def write_average(self, steps: Sequence[int], file: Path, configuration: str) -> dict[str, Tensor]:
-        """Average the checkpoints of these steps and write the result as a model file.
-
-        The file's metadata has the digest of the configuration, the steps and the identity of the data. Returns the
-        parameters. Raises the errors of `average`, and `TrainingError` if the file can't be written.
-        """
-        folders = [self.path(step) for step in steps]
-        averaged = average(folders)
-        recipe = {"configuration": configuration, "steps": list(steps), **read_state(folders[-1])["identity"]}
-        # One metadata entry: safetensors writes several in no fixed order, so that the file would not be reproducible.
-        write_bytes(file, save(averaged, {"headwise": json.dumps(recipe, sort_keys=True)}))
-        return averaged
 
     def forget(self) -> None:
         """Remove `latest` and `best`, so that no training resumes from these checkpoints."""
@@ -279,7 +224,7 @@ class Checkpoints:
             way_out = (
                 f"write {others[-1]} into {self.run / 'latest'} to go on from there, or " if others else ""
             )
-            raise CheckpointError(f"{damaged}: {_DAMAGED}; {way_out}use --restart to begin anew")
+            raise CheckpointError(f"{damaged}: {DAMAGED}; {way_out}use --restart to begin anew")
         for key, value in identity.items():
             recorded = record["identity"].get(key)
             if recorded != value:
@@ -287,10 +232,10 @@ class Checkpoints:
                     f"{path}: expected a checkpoint with {key} {value}, found one with {recorded}; "
                     "use another run directory, or --restart to begin anew"
                 )
-        progress = read_progress(path / _STATE, record["progress"])
+        progress = read_progress(path / STATE, record["progress"])
         if self.path(progress.step) != path:
             raise CheckpointError(
-                f"{path / _STATE}: expected the step of the folder's name, found {progress.step}"
+                f"{path / STATE}: expected the step of the folder's name, found {progress.step}"
             )
         positions = progress.positions
         if not positions or (len(positions) != ranks and any(p != positions[0] for p in positions)):
@@ -298,12 +243,12 @@ class Checkpoints:
                 f"{path}: was saved by {len(positions)} processes, each with batches of its own, found {ranks} now; "
                 "resume with as many"
             )
-        parameters = read_tensors(path / _MODEL)
-        moments = read_tensors(path / _OPTIMIZER)
-        randoms = read_tensors(path / _RANDOM)
+        parameters = read_tensors(path / MODEL)
+        moments = read_tensors(path / OPTIMIZER)
+        randoms = read_tensors(path / RANDOM)
         check_parameters(path, _parameters(model), parameters)
         states = sort_moments(
-            path / _OPTIMIZER, model, state_keys(model, optimizer or OptimizerConfig()), moments
+            path / OPTIMIZER, model, state_keys(model, optimizer or OptimizerConfig()), moments
         )
         prefix = f"rank{rank}."
         try:
@@ -320,40 +265,6 @@ class Checkpoints:
         return progress, states
 
 
-def read_state(path: Path) -> dict[str, Any]:
-    """Read a checkpoint's state.json; raises `CheckpointError` if it is missing, damaged or not Headwise's."""
-    file = path / _STATE
-    if not file.exists():
-        raise CheckpointError(f"{file}: there is no such file, so {path} is not a Headwise checkpoint")
-    try:
-        record = json_value(read_bounded(file, MOST_JSON_BYTES, CheckpointError, "JSON"), finite=False)
-    except Malformed as problem:
-        raise CheckpointError(
-            f"{file}: expected JSON, found a damaged file (line {problem.line}: {problem.reason})"
-        ) from None
-    if not isinstance(record, dict) or not all(isinstance(record.get(key), dict) for key in _PARTS):
-        raise CheckpointError(f"{file}: expected the state of a Headwise checkpoint, found something else")
-    if record.get("format") != FORMAT:
-        raise CheckpointError(
-            f"{file}: expected a Headwise checkpoint of format {FORMAT}, found {record.get('format')!r}"
-        )
-    texts = (*record["identity"].values(), *record["sha256"].values(), record.get("start", ""))
-    if not all(isinstance(text, str) for text in texts):
-        raise CheckpointError(f"{file}: expected texts as checksums and identifiers, found something else")
-    return record
-
-
-def find_damage(path: Path, record: dict[str, Any], only: Sequence[str] = ()) -> Path | None:
-    """Compare a checkpoint's files, or those in `only`, with its checksums; return the first one that differs."""
-    checksums = record["sha256"]
-    if checksums.get(_STATE) != _state_sha256(record):
-        return path / _STATE
-    for name in only or _TENSORS:
-        if not (path / name).is_file() or _sha256(path / name) != checksums.get(name):
-            return path / name
-    return None
-
-
 def read_tensors(file: Path) -> dict[str, Tensor]:
     """Read a safetensors file; raises `CheckpointError` if it is missing or damaged."""
     try:
@@ -364,45 +275,6 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
         ) from None
 
 
-def average(folders: Sequence[Path]) -> dict[str, Tensor]:
-    """Average the parameters of several checkpoints (the paper's section 6.1), in float64.
-
-    Raises `CheckpointError` if `folders` is empty, if a checkpoint is damaged, if they come from different data,
-    subwords or starts of a run, or if their parameters differ in name or shape.
-    """
-    if not folders:
-        raise CheckpointError("averaging needs at least one checkpoint, found none")
-    total: dict[str, Tensor] = {}
-    first: dict[str, str] | None = None
-    for folder in folders:
-        record = read_state(folder)
-        if damaged := find_damage(folder, record, only=[_MODEL]):
-            raise CheckpointError(f"{damaged}: {_DAMAGED}")
-        origin = {**record["identity"], "start": record.get("start", "")}
-        first = first or origin
-        for key in sorted(first.keys() | origin.keys()):
-            if first.get(key) != origin.get(key):
-                raise CheckpointError(
-                    f"{folder}: expected a checkpoint with {key} {first.get(key)}, as {folders[0]} has, "
-                    f"found one with {origin.get(key)}"
-                )
-        tensors = read_tensors(folder / _MODEL)
-        shapes = {name: tensor.shape for name, tensor in tensors.items()}
-        if total and shapes != {name: tensor.shape for name, tensor in total.items()}:
-            raise CheckpointError(f"{folder}: expected the same parameters as {folders[0]}, found others")
-        for name, tensor in tensors.items():
-            total[name] = total[name] + tensor.double() if name in total else tensor.double()
-    return {name: (tensor / len(folders)).float() for name, tensor in total.items()}
-
-
-def _start_of(path: Path) -> str | None:
-    """Return the start that a checkpoint records, empty if it records none, None if its state is damaged."""
-    try:
-        return read_state(path).get("start", "")
-    except CheckpointError:
-        return None
-
-
 def _write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
     """Write a safetensors file; raises `OSError` for every failure, also for those that safetensors reports."""
     try:
@@ -411,14 +283,3 @@ def _write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
         code = re.search(r"os error (\d+)", str(error))
         number = int(code[1]) if code else errno.EIO
         raise OSError(number, os.strerror(number), str(file)) from error
-
-
-def _state_sha256(record: dict[str, Any]) -> str:
-    """Return the checksum of a state without the checksum's own entry."""
-    checksums = {name: value for name, value in record["sha256"].items() if name != _STATE}
-    return hashlib.sha256(json.dumps({**record, "sha256": checksums}, sort_keys=True).encode()).hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -17,6 +17,7 @@ from torch import nn
 
 from headwise.config import Config
 from headwise.errors import TrainingError
+from headwise.metrics import read_metrics
 from headwise.nn.device import give_back_freed_memory, keep_freed_memory
 from headwise.nn.linear import GemmBackend, use_gemm
 from headwise.training.background import BackgroundWork
@@ -29,7 +30,7 @@ from headwise.training.checkpoint import (
     random_file,
 )
 from headwise.training.gradients import LossNotFinite, compute_gradients
-from headwise.training.monitor import Monitor, read_metrics
+from headwise.training.monitor import Monitor
 from headwise.training.optimizer import build_optimizer
 from headwise.training.pace import Overhead, Pace
 from headwise.training.parallel.replica import all_finite, optimizer_state, replicate
@@ -364,7 +365,7 @@ class Trainer:
         self.replica.close()
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
-                parameter.copy_(averaged[name])
+                parameter.copy_(torch.from_numpy(averaged[name]))
         self.model.eval()
         scores = self.task.validate(final=True)
         self._prune()

@@ -8,11 +8,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from headwise.checkpoints import read_state
 from headwise.config import Config
 from headwise.config.keys import changed_keys
 from headwise.errors import CheckpointError, ConfigError
 from headwise.models.counting import parameter_count
-from headwise.training.checkpoint import read_state
 from headwise.training.parallel.workers import Workers
 from headwise.training.parallel.world import World
 from headwise.training.products_trial import choose_products

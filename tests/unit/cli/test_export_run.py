@@ -8,7 +8,7 @@ import pytest
 
 from headwise.engine.shortlist import FILE as SHORTLIST
 from headwise.engine.translator import Translator
-from headwise.models.weights import write_quantized
+from headwise.weights import write_quantized
 from program import call
 from toy import Toy
 

@@ -27,11 +27,10 @@ from headwise.engine.native.shapes import parameter_shapes
 from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError, ConfigError
 from headwise.models.build import build_model, load_model, load_weights, weightless
-from headwise.models.weights import write_quantized
 from headwise.native.library import Library, find_library
 from headwise.nn.attention_positions import alibi_slopes, t5_bucket
 from headwise.nn.positions import Encoding, position_encodings
-from headwise.weights import Weights
+from headwise.weights import Weights, write_quantized
 from translator_run import ENGLISH, make_run
 
 compiled = pytest.mark.skipif(

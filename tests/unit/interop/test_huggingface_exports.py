@@ -19,7 +19,7 @@ from headwise.decoding.generation import Generator, read_prompt
 from headwise.engine.options import GenerationOptions
 from headwise.engine.translator import Translator
 from headwise.images.prepared import ImageFormat
-from headwise.interop.runs import encoder_builder
+from headwise.interop.single import encoder_builder
 from headwise.models.build import build_decoder_only
 from headwise.models.vision import build_classifier
 from headwise.text.tokens.loading import learn_vocabulary, load_vocabulary

@@ -20,9 +20,9 @@ from headwise.learn import from_scratch
 from headwise.learn.from_scratch import BEGIN, END, Transformer
 from headwise.learn.runs import load
 from headwise.models.build import build_model, load_model
-from headwise.models.weights import write_quantized
 from headwise.text.tokens.subwords import BOS, EOS
 from headwise.training.schedule import learning_rate
+from headwise.weights import write_quantized
 from translator_run import ENGLISH, make_run
 
 FILE = Path(from_scratch.__file__)

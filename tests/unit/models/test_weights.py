@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -21,9 +22,8 @@ from headwise.engine.loading import EngineOptions, open_run
 from headwise.errors import CheckpointError, ConfigError
 from headwise.models.build import build_decoder_only, build_encoder_only, load_filled
 from headwise.models.vision import build_classifier
-from headwise.models.weights import write_quantized
 from headwise.native.library import find_library
-from headwise.weights import Weights
+from headwise.weights import Weights, quantized, saved, write_quantized
 from translator_run import make_run
 
 W1 = "encoder.0.feed_forward.w1.weight"  # (32, 16)
@@ -150,6 +150,18 @@ def test_models_of_every_task_are_compared_with_their_files(kind: str, tmp_path:
     wide = small(d_ff=33)
     with pytest.raises(CheckpointError, match=r"of shape \(.*33.*\), found \("):
         load_filled(lambda: build(wide), path)
+
+
+def test_what_is_written_is_what_the_format_s_own_library_and_pytorch_write(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    matrix = draw.normal(size=(5, 7)).astype(np.float32)
+    matrix[0, :3] = 1 + 2**-8, 1 + 3 * 2**-8, -(1 + 2**-8)  # ties between two numbers in bfloat16
+    named = {"b": matrix, "a": draw.normal(size=3).astype(np.float32)} | quantized("c", matrix, "int8")
+    recipe = {"headwise": "{}"}
+    assert saved(named, recipe) == safetensors.numpy.save(named, recipe)
+    path = tmp_path / "bfloat16.safetensors"
+    path.write_bytes(saved(quantized("b", matrix, "bfloat16")))
+    assert torch.equal(load_file(path)["b"], torch.from_numpy(matrix).to(torch.bfloat16))
 
 
 def test_memory_is_taken_only_for_what_the_file_holds(tmp_path: Path) -> None:

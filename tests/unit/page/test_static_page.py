@@ -20,11 +20,11 @@ from headwise.config import Config, SubwordConfig
 from headwise.engine.translator import Translator
 from headwise.errors import HeadwiseError
 from headwise.interop.runs import open_trained
-from headwise.models.weights import write_quantized
 from headwise.page.json_arrays import products_json, reading_json, trace_json
 from headwise.page.static_page import Exporter
 from headwise.text.tokens.pair_vocabulary import PairVocabulary
 from headwise.text.tokens.subwords import Subwords, train_model
+from headwise.weights import write_quantized
 from page_model import Request, in_browser, needs_node
 from translator_run import ENGLISH, GERMAN, make_run
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from headwise.config import Config
 from headwise.errors import CheckpointError, ConfigError, DataError, HeadwiseError
+from headwise.metrics import read_metrics
 from headwise.parsing import (
     MOST_DEPTH,
     MOST_DIGITS,
@@ -28,7 +29,6 @@ from headwise.parsing import (
     read_yaml,
 )
 from headwise.text.reading.records import read_records
-from headwise.training.monitor import read_metrics
 from paths import CONFIGS
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))

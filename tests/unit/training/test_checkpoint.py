@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from headwise.checkpoints import average, file_sha256, read_state, state_sha256
 from headwise.errors import CheckpointError, TrainingError
 from headwise.training import checkpoint
-from headwise.training.checkpoint import Checkpoints, average, checkpointed, read_state
+from headwise.training.checkpoint import Checkpoints, checkpointed
 from headwise.training.parallel.replica import optimizer_state
 from headwise.training.progress import Progress, read_progress
 from headwise.training.randomness import random_state, restore_random, seed_random
@@ -324,16 +325,16 @@ def test_averaging_is_the_mean_of_each_parameter(tmp_path: Path) -> None:
     averaged = average([checkpoints.path(step) for step in range(1, 8)])
     for name in ("a", "b"):
         expected = np.mean([p[name].astype(np.float32).astype(np.float64) for p in tensors], axis=0)
-        assert averaged[name].dtype == torch.float32
-        np.testing.assert_array_equal(averaged[name].numpy(), expected.astype(np.float32))
+        assert averaged[name].dtype == np.float32
+        np.testing.assert_array_equal(averaged[name], expected.astype(np.float32))
 
 
 def replace(folder: Path, tensors: dict[str, torch.Tensor]) -> None:
     """Replace the parameters of a checkpoint and update its checksums."""
     record = read_state(folder)
     save_file(tensors, folder / "model.safetensors")
-    record["sha256"]["model.safetensors"] = checkpoint._sha256(folder / "model.safetensors")
-    record["sha256"]["state.json"] = checkpoint._state_sha256(record)
+    record["sha256"]["model.safetensors"] = file_sha256(folder / "model.safetensors")
+    record["sha256"]["state.json"] = state_sha256(record)
     (folder / "state.json").write_text(json.dumps(record))
 
 
@@ -384,12 +385,12 @@ def change_tensors(folder: Path, name: str, changes: dict[str, torch.Tensor | No
     tensors: dict[str, torch.Tensor | None] = dict(load_file(folder / name)) | changes
     save_file({key: value for key, value in tensors.items() if value is not None}, folder / name)
     record = read_state(folder)
-    record["sha256"][name] = checkpoint._sha256(folder / name)
+    record["sha256"][name] = file_sha256(folder / name)
     write_state(folder, record)
 
 
 def write_state(folder: Path, record: dict[str, Any]) -> None:
-    record["sha256"]["state.json"] = checkpoint._state_sha256(record)
+    record["sha256"]["state.json"] = state_sha256(record)
     (folder / "state.json").write_text(json.dumps(record))
 
 

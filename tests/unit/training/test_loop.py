@@ -15,11 +15,11 @@ from torch import Tensor
 
 from headwise.config import Config
 from headwise.errors import TrainingError
+from headwise.metrics import read_metrics
 from headwise.nn.linear import GemmBackend, selected_gemm
 from headwise.training.checkpoint import Checkpoints
 from headwise.training.loop import Interruption, Trainer
 from headwise.training.loss import LossSum
-from headwise.training.monitor import read_metrics
 from headwise.weights import read_recipe
 from regression import Numbers, Regression, numbers, squares
 

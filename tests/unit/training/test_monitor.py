@@ -9,7 +9,8 @@ import pytest
 from rich.console import Console
 
 from headwise.errors import TrainingError
-from headwise.training.monitor import Monitor, draw_curves, read_metrics
+from headwise.metrics import read_metrics
+from headwise.training.monitor import Monitor, draw_curves
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

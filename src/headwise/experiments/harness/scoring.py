@@ -18,9 +18,9 @@ from headwise.errors import CheckpointError
 from headwise.evaluation.calibration import calibration
 from headwise.evaluation.translation import count_words, perplexity
 from headwise.experiments.harness.test_sets import TestSet
+from headwise.metrics import read_metrics
 from headwise.models.base import Seq2Seq
 from headwise.text.tokens.subwords import BOS, EOS, PAD, Subwords
-from headwise.training.monitor import read_metrics
 from headwise.weights import read_recipe
 
 _BINS = 10  # confidence bins for calibration

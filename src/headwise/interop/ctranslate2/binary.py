@@ -22,9 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from headwise.errors import CheckpointError
 
@@ -174,7 +172,7 @@ class ModelFile:
         except UnicodeDecodeError:
             raise CheckpointError(f"{self.path}: expected {name} in UTF-8, found other bytes") from None
 
-    def tensor(self, name: str, rows: slice = slice(None)) -> Tensor:
+    def tensor(self, name: str, rows: slice = slice(None)) -> NDArray[np.float32]:
         """Return a variable, or some of its rows, in float32; int8 and int16 are divided by their scales.
 
         Of integers only matrices have scales; see `attributes.shape_of`.
@@ -187,7 +185,7 @@ class ModelFile:
         if kind in ("int8", "int16"):
             scales = self.array(self.scale(name)).reshape(-1, 1)
             numbers /= scales[rows] if len(scales) > 1 else scales
-        return torch.from_numpy(numbers)
+        return numbers
 
     def _check_scales(self) -> None:
         """Raise `CheckpointError` for a quantized matrix whose scale is missing, doesn't fit, or isn't positive."""

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headwise.config import Config, ModelConfig
+from headwise.engine.native.positions import sinusoids
 from headwise.extras import installed, not_installed
 from headwise.files import write_bytes
 from headwise.interop import base
-from headwise.interop.base import Trained
+from headwise.interop.base import Array, Trained
 from headwise.interop.ctranslate2.layout import (
     ACTIVATIONS,
     POSITIONS,
@@ -30,9 +30,7 @@ from headwise.interop.ctranslate2.layout import (
     unsupported,
 )
 from headwise.interop.pieces import source_code_notes
-from headwise.nn.positions import sinusoids
 
-Array = NDArray[np.float32]
 PRECISIONS = ("float32", "float16", "bfloat16", "int8")  # in which weights can be stored
 SPM_FILES = ("source.spm", "target.spm")
 
@@ -162,7 +160,7 @@ def _positions(config: ModelConfig, tensors: Callable[[str], Array | None]) -> A
         return tensors("positions.table")
     if config.positions == "none":
         return np.zeros((config.max_length, config.d_model), dtype=np.float32)
-    return sinusoids(config.max_length, config.d_model).numpy()
+    return sinusoids(config.max_length, config.d_model)
 
 
 def _array(*parts: Array | None) -> Any:

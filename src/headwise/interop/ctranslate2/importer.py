@@ -5,20 +5,18 @@ int8 matrices stay in int8, as they have one scale for each row there, too. Othe
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from headwise.config import DecodingConfig, ModelConfig
+from headwise.engine.native.positions import sinusoids, tensor2tensor_sinusoids
 from headwise.errors import CheckpointError
 from headwise.interop import base
-from headwise.interop.base import Imported
+from headwise.interop.base import Array, Imported
 from headwise.interop.ctranslate2.attributes import (
     IGNORED,
     check_specification,
@@ -40,9 +38,9 @@ from headwise.interop.ctranslate2.layout import (
 from headwise.interop.ctranslate2.vocabulary import read_settings, read_text
 from headwise.interop.pieces import Rows
 from headwise.interop.reading import assembled
-from headwise.nn.positions import sinusoids
 
-_MADE = 512  # positions of a table that CTranslate2 would make; Headwise's default of model.max_length
+# Positions of a table that CTranslate2 would make (`src/layers/common.cc`): OpenNMT-tf's sinusoids, from position 1 on.
+_MADE = 512  # Headwise's default of model.max_length
 # OpenNMT-py computes sinusoids in float32: at position 5,000 they are off by 3e-4. bfloat16 has 8 bits.
 _TOLERANCE, _COARSE = 1e-3, 5e-3
 
@@ -137,7 +135,7 @@ class _Parameters:
     def __init__(self, file: ModelFile, model: ModelConfig) -> None:
         self._file, self._model = file, model
         self._used: set[str] = set()
-        self.tensors: dict[str, Callable[[], Tensor]] = {}
+        self.tensors: dict[str, Callable[[], Array]] = {}
         self.quantized: set[str] = set()
 
     def take_layers(self) -> None:
@@ -184,20 +182,20 @@ class _Parameters:
                 f"{self._file.path}: expected {name} with a row for each of {rows.needed} tokens, found {found}"
             )
 
-    def _take(self, ours: str, theirs: str, read: Callable[[], Tensor]) -> None:
+    def _take(self, ours: str, theirs: str, read: Callable[[], Array]) -> None:
         self.tensors[ours] = read
         self._used.add(theirs)
         if self._file.variables[theirs].type == "int8":
             self.quantized.add(ours)
 
-    def _ordered(self, name: str, rows: Rows) -> Tensor:
+    def _ordered(self, name: str, rows: Rows) -> Array:
         return rows.of(self._file.tensor(name), f"{self._file.path}: {name}")
 
-    def _logit_bias(self, name: str, rows: Rows) -> Tensor:
+    def _logit_bias(self, name: str, rows: Rows) -> Array:
         """Return the bias of the logits, so low for ids that can't be an output that they don't count."""
         stored = self._file.tensor(name) if name in self._file.variables else None
         bias = rows.logit_bias(stored, f"{self._file.path}: {name}")
-        return torch.zeros(len(rows.order)) if bias is None else bias
+        return np.zeros(len(rows.order), np.float32) if bias is None else bias
 
     def check_rest(self, used: set[str]) -> None:
         """Raise `CheckpointError` for a variable that has an effect and wasn't used."""
@@ -210,7 +208,7 @@ class _Parameters:
                 )
 
 
-def _read_positions(file: ModelFile, names: list[str], d_model: int) -> tuple[str, Tensor]:
+def _read_positions(file: ModelFile, names: list[str], d_model: int) -> tuple[str, Array]:
     """Return the kind of positions and their table (max_length, d_model); `names` are the tables of both sides.
 
     Sinusoids that were rounded become the paper's again.
@@ -219,7 +217,7 @@ def _read_positions(file: ModelFile, names: list[str], d_model: int) -> tuple[st
     """
     present = [name for name in names if name in file.variables]
     if not present:
-        return "learned", _made_sinusoids(_MADE, d_model)
+        return "learned", tensor2tensor_sinusoids(_MADE, d_model, start=1)
     if len(present) < len(names):
         raise CheckpointError(f"{file.path}: expected {' and '.join(names)}, found only {present[0]}")
     shapes = [shape_of(file, name, 2) for name in names]
@@ -228,21 +226,10 @@ def _read_positions(file: ModelFile, names: list[str], d_model: int) -> tuple[st
             raise CheckpointError(f"{file.path}: expected {name} of shape (…, {d_model}), found {shape}")
     length = min(shape[0] for shape in shapes)
     tables = [file.tensor(name, slice(length)) for name in names]
-    if not torch.equal(*tables):
+    if not np.array_equal(tables[0], tables[1]):
         raise CheckpointError(f"{file.path}: expected {' and '.join(names)} to be equal, found other numbers")
     table = tables[0]
     tolerance = _COARSE if file.variables[names[0]].type == "bfloat16" else _TOLERANCE
-    if d_model % 2 == 0 and torch.allclose(table, sinusoids(length, d_model), rtol=0, atol=tolerance):
+    if d_model % 2 == 0 and np.allclose(table, sinusoids(length, d_model), rtol=0, atol=tolerance):
         return "sinusoidal", table
     return ("learned" if bool(table.any()) else "none"), table
-
-
-def _made_sinusoids(length: int, d_model: int) -> Tensor:
-    """Return the table that CTranslate2 makes for a model without one (`src/layers/common.cc`), (length, d_model).
-
-    As in OpenNMT-tf, all sines come before all cosines, positions begin at 1, and the wavelengths end at 10,000 · 2π.
-    """
-    half = d_model // 2
-    frequency = torch.exp(-math.log(10000) / (half - 1) * torch.arange(half, dtype=torch.float64))
-    angle = torch.arange(1, length + 1, dtype=torch.float64)[:, None] * frequency
-    return torch.cat([angle.sin(), angle.cos()], dim=1).float()

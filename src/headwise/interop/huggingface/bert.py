@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
-from safetensors.torch import save
 
 from headwise import bounds
 from headwise.config import Config, ModelConfig, SubwordConfig
@@ -38,11 +37,12 @@ from headwise.interop.huggingface.keys import (
 )
 from headwise.interop.huggingface.tensors import folder_tensors
 from headwise.interop.huggingface.tokenizer import ExportedTokenizer, Original, read_original, take_over
-from headwise.interop.runs import ENCODER_TASKS, LABELLED, encoder_builder
+from headwise.interop.single import ENCODER_TASKS, LABELLED, encoder_builder, shapes_of
 from headwise.interop.table import Changes, Left, Row, both, their_tensors
 from headwise.text.preparation.labelled.examples import LABELS_FILE
 from headwise.text.tokens.imported import ImportedVocabulary
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
+from headwise.weights import saved
 
 # Our names of an encoder layer's parts, and theirs.
 _LAYER = {
@@ -153,7 +153,9 @@ def read(source: Path) -> Imported:
     content = (json.dumps(labels, ensure_ascii=False) + "\n").encode()
     files = {LABELS_FILE: content} if task in LABELLED else {}
     config = _config(source, task, model, text, labels, notes)
-    return Imported(config, encoder_builder(config, text.size, len(labels)), found, text, notes, files)
+    return Imported(
+        config, shapes_of(encoder_builder(config, text.size, len(labels))), found, text, notes, files
+    )
 
 
 def _task(fields: Fields, source: Path) -> str:
@@ -256,7 +258,7 @@ class Exporter(base.Exporter):
         }
         tensors = their_tensors(_table(model, task, tokenizer.changes), trained.parameter)
         write_text(folder / "config.json", as_json(content))
-        write_bytes(folder / "model.safetensors", save(tensors, {"format": "pt"}))
+        write_bytes(folder / "model.safetensors", saved(tensors, {"format": "pt"}))
         roles = {role: number for number, (role, _) in _ROLES.items()}
         mask = {"mask": vocabulary.symbol(vocabulary.symbols[0])} if vocabulary.symbols else {}
         tokenizer.write(

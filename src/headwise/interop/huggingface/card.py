@@ -9,7 +9,7 @@ from typing import Any
 from headwise import __version__
 from headwise.config import Config
 from headwise.interop.base import Trained, TrainedRun, TrainedSingle
-from headwise.training.monitor import averaged_scores, read_measured
+from headwise.metrics import averaged_scores, read_measured
 from headwise.weights import model_file, read_recipe
 
 # The Hub's names of the tasks.

@@ -8,6 +8,7 @@ from typing import Any
 
 from headwise.config import Config
 from headwise.errors import CheckpointError
+from headwise.extras import optional_module
 from headwise.interop import base
 from headwise.interop.base import Imported
 from headwise.interop.huggingface.keys import MOST_BYTES
@@ -50,7 +51,8 @@ class Importer(base.Importer):
                 f"{source / 'config.json'}: model_type: expected one of {', '.join(MODEL_TYPES)}, "
                 f"found {str(found)[:60]!r}"
             )
-        return importlib.import_module(f"{__package__}.{MODEL_TYPES[found]}").read(source)
+        imported: Imported = optional_module(f"{__package__}.{MODEL_TYPES[found]}", source).read(source)
+        return imported
 
 
 class Exporter(base.Exporter):

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from safetensors.torch import save
-
 from headwise.config import Config, ModelConfig
 from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Width
 from headwise.decoding.generation import first_token
@@ -32,6 +30,7 @@ from headwise.interop.huggingface.tensors import folder_tensors
 from headwise.interop.huggingface.tokenizer import ExportedTokenizer
 from headwise.interop.table import TRANSPOSED, Changes, Left, Row, both, their_tensors
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
+from headwise.weights import saved
 
 _PREFIX = "transformer."  # of all names, which some files don't have
 # Our names of a layer's parts, and theirs.
@@ -152,7 +151,7 @@ class Exporter(base.Exporter):
         named = {_PREFIX + name: tensor for name, tensor in tensors.items()}
         write_text(folder / "config.json", as_json(content))
         write_text(folder / "generation_config.json", as_json(symbols))
-        write_bytes(folder / "model.safetensors", save(named, {"format": "pt"}))
+        write_bytes(folder / "model.safetensors", saved(named, {"format": "pt"}))
         begin = BOS if tokenizer.number(BOS) is not None else EOS
         names = {"pad": PAD, "unk": UNK, "bos": begin, "eos": EOS}
         before = [first] if vocabulary.opens else []

@@ -13,6 +13,7 @@ from headwise.config.base import Natural
 from headwise.interop.base import Imported
 from headwise.interop.huggingface.keys import Keys, VocabularySize, make_config, unexpected
 from headwise.interop.huggingface.tokenizer import Original, read_original, take_over
+from headwise.interop.single import shapes_of
 from headwise.interop.table import Changes, Left, Row
 from headwise.models.build import build_decoder_only
 
@@ -69,7 +70,7 @@ def language_model(
         subwords=SubwordConfig(kind="imported", size=max(text.size, 8), lowercase=text.lowercases),
         language_model={"lines_are_documents": True},
     )
-    return Imported(config, lambda: build_decoder_only(model, text.size), found, text, notes)
+    return Imported(config, shapes_of(lambda: build_decoder_only(model, text.size)), found, text, notes)
 
 
 def _piece(original: Original, ids: Sequence[int], source: Path, key: str) -> str:

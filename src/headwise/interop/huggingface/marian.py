@@ -10,16 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-from safetensors.torch import save
-from torch import Tensor
+import numpy as np
 
 from headwise.config import Config, ModelConfig
 from headwise.config.base import Heads, Layers, Length, Probability, Width
+from headwise.engine.native.positions import sinusoids
 from headwise.errors import CheckpointError
 from headwise.files import write_bytes, write_text
 from headwise.interop import base
-from headwise.interop.base import Imported, Trained
+from headwise.interop.base import Array, Imported, Trained
 from headwise.interop.huggingface.card import model_card
 from headwise.interop.huggingface.keys import (
     SymbolKeys,
@@ -37,8 +36,8 @@ from headwise.interop.pieces import Rows, source_code_notes
 from headwise.interop.reading import assembled
 from headwise.interop.residual import reordered, sines_first
 from headwise.interop.table import Change, Left, Row, both, their_tensors
-from headwise.nn.positions import sinusoids
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
+from headwise.weights import saved
 
 # Our names of a layer's parts, and theirs.
 _ATTENTION = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
@@ -199,7 +198,7 @@ def _drop_positions(left: Left, fields: Fields, source: Path) -> None:
             continue
         table = left.take(name)()
         expected = sines_first(sinusoids(fields.max_position_embeddings, fields.d_model), 1)
-        if table.shape != expected.shape or not torch.allclose(table, expected, atol=1e-4):
+        if table.shape != expected.shape or not np.allclose(table, expected, atol=1e-4):
             raise CheckpointError(
                 f"{source}: expected {name} to be the paper's sinusoids, found other numbers"
             )
@@ -221,7 +220,7 @@ class Exporter(base.Exporter):
         config, generation = _configurations(trained)
         for name, content in (("config.json", config), ("generation_config.json", generation)):
             write_text(folder / name, as_json(content))
-        write_bytes(folder / "model.safetensors", save(_tensors(trained), {"format": "pt"}))
+        write_bytes(folder / "model.safetensors", saved(_tensors(trained), {"format": "pt"}))
         write_tokenizer(trained, folder)
         write_text(folder / "README.md", model_card(trained, config["architectures"][0]))
         notes = [
@@ -268,15 +267,17 @@ def _configurations(trained: Trained) -> tuple[dict[str, Any], dict[str, Any]]:
     return config, generation
 
 
-def _tensors(trained: Trained) -> dict[str, Tensor]:
+def _tensors(trained: Trained) -> dict[str, Array]:
     """Return the parameters by their names in `transformers`."""
     model = trained.config.model
     biased = model.model_copy(update={"attention_bias": True})
     table = _table(biased, rows=lambda ours, _: reordered(f"{ours}.weight"))
     tensors = their_tensors(table, trained.parameter)
-    bias = trained.tensor("logit_bias") if model.logit_bias else torch.zeros(trained.subwords.target_size)
+    bias = (
+        trained.tensor("logit_bias")
+        if model.logit_bias
+        else np.zeros(trained.subwords.target_size, np.float32)
+    )
     tensors[_LOGIT_BIAS] = bias[None]
     positions = sines_first(sinusoids(model.max_length, model.d_model), 1)
-    return tensors | {
-        f"model.{side}.embed_positions.weight": positions.clone() for side in ("encoder", "decoder")
-    }
+    return tensors | {f"model.{side}.embed_positions.weight": positions for side in ("encoder", "decoder")}

@@ -11,14 +11,14 @@ import math
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
+import numpy as np
 from pydantic import Field
-from safetensors.torch import save
 from sentencepiece import SentencePieceProcessor
 
 from headwise import bounds
 from headwise.config import Config, ModelConfig, SubwordConfig
 from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Width
+from headwise.engine.native.shapes import parameter_shapes
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import write_bytes, write_text
 from headwise.interop import base
@@ -44,11 +44,11 @@ from headwise.interop.huggingface.tokenizer import byte_pairs, read_settings, se
 from headwise.interop.huggingface.unigram import is_unigram, read_unigram, sentinels
 from headwise.interop.pieces import Rows, make_subwords
 from headwise.interop.table import SAME, Change, Changes, Left, Row, their_tensors, times
-from headwise.models.build import build_model
 from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES
 from headwise.text.tokens.splitting import open_processor
 from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords, read_file
 from headwise.text.tokens.tokenizer_json import MOST_UNUSED, renumbered
+from headwise.weights import saved
 
 _ARCHITECTURES = ("T5ForConditionalGeneration", "T5WithLMHeadModel")
 _SHARED, _OUTPUT = "shared.weight", "lm_head.weight"
@@ -163,9 +163,8 @@ def read(source: Path) -> Imported:
     kind = "bpe" if text.vocabulary is None else "imported"
     subwords = SubwordConfig(kind=kind, size=text.source_size, lowercase=text.lowercases)
     config = make_config(source, Config, model=model, subwords=subwords, decoding=decoding)
-    return Imported(
-        config, lambda: build_model(model, text.source_size, text.target_size), found, text, notes
-    )
+    sizes = text.source_size, text.target_size
+    return Imported(config, lambda: parameter_shapes(model, *sizes), found, text, notes)
 
 
 def _model(fields: Fields, source: Path, tied: bool) -> ModelConfig:
@@ -262,12 +261,12 @@ class Exporter(base.Exporter):
             "length_penalty": decoding.alpha,
             "max_length": model.max_length,
         }
-        order = Change(outward=lambda tensor: tensor[torch.tensor(rows)])
+        order = Change(outward=lambda tensor: tensor[rows])
         table = _table(model, lambda _: order, scales_output=False, tied=False)
         write_text(folder / "config.json", as_json(_configuration(trained, len(rows)) | symbols))
         write_text(folder / "generation_config.json", as_json(generation))
         tensors = their_tensors(table, trained.parameter)
-        write_bytes(folder / "model.safetensors", save(tensors, {"format": "pt"}))
+        write_bytes(folder / "model.safetensors", saved(tensors, {"format": "pt"}))
         _write_text(trained, folder)
         write_text(folder / "README.md", model_card(trained, "T5ForConditionalGeneration"))
         return ["T5ForConditionalGeneration: AutoModelForSeq2SeqLM and AutoTokenizer load it"]
@@ -297,11 +296,11 @@ def _rows(subwords: Subwords, run: Path) -> list[int]:
 def _check(trained: Trained, rows: list[int]) -> None:
     """Raise `ConfigError` for weights that T5 has no place for."""
     model, run = trained.config.model, trained.run
-    if model.logit_bias and bool(trained.tensor("logit_bias")[torch.tensor(rows)].any()):
+    if model.logit_bias and bool(trained.tensor("logit_bias")[rows].any()):
         raise ConfigError(f"{run}: expected model.logit_bias=false, as T5 has none, found a bias")
     if model.share_embeddings == "none":
         source, target = (trained.tensor(f"{side}_embedding.weight") for side in ("source", "target"))
-        if not torch.equal(source, target):
+        if not np.array_equal(source, target):
             raise ConfigError(
                 f"{run}: expected equal embeddings of source and target, as in T5, found others"
             )

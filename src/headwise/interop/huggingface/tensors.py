@@ -1,44 +1,29 @@
-"""Tensors of Hugging Face's files, listed without reading them: safetensors, and PyTorch's zip files.
-
-Pickles are read by torch's restricted loader (`weights_only=True`), and must hold tensors by name alone. Names, types
-and sizes are checked before a tensor takes memory.
-"""
+"""Tensors of Hugging Face's files, listed without reading them; those of `torch.save` need PyTorch."""
 
 from __future__ import annotations
 
-import math
-import pickle
-import pickletools
 import re
-import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
 from headwise.errors import CheckpointError
-from headwise.interop.base import Tensors
+from headwise.extras import optional_module
+from headwise.interop.base import Array, Tensors
 from headwise.parsing import read_json
 from headwise.weights import Weights
 
 _SHARD = re.compile(r"[\w.-]+")  # a file name without a folder
-_REFUSED = re.compile(r"Unsupported (?:global|class|operand|type)\W+(?:GLOBAL\W+)?([\w.]+)")
 _MOST_SHARDS = 1000
-# What an opcode of a pickle makes that may be referred to.
-_REFERRED = ("GLOBAL", "BINUNICODE", "SHORT_BINSTRING", "BINPERSID", "REDUCE", "EMPTY_DICT", "EMPTY_LIST")
-_DAMAGED = (
-    *(RuntimeError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, OSError),
-)  # what torch.load raises
 
 
 def folder_tensors(folder: Path) -> Tensors:
     """Return the tensors of a Hugging Face directory, in one file or in shards.
 
-    Raises `CheckpointError` where there are none, or a file is damaged.
+    Raises `CheckpointError` where there are none, or a file is damaged, and `ConfigError` for a file of `torch.save`
+    where PyTorch isn't installed.
     """
-    for name, opened in (("model.safetensors", safetensors_file), ("pytorch_model.bin", torch_file)):
+    for name, opened in (("model.safetensors", safetensors_file), ("pytorch_model.bin", _torch_file)):
         if (folder / name).is_file():
             return opened(folder / name)
         index = folder / f"{name}.index.json"
@@ -60,7 +45,7 @@ def _shards(index: Path, opened: Callable[[Path], Tensors]) -> Tensors:
     if len(names) > _MOST_SHARDS:
         raise CheckpointError(f"{index}: expected at most {_MOST_SHARDS} files, found {len(names)}")
     files = {name: opened(index.parent / name) for name in names}
-    tensors: dict[str, Callable[[], Tensor]] = {}
+    tensors: dict[str, Callable[[], Array]] = {}
     for tensor, name in places.items():
         if tensor not in files[name]:
             raise CheckpointError(f"{index}: expected {tensor} in {name}, found none of that name")
@@ -72,81 +57,14 @@ def safetensors_file(path: Path) -> Tensors:
     """Return the tensors of a safetensors file; raises `CheckpointError` if it is damaged."""
     weights = Weights(path, lenient=True)
 
-    def read(name: str) -> Tensor:
+    def read(name: str) -> Array:
         tensor = weights.get(name)
         assert tensor is not None, name
-        return torch.from_numpy(tensor)
+        return tensor
 
     return {name: partial(read, name) for name in sorted(weights.names)}
 
 
-def torch_file(path: Path) -> Tensors:
-    """Return the tensors of a state dictionary of `torch.save`, mapped from the file by torch's restricted loader.
-
-    Raises `CheckpointError` for a damaged file, for the format before PyTorch 1.6, for compressed content (which may
-    expand without bound), for a pickle that needs more than tensors, and for a tensor with more elements than the file
-    has bytes, as an expanded one may.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            entries = archive.infolist()
-            stored = all(entry.compress_type == zipfile.ZIP_STORED for entry in entries)
-            names = [entry.filename for entry in entries if entry.filename.endswith("data.pkl")]
-            pickles = [archive.read(name) for name in names if stored]
-    except (OSError, zipfile.BadZipFile, ValueError):
-        raise CheckpointError(
-            f"{path}: expected a file of torch.save in its zip format (PyTorch 1.6 or newer), found another file"
-        ) from None
-    if not stored:
-        raise CheckpointError(
-            f"{path}: expected uncompressed tensors as torch.save writes them, found compressed ones"
-        )
-    try:
-        for content in pickles:
-            _check_pickle(content)
-        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except pickle.UnpicklingError as error:
-        found = _REFUSED.search(str(error))
-        what = f"{found[1]}" if found else " ".join(str(error).split())[:200]
-        raise CheckpointError(
-            f"{path}: expected tensors by name, found a pickle that needs more ({what})"
-        ) from None
-    except _DAMAGED as error:
-        raise CheckpointError(
-            f"{path}: expected a file of torch.save, found a damaged one ({' '.join(str(error).split())[:200]})"
-        ) from None
-    if not isinstance(loaded, dict):
-        raise CheckpointError(f"{path}: expected tensors by name, found a {type(loaded).__name__}")
-    most = sum(entry.file_size for entry in entries)
-    for name, tensor in loaded.items():
-        if not isinstance(name, str) or not name.isprintable() or not isinstance(tensor, Tensor):
-            shown = repr(name[:60]) if isinstance(name, str) else f"a {type(name).__name__}"
-            raise CheckpointError(
-                f"{path}: expected tensors by name, found a {type(tensor).__name__} for {shown}"
-            )
-        if math.prod(tensor.shape) * tensor.element_size() > most or tensor.layout != torch.strided:
-            raise CheckpointError(
-                f"{path}: expected tensors within its {most:,} bytes, found one of shape {tuple(tensor.shape)}"
-            )
-    return {name: partial(_as_float, tensor) for name, tensor in loaded.items()}
-
-
-def _check_pickle(content: bytes) -> None:
-    """Raise `pickle.UnpicklingError` for a tuple that is there twice by reference.
-
-    A tuple of two references to a tuple, 40 times over, has 2^40 elements, whose hash as a key Python computes one by
-    one. `torch.save` refers to names, classes, storages and tensors only.
-    """
-    kinds: dict[int, str] = {}
-    before = ""
-    for opcode, argument, _ in pickletools.genops(content):
-        if opcode.name in ("BINPUT", "LONG_BINPUT"):
-            assert isinstance(argument, int)
-            kinds[argument] = before
-        elif opcode.name in ("BINGET", "LONG_BINGET") and kinds.get(int(argument or 0)) not in _REFERRED:
-            raise pickle.UnpicklingError("a reference to a container")
-        before = opcode.name
-
-
-def _as_float(tensor: Tensor) -> Tensor:
-    return tensor.detach().float()
+def _torch_file(path: Path) -> Tensors:
+    found: Tensors = optional_module("headwise.interop.huggingface.torch_file", path).torch_file(path)
+    return found

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from sentencepiece import SentencePieceProcessor
-from torch import Tensor
 
 from headwise.errors import CheckpointError
 from headwise.files import write_text
+from headwise.interop.base import Array
 from headwise.interop.huggingface.keys import MOST_BYTES, as_json
 from headwise.interop.pieces import Rows
 from headwise.interop.table import Change
@@ -226,9 +225,9 @@ class ExportedTokenizer:
         number = self.number(ours)
         return None if number is None else self.pieces[number]
 
-    def rows(self, tensor: Tensor) -> Tensor:
+    def rows(self, tensor: Array) -> Array:
         """Return the rows of a matrix or vector that are exported."""
-        return tensor[torch.tensor(self.kept)]
+        return tensor[self.kept]
 
     def changes(self, _: str) -> Change:
         """Return the change of a tensor with a row for each piece, whichever its name."""

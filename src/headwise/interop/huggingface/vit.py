@@ -7,9 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field
-from safetensors.torch import save
-from torch import Tensor
 
 from headwise import bounds
 from headwise.config import Config, ModelConfig
@@ -17,7 +16,7 @@ from headwise.config.base import Epsilon, Heads, Layers, Pixels, Probability, Wi
 from headwise.files import write_bytes, write_text
 from headwise.images.prepared import FORMAT_FILE, ImageFormat
 from headwise.interop import base
-from headwise.interop.base import Imported, TrainedSingle
+from headwise.interop.base import Array, Imported, TrainedSingle
 from headwise.interop.huggingface.card import model_card
 from headwise.interop.huggingface.keys import (
     TABLES,
@@ -34,8 +33,10 @@ from headwise.interop.huggingface.keys import (
     unexpected,
 )
 from headwise.interop.huggingface.tensors import folder_tensors
+from headwise.interop.single import shapes_of
 from headwise.interop.table import Change, Left, Row, both, their_tensors
 from headwise.models.vision import build_classifier
+from headwise.weights import saved
 
 # Our names of an encoder layer's parts, and theirs; those of queries, keys and values may lack a bias.
 _INPUTS = {
@@ -117,26 +118,24 @@ def _table(model: ModelConfig, shape: tuple[int, int, int], side: int, *, biased
             rows.append(Row(f"{ours}.{own}.bias", f"{theirs}.{name}.bias" if biased else None, zeros=zeros))
     channels, height, width = shape
     tokens = height // side * (width // side) + 1
-    kernel = Change(_flat, lambda tensor: tensor.view(model.d_model, channels, side, side))
+    kernel = Change(_flat, lambda tensor: tensor.reshape(model.d_model, channels, side, side))
     position = Change(_positions, lambda tensor: tensor[None, :tokens])
     return [
         *rows,
         Row("vision.patch.bias", f"{_PATCHES}.bias"),
         Row("vision.patch.weight", f"{_PATCHES}.weight", kernel),
-        Row(
-            "vision.class_token", f"{_EMBEDDINGS}.cls_token", Change(Tensor.flatten, lambda t: t[None, None])
-        ),
+        Row("vision.class_token", f"{_EMBEDDINGS}.cls_token", Change(np.ravel, lambda t: t[None, None])),
         Row("vision.positions.table", f"{_EMBEDDINGS}.position_embeddings", position),
     ]
 
 
-def _flat(kernel: Tensor) -> Tensor:
+def _flat(kernel: Array) -> Array:
     """Return a convolution's kernel (width, channels, side, side) as a matrix."""
-    return kernel.flatten(1) if kernel.dim() > 1 else kernel
+    return kernel.reshape(len(kernel), -1) if kernel.ndim > 1 else kernel
 
 
-def _positions(table: Tensor) -> Tensor:
-    return table.flatten(0, -2) if table.dim() > 1 else table
+def _positions(table: Array) -> Array:
+    return table.reshape(-1, table.shape[-1]) if table.ndim > 1 else table
 
 
 def read(source: Path) -> Imported:
@@ -173,7 +172,7 @@ def read(source: Path) -> Imported:
     ]
     return Imported(
         config,
-        lambda: build_classifier(model, form.shape, side, len(form.classes), class_token=True),
+        shapes_of(lambda: build_classifier(model, form.shape, side, len(form.classes), class_token=True)),
         found,
         None,
         notes,
@@ -251,6 +250,6 @@ class Exporter(base.Exporter):
         tensors = their_tensors(rows, trained.parameter)
         write_text(folder / "config.json", as_json(content))
         write_text(folder / _PROCESSOR, as_json(processor))
-        write_bytes(folder / "model.safetensors", save(tensors, {"format": "pt"}))
+        write_bytes(folder / "model.safetensors", saved(tensors, {"format": "pt"}))
         write_text(folder / "README.md", model_card(trained, "ViTForImageClassification"))
         return [f"ViTForImageClassification and ViTImageProcessor, for pixels from 0 to {form.full}"]

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import yaml
-from torch import Tensor
+from numpy.typing import NDArray
 
 from headwise.config import Config, ModelConfig
 from headwise.config.support import Support
+from headwise.engine.native.positions import sinusoids, tensor2tensor_sinusoids
 from headwise.files import write_bytes, write_text
 from headwise.interop import base
-from headwise.interop.base import Trained
+from headwise.interop.base import Array, Trained
 from headwise.interop.marian.npz import write_npz
 from headwise.interop.marian.options import ACTIVATIONS
 from headwise.interop.marian.table import NORM_EPSILON, OPTIONS, OUTPUT, POSITIONS, table
@@ -29,7 +29,6 @@ from headwise.interop.marian.vocabulary import vocabulary_text
 from headwise.interop.pieces import source_code_notes
 from headwise.interop.residual import sines_first
 from headwise.interop.table import their_tensors
-from headwise.nn.positions import sinusoids, tensor2tensor_sinusoids
 from headwise.text.tokens.subwords import BOS, Subwords
 
 SUPPORTED = Support(
@@ -55,7 +54,7 @@ class Exporter(base.Exporter):
     def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:  # noqa: D102
         trained.check_untagged()
         model, subwords = trained.config.model, trained.subwords
-        arrays = {name: tensor.numpy() for name, tensor in _tensors(trained).items()}
+        arrays: dict[str, NDArray[Any]] = dict(_tensors(trained))
         options = yaml.safe_dump(_options(model, subwords), default_flow_style=False).encode() + b"\0"
         arrays[OPTIONS] = np.frombuffer(options, np.int8)
         write_npz(folder / "model.npz", arrays)
@@ -91,19 +90,23 @@ def _differences(model: ModelConfig) -> list[str]:
     return notes
 
 
-def _tensors(trained: Trained) -> dict[str, Tensor]:
+def _tensors(trained: Trained) -> dict[str, Array]:
     """Return the parameters by their names in Marian, in its layout."""
     model = trained.config.model
     biased = model.model_copy(update={"attention_bias": True})
     rows = table(biased, permuted=model.positions == "sinusoidal")
-    ours: dict[str, Tensor] = {}
+    ours: dict[str, Array] = {}
     for row in rows:
         (name,) = row.names
         tensor = trained.parameter(name)
-        ours[name] = torch.zeros(row.zeros) if tensor is None else tensor
+        ours[name] = np.zeros(row.zeros, np.float32) if tensor is None else tensor
     _start_from_zero(ours, model)
     tensors = their_tensors(rows, ours.get)
-    bias = trained.tensor("logit_bias") if model.logit_bias else torch.zeros(trained.subwords.target_size)
+    bias = (
+        trained.tensor("logit_bias")
+        if model.logit_bias
+        else np.zeros(trained.subwords.target_size, np.float32)
+    )
     tensors[f"{OUTPUT}_b"] = bias[None]
     if model.positions == "sinusoidal":
         tensors[POSITIONS] = sines_first(sinusoids(model.max_length, model.d_model), 1)
@@ -112,20 +115,21 @@ def _tensors(trained: Trained) -> dict[str, Tensor]:
     return tensors
 
 
-def _start_from_zero(tensors: dict[str, Tensor], model: ModelConfig) -> None:
+def _start_from_zero(tensors: dict[str, Array], model: ModelConfig) -> None:
     """Change the parameters so that the embedding of `<s>` is zero, if it isn't, and the model computes the same."""
     target = "source_embedding" if model.share_embeddings == "all" else "target_embedding"
-    begin = tensors[f"{target}.weight"][BOS].clone()
+    begin = tensors[f"{target}.weight"][BOS]
     if not bool(begin.any()):
         return
     tensors[f"{target}.weight"] = tensors[f"{target}.weight"] - begin
-    moved = begin.double() * math.sqrt(model.d_model)
+    moved = begin.astype(np.float64) * math.sqrt(model.d_model)
     for side in ("encoder", "decoder") if model.share_embeddings == "all" else ("decoder",):
         attention = f"{side}.0.self_attention"
         for projection in ("query", "key", "value"):
             weight, bias = (f"{attention}.{projection}.{part}" for part in ("weight", "bias"))
-            tensors[bias] = (tensors[bias] + tensors[weight].double() @ moved).float()
-        tensors[f"{attention}.output.bias"] = (tensors[f"{attention}.output.bias"] + moved).float()
+            tensors[bias] = (tensors[bias] + tensors[weight].astype(np.float64) @ moved).astype(np.float32)
+        output = f"{attention}.output.bias"
+        tensors[output] = (tensors[output] + moved).astype(np.float32)
 
 
 def _options(model: ModelConfig, subwords: Subwords) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-import torch
+import numpy as np
 from pydantic import ValidationError
-from torch import Tensor
 
 from headwise.config import DecodingConfig, ModelConfig
+from headwise.engine.native.positions import sinusoids, tensor2tensor_sinusoids
 from headwise.errors import CheckpointError
 from headwise.interop import base
 from headwise.interop.base import Imported
@@ -33,7 +33,6 @@ from headwise.interop.pieces import Rows, arranged, make_subwords
 from headwise.interop.reading import assembled
 from headwise.interop.residual import sines_first
 from headwise.interop.table import Change, Left, Read
-from headwise.nn.positions import sinusoids, tensor2tensor_sinusoids
 from headwise.text.tokens.subwords import Subwords, read_file
 
 _LENGTH = 512  # subwords, where the options don't ask for more; Marian has no limit
@@ -206,10 +205,10 @@ def _is_zero(arrays: dict[str, Array], matrix: str, row: int | None) -> bool:
     if row is None or matrix not in arrays:
         return False
     tensor = arrays[matrix].read()
-    return tensor.dim() == 2 and row < len(tensor) and not bool(tensor[row].any())
+    return tensor.ndim == 2 and row < len(tensor) and not bool(tensor[row].any())
 
 
-def _logit_bias(arrays: dict[str, Array], rows: Rows, path: Path) -> Tensor | None:
+def _logit_bias(arrays: dict[str, Array], rows: Rows, path: Path) -> base.Array | None:
     name = f"{OUTPUT}_b"
     stored = arrays.pop(name).read() if name in arrays else None
     return rows.logit_bias(stored, f"{path}: {name}")
@@ -235,10 +234,10 @@ def _set_positions(arrays: dict[str, Array], model: ModelConfig, path: Path) -> 
         return False
     stored = arrays.pop(POSITIONS).read()
     for name, make in (("tensor2tensor", tensor2tensor_sinusoids), ("sinusoidal", sinusoids)):
-        if stored.dim() != 2 or stored.shape[1] != model.d_model or len(stored) > _LENGTH * 128:
+        if stored.ndim != 2 or stored.shape[1] != model.d_model or len(stored) > _LENGTH * 128:
             break
         expected = make(len(stored), model.d_model)
-        if torch.equal(stored, sines_first(expected, 1) if name == "sinusoidal" else expected):
+        if np.array_equal(stored, sines_first(expected, 1) if name == "sinusoidal" else expected):
             model.positions, model.max_length = name, len(stored)
             return name == "sinusoidal"
     raise CheckpointError(f"{path}: expected {POSITIONS} to be sinusoids, found other numbers")

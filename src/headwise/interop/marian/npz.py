@@ -14,12 +14,11 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
-import torch
 from numpy.lib import format as npy
-from torch import Tensor
+from numpy.typing import NDArray
 
 from headwise.errors import CheckpointError
 from headwise.files import write_bytes
@@ -41,7 +40,7 @@ class Array:
     kind: str
     offset: int  # of the data in the entry
 
-    def read(self) -> Tensor:
+    def read(self) -> NDArray[Any]:
         """Read the array, floating-point numbers as float32; raises `CheckpointError` if it is damaged."""
         try:
             with zipfile.ZipFile(self.path) as archive:
@@ -51,8 +50,7 @@ class Array:
                 f"{self.path}: expected array {self.name}, found a damaged one ({error})"
             ) from None
         array = np.frombuffer(content, np.dtype(self.kind).newbyteorder("<"), offset=self.offset)
-        tensor = torch.from_numpy(array.reshape(self.shape).copy())
-        return tensor if self.kind == "int8" else tensor.float()
+        return array.reshape(self.shape).astype(np.int8 if self.kind == "int8" else np.float32)
 
 
 def npz_arrays(path: Path) -> dict[str, Array]:

@@ -95,7 +95,7 @@ def model_options(arrays: dict[str, Array], path: Path) -> ModelOptions:
         raise CheckpointError(
             f"{place}: expected the model's options, at most {MOST_YAML_BYTES:,} characters, found none"
         )
-    content = stored.read().numpy().tobytes().split(b"\0")[0]
+    content = stored.read().tobytes().split(b"\0")[0]
     try:
         tree = yaml_value(decode(content))
     except Malformed as problem:

@@ -13,7 +13,7 @@ POSITIONS = "Wpos"
 OUTPUT = "decoder_ff_logit_out"
 NORM_EPSILON = 1e-6
 _PROJECTIONS = {"query": "q", "key": "k", "value": "v", "output": "o"}
-_VECTOR = Change(lambda tensor: tensor[0] if tensor.dim() == 2 else tensor, lambda tensor: tensor[None])
+_VECTOR = Change(lambda tensor: tensor[0] if tensor.ndim == 2 else tensor, lambda tensor: tensor[None])
 
 
 def embeddings(model: ModelConfig) -> dict[str, str]:
