@@ -50,3 +50,7 @@ ROUNDS: Final = 1_000_000
 # Serving
 SERVED_BEAM: Final = 16  # beam size of a request
 WORKERS: Final = 256  # processes that translate; more than most machines have processors
+
+# Documents
+DOCUMENT_BYTES: Final = 2**23  # of a text file, or of one part of an archive
+UNPACKED_BYTES: Final = 2**26  # of all parts of an archive

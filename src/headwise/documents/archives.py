@@ -16,16 +16,16 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from headwise import bounds
 from headwise.documents.blocks import Block, TextRun, parse
 from headwise.documents.docx import paragraphs, without_empty_runs
 from headwise.documents.preparation import ParsedText
-from headwise.documents.reading import MOST_BYTES, DocumentFile, read_text
+from headwise.documents.reading import DocumentFile, read_text
 from headwise.documents.rules import TagRules
 from headwise.documents.tokens import check_tokens, xml_tokens
 from headwise.errors import DataError
 
 _MOST_ENTRIES = 2_000
-MOST_UNPACKED = 64 * 2**20  # bytes of all parts
 _PLAIN = '<w:r plain="">'  # around a text that is in no run
 _RUNS_OF_PLAIN = re.compile(rf"{_PLAIN}(.*?)</w:r>", re.DOTALL)
 _SPACE = '<w:t xml:space="preserve">'
@@ -108,9 +108,9 @@ def read_archive(content: bytes, suffix: str) -> DocumentFile:
     with _readable(content, suffix) as archive:
         entries = archive.infolist()
         size = sum(entry.file_size for entry in entries)
-        if len(entries) > _MOST_ENTRIES or size > MOST_UNPACKED:
+        if len(entries) > _MOST_ENTRIES or size > bounds.UNPACKED_BYTES:
             raise DataError(
-                f"file: expected at most {_MOST_ENTRIES:,} parts of {MOST_UNPACKED:,} bytes in all, "
+                f"file: expected at most {_MOST_ENTRIES:,} parts of {bounds.UNPACKED_BYTES:,} bytes in all, "
                 f"found {len(entries):,} of {size:,}"
             )
         every = [entry.filename for entry in entries]
@@ -198,7 +198,7 @@ def _readable(content: bytes, suffix: str) -> Iterator[zipfile.ZipFile]:
 def _part(archive: zipfile.ZipFile, name: str) -> str:
     """Return a part, of which no more is uncompressed than is allowed, whatever its header says."""
     with archive.open(name) as file:
-        return "".join(read_text(file.read(MOST_BYTES + 1), f"file: {name}"))
+        return "".join(read_text(file.read(bounds.DOCUMENT_BYTES + 1), f"file: {name}"))
 
 
 def _with_parts(content: bytes, kind: ArchiveKind, parts: Mapping[str, str]) -> bytes:
@@ -208,7 +208,7 @@ def _with_parts(content: bytes, kind: ArchiveKind, parts: Mapping[str, str]) -> 
         _readable(content, kind.suffix) as archive,
         zipfile.ZipFile(result, "w", zipfile.ZIP_DEFLATED) as out,
     ):
-        left = MOST_UNPACKED
+        left = bounds.UNPACKED_BYTES
         for entry in archive.infolist():
             if entry.filename in parts:
                 data = _written(parts[entry.filename], kind, entry.filename).encode()
@@ -217,6 +217,8 @@ def _with_parts(content: bytes, kind: ArchiveKind, parts: Mapping[str, str]) -> 
                     data = file.read(left + 1)
             left -= len(data)
             if left < 0:
-                raise DataError(f"file: expected parts of at most {MOST_UNPACKED:,} bytes in all, found more")
+                raise DataError(
+                    f"file: expected parts of at most {bounds.UNPACKED_BYTES:,} bytes in all, found more"
+                )
             out.writestr(entry, data, compress_type=entry.compress_type)
     return result.getvalue()

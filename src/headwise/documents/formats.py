@@ -1,31 +1,22 @@
 """The formats of documents: what each is called, and its reader, which counts what it parses, within bounds.
 
-A reader returns the texts that are translated, parsed, and writes the file with their translations.
+A reader returns the texts that are translated, parsed, and writes the file with their translations. It is imported when
+a file is read: a program that translates lines needs none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from importlib import import_module
 from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
 
-from headwise.documents.archives import MOST_UNPACKED, read_archive
-from headwise.documents.bilingual import read_bilingual
-from headwise.documents.catalogue import read_catalogue
-from headwise.documents.markdown import read_markdown
-from headwise.documents.preparation import read
-from headwise.documents.reading import MOST_BYTES, DocumentFile, read_text
-from headwise.documents.resources import (
-    apple_values,
-    fluent_values,
-    json_values,
-    read_properties,
-    read_resource,
-)
-from headwise.documents.rules import TagRules
-from headwise.documents.subtitles import read_subtitles
+from headwise import bounds
 from headwise.errors import DataError
+
+if TYPE_CHECKING:
+    from headwise.documents.reading import DocumentFile
 
 
 @dataclass(frozen=True)
@@ -46,7 +37,7 @@ class DocumentFormat:
     reader: Callable[..., DocumentFile]
     lines: bool = False
     binary: bool = False
-    most_bytes: int = MOST_BYTES
+    most_bytes: int = bounds.DOCUMENT_BYTES
     bilingual: bool = False
 
     def read(self, content: bytes, target: str = "") -> DocumentFile:
@@ -59,40 +50,45 @@ class DocumentFormat:
         return self.media_type if self.binary else f"{self.media_type}; charset=utf-8"
 
 
-def _read_whole(content: bytes, rules: TagRules | None = None) -> DocumentFile:
-    """Return a file that is one text; its tags count, too."""
-    mark, text = read_text(content)
-    parsed = read(text, "all" if rules is None else "punctuation", rules)
-    return DocumentFile([parsed], len(text), lambda found: (mark + found[0]).encode())
+def _reader(module: str, function: str, **options: Any) -> Callable[..., DocumentFile]:
+    """Return a reader, a function of a module beside this one, called with these options."""
+
+    def read(*arguments: Any) -> DocumentFile:
+        found: DocumentFile = getattr(import_module(f"headwise.documents.{module}"), function)(
+            *arguments, **options
+        )
+        return found
+
+    return read
 
 
 def _archive(suffix: str, media_type: str) -> DocumentFormat:
-    reader = partial(read_archive, suffix=suffix)
-    return DocumentFormat(media_type, reader, binary=True, most_bytes=MOST_UNPACKED)
+    reader = _reader("archives", "read_archive", suffix=suffix)
+    return DocumentFormat(media_type, reader, binary=True, most_bytes=bounds.UNPACKED_BYTES)
 
 
 _OFFICE = "application/vnd.openxmlformats-officedocument"
-_XLIFF = DocumentFormat("application/xliff+xml", read_bilingual, bilingual=True)
-_HTML = DocumentFormat("text/html", partial(_read_whole, rules=TagRules()))
+_XLIFF = DocumentFormat("application/xliff+xml", _reader("bilingual", "read_bilingual"), bilingual=True)
+_HTML = DocumentFormat("text/html", _reader("reading", "read_whole", markup="html"))
 FORMATS = {
-    ".txt": DocumentFormat("text/plain", _read_whole, lines=True),
+    ".txt": DocumentFormat("text/plain", _reader("reading", "read_whole"), lines=True),
     ".html": _HTML,
     ".htm": _HTML,
-    ".xml": DocumentFormat("text/xml", partial(_read_whole, rules=TagRules("xml"))),
-    ".md": DocumentFormat("text/markdown", read_markdown),
+    ".xml": DocumentFormat("text/xml", _reader("reading", "read_whole", markup="xml")),
+    ".md": DocumentFormat("text/markdown", _reader("markdown", "read_markdown")),
     ".docx": _archive(".docx", f"{_OFFICE}.wordprocessingml.document"),
     ".pptx": _archive(".pptx", f"{_OFFICE}.presentationml.presentation"),
     ".xlsx": _archive(".xlsx", f"{_OFFICE}.spreadsheetml.sheet"),
     ".odt": _archive(".odt", "application/vnd.oasis.opendocument.text"),
-    ".srt": DocumentFormat("application/x-subrip", read_subtitles),
-    ".po": DocumentFormat("text/x-gettext-translation", read_catalogue),
-    ".json": DocumentFormat("application/json", partial(read_resource, find=json_values)),
-    ".properties": DocumentFormat("text/x-java-properties", read_properties),
-    ".strings": DocumentFormat("text/x-apple-strings", partial(read_resource, find=apple_values)),
-    ".ftl": DocumentFormat("text/x-fluent", partial(read_resource, find=fluent_values)),
+    ".srt": DocumentFormat("application/x-subrip", _reader("subtitles", "read_subtitles")),
+    ".po": DocumentFormat("text/x-gettext-translation", _reader("catalogue", "read_catalogue")),
+    ".json": DocumentFormat("application/json", _reader("resources", "read_json")),
+    ".properties": DocumentFormat("text/x-java-properties", _reader("resources", "read_properties")),
+    ".strings": DocumentFormat("text/x-apple-strings", _reader("resources", "read_apple")),
+    ".ftl": DocumentFormat("text/x-fluent", _reader("resources", "read_fluent")),
     ".xlf": _XLIFF,
     ".xliff": _XLIFF,
-    ".tmx": DocumentFormat("application/x-tmx+xml", read_bilingual, bilingual=True),
+    ".tmx": DocumentFormat("application/x-tmx+xml", _reader("bilingual", "read_bilingual"), bilingual=True),
 }
 
 

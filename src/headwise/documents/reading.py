@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from headwise.documents.preparation import ParsedText
+from headwise import bounds
+from headwise.documents.preparation import ParsedText, read
+from headwise.documents.rules import TagRules
 from headwise.errors import DataError
 
-MOST_BYTES = 8 * 2**20  # of a text file, or of one part of an archive
 _MOST_LINES = 500_000
 _MOST_TEXTS = 100_000
 _BOM = "\ufeff"
@@ -32,13 +34,20 @@ class DocumentFile:
 
 def read_text(content: bytes, name: str = "file") -> tuple[str, str]:
     """Return a text's byte order mark, if there is one, and the text; raises `DataError` if it isn't UTF-8 or long."""
-    if len(content) > MOST_BYTES:
-        raise DataError(f"{name}: expected text of at most {MOST_BYTES:,} bytes, found more")
+    if len(content) > bounds.DOCUMENT_BYTES:
+        raise DataError(f"{name}: expected text of at most {bounds.DOCUMENT_BYTES:,} bytes, found more")
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(f"{name}: expected text in UTF-8, found another byte at {error.start:,}") from None
     return (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
+
+
+def read_whole(content: bytes, markup: Literal["html", "xml"] | None = None) -> DocumentFile:
+    """Return a file that is one text; the tags of its markup count, too."""
+    mark, text = read_text(content)
+    parsed = read(text, "punctuation", TagRules(markup)) if markup else read(text, "all")
+    return DocumentFile([parsed], len(text), lambda found: (mark + found[0]).encode())
 
 
 def split_lines(text: str) -> list[str]:

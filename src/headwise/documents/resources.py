@@ -12,18 +12,12 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from headwise.documents.reading import DocumentFile
 from headwise.documents.values import Value, decode, file_of, pieces_value, plain_value
 from headwise.errors import DataError
 from headwise.parsing import Malformed, json_value
-
-
-def read_resource(content: bytes, find: Callable[[str], list[Value]]) -> DocumentFile:
-    """Read a file whose strings `find` returns; raises `DataError` as that, and for one beyond the bounds."""
-    text, encode = decode(content)
-    return file_of(text, find(text), encode)
-
 
 _JSON = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]:,]', re.DOTALL)
 _CHROME = re.compile(r"\$\w{1,80}\$|\$[1-9]")
@@ -245,3 +239,14 @@ def _fluent(text: str) -> str:
         position = 0 if match is None else match.end()
     written = "".join(parts)
     return f'{{""}}{written}' if written[:1] in (".", "[", "*") else written
+
+
+def _read_resource(content: bytes, find: Callable[[str], list[Value]]) -> DocumentFile:
+    """Read a file whose strings `find` returns; raises `DataError` as that, and for one beyond the bounds."""
+    text, encode = decode(content)
+    return file_of(text, find(text), encode)
+
+
+read_json = partial(_read_resource, find=json_values)
+read_apple = partial(_read_resource, find=apple_values)
+read_fluent = partial(_read_resource, find=fluent_values)

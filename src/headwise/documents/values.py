@@ -11,11 +11,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from headwise import bounds
 from headwise.characters import UNSPACED
 from headwise.documents.blocks import Block, TextRun
 from headwise.documents.preparation import ParsedText, read
 from headwise.documents.protected import find_arguments, find_pieces
-from headwise.documents.reading import MOST_BYTES, DocumentFile, check_texts, read_text
+from headwise.documents.reading import DocumentFile, check_texts, read_text
 from headwise.documents.segments import Mode
 from headwise.documents.sentence import Mark, ProtectedPiece
 from headwise.errors import DataError
@@ -138,12 +139,12 @@ def decode(content: bytes, other: str | None = None) -> tuple[str, Callable[[str
         try:
             content.decode("utf-8")
         except UnicodeDecodeError:
-            if other is not None and len(content) <= MOST_BYTES:
+            if other is not None and len(content) <= bounds.DOCUMENT_BYTES:
                 return content.decode(other), lambda text: text.encode(other)
         mark, text = read_text(content)
         return text, lambda text: (mark + text).encode()
-    if len(content) > MOST_BYTES:
-        raise DataError(f"file: expected text of at most {MOST_BYTES:,} bytes, found more")
+    if len(content) > bounds.DOCUMENT_BYTES:
+        raise DataError(f"file: expected text of at most {bounds.DOCUMENT_BYTES:,} bytes, found more")
     try:
         return content[2:].decode(name), lambda text: content[:2] + text.encode(name)
     except UnicodeDecodeError as error:
