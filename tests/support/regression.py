@@ -71,6 +71,7 @@ class Regression:
     """Training task of least squares."""
 
     d_model = 4
+    dev_tokens = 0
 
     def __init__(self) -> None:
         torch.manual_seed(0)

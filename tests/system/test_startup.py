@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -43,6 +44,29 @@ def test_importing_headwise_is_light() -> None:
     names = imported("import headwise")
     assert "headwise" in names
     assert not names & HEAVY
+
+
+def test_threads_of_pytorchs_openmp_sleep_while_they_wait() -> None:
+    """GNU's OpenMP prints its settings when it is loaded."""
+    spec = importlib.util.find_spec("torch")
+    assert spec is not None
+    libraries = [
+        file
+        for folder in spec.submodule_search_locations or []
+        for file in Path(folder, "lib").glob("libgomp*.so*")
+    ]
+    if not libraries:
+        pytest.skip("this PyTorch has another OpenMP")
+    program = f"import headwise, ctypes; ctypes.CDLL({str(libraries[0])!r})"
+    for more, expected in (({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "active"}, "ACTIVE")):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=environment(OMP_DISPLAY_ENV="true", **more),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert f"OMP_WAIT_POLICY = '{expected}'" in done.stderr
 
 
 def test_no_command_imports_torch_for_its_help() -> None:

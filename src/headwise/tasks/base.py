@@ -169,6 +169,11 @@ class PreparedTask(ABC, Generic[Data, Model]):
         """The model's width, for the paper's learning-rate schedule."""
         return self.config.model.d_model
 
+    @property
+    def dev_tokens(self) -> int:
+        """The target tokens of the development set: one of each example, if a task doesn't say another number."""
+        return len(self.prepared.dev)
+
     def with_model(self, model: Any) -> Self:
         """Return the same task with a copy of its model, for training only."""
         task = copy.copy(self)

@@ -43,6 +43,13 @@ class DenoisingTask(PreparedTask[PreparedText, Seq2Seq]):
         super().__init__(config, prepared, model)
         self.damage = damage_of(config, prepared.vocabulary)
 
+    @property
+    def dev_tokens(self) -> int:
+        """The tokens of the development text that are reconstructed, of which infilling's targets have all."""
+        options = self.config.denoising
+        share = options.share if options.corruption == "spans" else 1.0
+        return round(share * len(self.prepared.dev.ids))
+
     def batches(self, rank: int, world: int) -> DenoisingStream:
         """Return the training batches of one rank; `batch.tokens` bounds the tokens before corruption."""
         windows = WindowStream(

@@ -87,6 +87,11 @@ class LanguageModelTask(PreparedTask[PreparedText, DecoderOnly]):
         self.length = _window(config)
         self.first = first_token(config, prepared.vocabulary)
 
+    @property
+    def dev_tokens(self) -> int:
+        """The tokens of the development text."""
+        return len(self.prepared.dev.ids)
+
     def batches(self, rank: int, world: int) -> WindowStream:
         """Return the training batches of one rank."""
         return WindowStream(

@@ -97,6 +97,11 @@ class MaskedTask(PreparedTask[PreparedText, HeadedEncoder]):
         self.start = start
         self.masked_model = MaskedModel(config, model, prepared.vocabulary)
 
+    @property
+    def dev_tokens(self) -> int:
+        """The tokens of the development text that are predicted."""
+        return round(self.config.masked_language_model.share * len(self.prepared.dev.ids))
+
     def batches(self, rank: int, world: int) -> RowStream:
         """Return the training batches of one rank; windows of running text are shifted randomly in every epoch."""
         store, seed = self.prepared.train, self.config.training.seed

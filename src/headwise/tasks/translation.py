@@ -44,6 +44,11 @@ class TranslationTask(PreparedTask[AnyPrepared, Seq2Seq]):
         start = find_start(config, _STARTS)
         self._initialized_from = {"initialized_from": start.checksum} if start else {}
 
+    @property
+    def dev_tokens(self) -> int:
+        """The target subwords of the development set."""
+        return int(self.prepared.dev.target_lengths.sum())
+
     def batches(self, rank: int, world: int) -> BatchStream:
         """Return the training batches of one rank."""
         return BatchStream(

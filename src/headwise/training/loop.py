@@ -121,7 +121,15 @@ class Trainer:
         self.parameters = list(self.replica.parameters.values())
         self.optimizer = build_optimizer(self.replica.model, config.optimizer, self.world)
         self.replica.restore(self.optimizer, moments)
-        self.pace = Pace(config, self.progress, self.world, device, d_model=task.d_model, clock=clock)
+        self.pace = Pace(
+            config,
+            self.progress,
+            self.world,
+            device,
+            d_model=task.d_model,
+            dev_tokens=task.dev_tokens,
+            clock=clock,
+        )
 
     def fit(self) -> Progress:
         """Train to the end, or until interrupted; returns the progress.

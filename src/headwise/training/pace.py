@@ -8,6 +8,8 @@ has a rate of zero. The warm-up takes its steps, or a fifth of the time if they 
 
 Validations, and checkpoints under a time limit, take at most `training.validate_share` of the time: one for which this
 share of the time so far isn't enough is skipped. Checkpoints take at most half of it, to leave some for validations.
+Before the first one is measured, a validation is expected to take as long as training on as many tokens, since its
+forward pass takes a third of that and its search about the rest, and a checkpoint as long as a step.
 
 The first rank's clock decides for all ranks. All that was decided is part of the progress in every checkpoint.
 """
@@ -27,10 +29,7 @@ from headwise.training.progress import LONGEST_WARMUP, Progress, Timing
 from headwise.training.schedule import clocked_rate, decays, learning_rate
 
 _MARGIN = 0.01  # share of `max_minutes` that is left as a margin
-_UNKNOWN_END = (
-    0.01  # share of `max_minutes` for the final average and its scores, before a validation was timed
-)
-_LONGEST_END = 0.2  # greatest share of `max_minutes` for them
+_LONGEST_END = 0.2  # greatest share of `max_minutes` for the final average and its scores
 _FINAL_SEARCH = 2.0  # duration of the final validation, with beam search, relative to the last one
 _LAST = 1.5  # a step that begins less than so many steps before the deadline is the last one
 _SMOOTHING = 0.1  # weight of a step in the mean duration of a step
@@ -58,10 +57,15 @@ class Pace:
         device: torch.device,
         *,
         d_model: int,
+        dev_tokens: int = 0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """`progress` is that of the last checkpoint, if any, and is updated; `clock` returns seconds."""
+        """`progress` is that of the last checkpoint, if any, and is updated; `clock` returns seconds.
+
+        `dev_tokens` is the number of target tokens of the development set.
+        """
         self._options, self._schedule, self._d_model = config.training, config.schedule, d_model
+        self._dev_tokens = dev_tokens
         self._progress, self._world, self._device, self._clock = progress, world, device, clock
         self._before = clock()
         self._says_skipped = True
@@ -128,13 +132,13 @@ class Pace:
 
     def affords(self, kind: Overhead) -> bool:
         """Return whether there is time for a validation, with the checkpoint of a best one, or a checkpoint."""
-        options, timing, limited = self._options, self._timing, self._limit is not None
+        options, spent, limited = self._options, self._timing.spent, self._limit is not None
         if options.validate_share == 1 or not (limited or kind == "validation"):
             return True
         allowed = options.validate_share * self._progress.seconds + (0.0 if limited else _GRACE)
-        cost, spent = timing.costs.get("saving", 0.0) if limited else 0.0, timing.spent
+        cost = self._cost("saving") if limited else 0.0
         if kind == "validation":
-            return sum(spent.values()) + timing.costs.get("validation", 0.0) + cost <= allowed
+            return sum(spent.values()) + self._cost("validation") + cost <= allowed
         return sum(spent.values()) + cost <= allowed and spent.get("saving", 0.0) + cost <= allowed / 2
 
     def skipped(self) -> str:
@@ -167,13 +171,18 @@ class Pace:
             timing.warmed = max(timing.warmed, min(1.0, progress.step / warmup))
             timing.warmup_steps = warmup if timing.warmed == 1 else 0
 
+    def _cost(self, kind: Overhead) -> float:
+        """Return the seconds that the next validation or checkpoint is expected to take: those of the last one."""
+        progress, timing = self._progress, self._timing
+        if kind in timing.costs or not progress.tokens:
+            return timing.costs.get(kind, 0.0)
+        steps = 1.0 if kind == "saving" else self._dev_tokens * progress.step / progress.tokens
+        return steps * timing.step_seconds
+
     def _until_deadline(self) -> float:
         """Return the seconds until the last step should have ended, so that the end of training is in time."""
         assert self._limit is not None
-        costs = self._timing.costs
-        end = _UNKNOWN_END * self._limit
-        if "validation" in costs:
-            end = costs.get("saving", 0.0) + _FINAL_SEARCH * costs["validation"]
+        end = self._cost("saving") + _FINAL_SEARCH * self._cost("validation")
         return self._limit * (1 - _MARGIN) - min(end, _LONGEST_END * self._limit) - self._progress.seconds
 
     def _left_by_time(self) -> float:

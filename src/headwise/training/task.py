@@ -54,6 +54,11 @@ class Task(Protocol):
         """The model's width, for the paper's learning-rate schedule."""
         ...
 
+    @property
+    def dev_tokens(self) -> int:
+        """Target tokens of the development set, by which the time of the first validation is estimated."""
+        ...
+
     def batches(self, rank: int, world: int) -> BatchSource:
         """Return the training batches of one rank out of `world`."""
         ...
