@@ -22,6 +22,11 @@ def join_texts(parts: list[str]) -> str:
     return joined
 
 
+def has_letters(text: str) -> bool:
+    """Whether a text has a letter or a digit."""
+    return any(map(str.isalnum, text))
+
+
 def unwritable(text: str) -> str | None:
     """Return the first surrogate of a text in escaped form, or None.
 

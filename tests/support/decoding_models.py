@@ -36,14 +36,16 @@ def decode(
     prefixes: Sequence[Sequence[int]] | None = None,
     shortlist: Callable[[Sequence[int]], NDArray[np.int32]] | None = None,
     terms: Sequence[Terms | None] | None = None,
+    lettered: Sequence[bool] | None = None,
     batch_tokens: int = BATCH_TOKENS,
 ) -> list[list[Hypothesis]]:
     """Search with an engine, or a model in PyTorch, as `Translator` does."""
     engine = PyTorchEngine(searched) if isinstance(searched, Seq2Seq) else searched
-    found = zip(sources, prefixes or [None] * len(sources), terms or [None] * len(sources), strict=True)
+    none = [None] * len(sources)
+    found = zip(sources, prefixes or none, terms or none, lettered or [False] * len(sources), strict=True)
     all_sentences = [
-        SearchSentence(source, options, prefix, None if shortlist is None else shortlist(source), each)
-        for source, prefix, each in found
+        SearchSentence(source, options, prefix, None if shortlist is None else shortlist(source), each, needy)
+        for source, prefix, each, needy in found
     ]
     return search_checked(engine, all_sentences, symbols, batch_tokens=batch_tokens)
 
@@ -208,20 +210,27 @@ def all_outputs(
 
 
 def plain_beam_search(
-    model: TreeModel, source: list[int], options: SearchOptions, prefix: tuple[int, ...] = ()
+    model: TreeModel,
+    source: list[int],
+    options: SearchOptions,
+    prefix: tuple[int, ...] = (),
+    letters: frozenset[int] | None = None,
 ) -> list[tuple[float, tuple[int, ...]]]:
-    """Beam search by its definition in `headwise.decoding.search`, for one sentence, with lists, unoptimized."""
+    """Beam search by its definition in `headwise.decoding.search`, for one sentence, with lists, unoptimized.
+
+    `letters` are tokens of which an output must contain one.
+    """
     limit = len(source) + options.extra_length
     if options.max_length is not None:
         limit = min(limit, options.max_length + 1)
-    limit = max(limit, options.min_length + 1, len(prefix) + 1)
+    limit = max(limit, options.min_length + 1, len(prefix) + 1 + (letters is not None))
     live: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     finished: list[tuple[float, tuple[int, ...]]] = []
     while live and len(finished) < options.patience * options.beam:
         candidates = []
         for total, words in live:
             log_probs = model.log_probs(tuple(source), words)
-            for token in allowed(words, options, prefix, limit, model.target_size):
+            for token in allowed(words, options, prefix, limit, model.target_size, letters):
                 candidates.append((total + log_probs[token], (*words, token)))
         candidates.sort(key=lambda entry: -entry[0])
         for total, words in candidates[: options.beam]:
@@ -232,7 +241,12 @@ def plain_beam_search(
 
 
 def allowed(
-    words: tuple[int, ...], options: SearchOptions, prefix: tuple[int, ...], limit: int, vocabulary: int
+    words: tuple[int, ...],
+    options: SearchOptions,
+    prefix: tuple[int, ...],
+    limit: int,
+    vocabulary: int,
+    letters: frozenset[int] | None,
 ) -> list[int]:
     """Return the tokens that may follow `words`."""
     if len(words) < len(prefix):
@@ -246,6 +260,9 @@ def allowed(
     if size:
         grams = {words[i : i + size] for i in range(len(words) - size + 1)}
         tokens = [t for t in tokens if t == EOS or len(words) + 1 < size or (*words, t)[-size:] not in grams]
+    if letters is not None and letters.isdisjoint(words):
+        last = len(words) + 2 == limit
+        tokens = [token for token in tokens if token in letters or (not last and token != EOS)]
     return tokens or [EOS]
 
 

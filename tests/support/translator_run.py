@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from headwise.config import Config
 from headwise.models.build import build_model
-from headwise.text.tokens.subwords import Subwords
+from headwise.text.tokens.subwords import EOS, Subwords
 
 ENGLISH = [
     "A man rides a brown horse along the beach.",
@@ -37,9 +37,13 @@ def make_run(
     size: int = 150,
     joint: bool = True,
     max_length: int = 40,
+    end_bias: float = 0.0,
     **changes: Any,
 ) -> Path:
-    """Write the files that inference needs: config.yaml, spm.model and model.safetensors; `changes` are model keys."""
+    """Write the files that inference needs: config.yaml, spm.model and model.safetensors; `changes` are model keys.
+
+    `end_bias` is added to the logit of the end symbol.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     model = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "d_ff": 32, "heads": 2}
     model |= {"max_length": max_length, "share_embeddings": "none", **changes}
@@ -50,6 +54,9 @@ def make_run(
     subwords = Subwords.train(ENGLISH, GERMAN, config.subwords, directory)
     torch.manual_seed(seed)
     network = build_model(config.model, subwords.source_size, subwords.target_size)
+    if end_bias:
+        with torch.no_grad():
+            network.get_parameter("logit_bias")[EOS] += end_bias
     save_file(dict(network.named_parameters()), directory / "model.safetensors")
     (directory / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
     return directory

@@ -234,7 +234,9 @@ class TranslationTracer(Tracer[Seq2Seq]):
                 f"prefix: expected an output that begins with at most {self.longest} subwords, found {len(prefix)}"
             )
         beam_trace = BeamTrace()
-        sentence = SearchSentence(source.ids, options, prefix or None)
+        text = " ".join(source.words[:-1])
+        lettered = not options.allow_empty and self.translator.needs_letter(text, prefix or None)
+        sentence = SearchSentence(source.ids, options, prefix or None, lettered=lettered)
         (hypotheses,) = search(model, [sentence], self.translator.symbols, trace=beam_trace)
         return hypotheses, beam_trace.tree(0, options.alpha)
 

@@ -128,6 +128,10 @@ Alpha = Annotated[
     typer.Option(callback=searchable, help="Length penalty, if not the run's; 0: none."),
 ]
 
+Recase = Annotated[
+    bool, typer.Option("--recase", help="Translate capitals and titles as ordinary text, and restore them.")
+]
+
 Workers = Annotated[
     int,
     typer.Option(

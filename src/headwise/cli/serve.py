@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Device, Imports, Lowercase, Port, Tokenized, finite, named, search_settings
+from headwise.cli.arguments import (
+    Device,
+    Imports,
+    Lowercase,
+    Port,
+    Recase,
+    Tokenized,
+    finite,
+    named,
+    search_settings,
+)
 from headwise.cli.streams import say
 from headwise.errors import ConfigError
 from headwise.extras import installed, not_installed
@@ -84,6 +94,7 @@ def command(
     api_keys: ApiKeys = None,
     glossaries: Annotated[Path | None, typer.Option(help="Keep clients' glossaries in this file.")] = None,
     settings: Settings = None,
+    recase: Recase = False,
     allow_origin: AllowOrigin = None,
     limit_characters: LimitCharacters = LIMITS.characters,
     limit_items: LimitItems = LIMITS.items,
@@ -98,7 +109,7 @@ def command(
 
     Example: headwise serve runs/en-de runs/de-en --host 0.0.0.0 --api-keys keys.db --log
     """
-    search = _served_search(settings)
+    search = _served_search(settings, recase)
     from headwise.serve.production import Production, given_languages, open_production, served_languages
     from headwise.serve.protocols.keys import KeyStore
     from headwise.serve.protocols.observation import log_line
@@ -153,9 +164,9 @@ def _show_address(address: str) -> None:
     typer.echo(f"Headwise is at {address}  (Ctrl-C ends it)")
 
 
-def _served_search(settings: list[str] | None) -> dict[str, Any]:
+def _served_search(settings: list[str] | None, recase: bool) -> dict[str, Any]:
     """Return the search options of all requests; raises `ConfigError`."""
-    search = search_settings(settings)
+    search = search_settings(settings, recase=recase or None)
     if "n_best" in search:
         raise ConfigError("-s n_best: expected it in a request, found it for the whole server")
     return {"guard": not search.get("sample", False), **search}  # sampling has no second search

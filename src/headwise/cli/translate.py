@@ -20,6 +20,7 @@ from headwise.cli.arguments import (
     Imports,
     MoreRuns,
     OutputFile,
+    Recase,
     SearchSettings,
     TargetLanguage,
     TrainedRun,
@@ -38,7 +39,9 @@ InputFile = Annotated[Path | None, typer.Argument(help="Lines, .jsonl, .parquet,
 
 NBest = Annotated[int | None, typer.Option(callback=searchable, help="Translations a line, numbered.")]
 PrefixFile = Annotated[Path | None, typer.Option(help="Beginnings of the translations, a line each.")]
-GlossaryFile = Annotated[Path | None, typer.Option(help="Terms to place: source, tab, translation a line.")]
+GlossaryFile = Annotated[
+    Path | None, typer.Option(help="Terms to place: source, tab, translation a line; .csv, .tbx.")
+]
 IgnoreCase = Annotated[bool, typer.Option("--ignore-case", help="Find the glossary's terms in any case.")]
 Alignments = Annotated[
     bool, typer.Option("--alignments", help="Put a tab and word links (0-0 1-2) behind it.")
@@ -76,6 +79,7 @@ def command(
     prefix_file: PrefixFile = None,
     glossary: GlossaryFile = None,
     ignore_case: IgnoreCase = False,
+    recase: Recase = False,
     split: Annotated[bool, typer.Option("--split", help="Translate too long lines in parts.")] = False,
     scores: Annotated[bool, typer.Option("--scores", help="Put score and tab before each output.")] = False,
     alignments: Alignments = False,
@@ -109,7 +113,7 @@ def command(
     from headwise.engine.corpus.columns import Columns
     from headwise.engine.corpus.runs import Runs
 
-    search = search_settings(settings, beam=beam, alpha=alpha, n_best=n_best)
+    search = search_settings(settings, beam=beam, alpha=alpha, n_best=n_best, recase=recase or None)
     columns = Columns(numbers=search.get("n_best", 1) > 1, scores=scores, alignments=alignments, jsonl=jsonl)
     of_lines = {
         "--n-best": columns.numbers,
@@ -124,7 +128,7 @@ def command(
         "--engine ray": engine == "ray",
     }
     document = document_format(file, out, [option for option, given in of_lines.items() if given])
-    terms = _terms(glossary, ignore_case)
+    terms = _terms(glossary, run, ignore_case)
     if threads:
         from headwise.nn.device import use_threads  # imports torch, which the native engine doesn't need
 
@@ -151,11 +155,13 @@ def _refuse(options: list[str]) -> None:
         raise ConfigError(f"{option}: expected a FILE and -o beside it, found a stream")
 
 
-def _terms(glossary: Path | None, ignore_case: bool) -> Glossary | None:
+def _terms(glossary: Path | None, run: Path, ignore_case: bool) -> Glossary | None:
+    from headwise.config import Config
     from headwise.text.reading.glossary import read_glossary
 
     if glossary is not None:
-        return read_glossary(glossary, ignore_case=ignore_case)
+        languages = Config.of_run(run, "translation").data.languages
+        return read_glossary(glossary, languages, ignore_case=ignore_case)
     if ignore_case:
         raise ConfigError("--ignore-case: expected it together with --glossary, found it alone")
     return None

@@ -54,14 +54,8 @@ class Shortlist:
 def output_limits(
     sentences: Sequence[SearchSentence], prefixes: Sequence[Sequence[int]], device: torch.device
 ) -> Tensor:
-    """Return the largest |Y| of each sentence (n,), which leaves room for its prefix and its terms."""
-    limits = [
-        max(
-            sentence.options.limit(len(sentence.source)),
-            len(prefix) + 1 + (0 if sentence.terms is None else sentence.terms.length),
-        )
-        for sentence, prefix in zip(sentences, prefixes, strict=True)
-    ]
+    """Return the largest |Y| of each sentence (n,)."""
+    limits = [sentence.limit(len(prefix)) for sentence, prefix in zip(sentences, prefixes, strict=True)]
     return torch.tensor(limits, device=device)
 
 
@@ -71,7 +65,10 @@ def forced_prefixes(sentences: Sequence[SearchSentence], symbols: Symbols) -> li
 
 
 class OutputRules:
-    """Banned symbols, length limits, no repeated n-grams, and forced prefixes, which override all others."""
+    """Banned symbols, length limits, a letter in every output, no repeated n-grams, and forced prefixes.
+
+    These override all others.
+    """
 
     def __init__(self, sentences: Sequence[SearchSentence], symbols: Symbols, limits: Tensor) -> None:
         """`limits` (n,) bound |Y|; the sentences have equal options."""
@@ -89,18 +86,22 @@ class OutputRules:
         banned = [symbols.pad, symbols.bos, *([] if options.allow_unknown else [symbols.unknown])]
         self._banned = torch.tensor(banned, device=device)
         self._given = torch.tensor(symbols.given, dtype=torch.long, device=device)
+        self._needy = torch.tensor([sentence.lettered for sentence in sentences], device=device)[:, None]
+        self._lettered = torch.tensor(list(symbols.lettered), dtype=torch.bool, device=device)  # (v,)
+        self._some_lack = any(sentence.lettered for sentence in sentences)
 
     def keep(self, sentences: Tensor) -> None:
         """Keep only these sentences, in this order."""
         self._limits = self._limits[sentences]
         self._shortest = int(self._limits.min())
         self._prefixes = self._prefixes[sentences]
+        self._needy = self._needy[sentences]
 
     def apply(self, log_probs: Tensor, tokens: Tensor) -> Tensor:
         """Set the log-probabilities of disallowed next tokens to -inf, in place.
 
         `log_probs` is (n, k, v), `tokens` (n, k, t). A forced prefix overrides every other constraint. A hypothesis
-        ends where the ban of repeated n-grams leaves no token.
+        ends where the ban of repeated n-grams, or the letter that it lacks, leaves no token.
         """
         step = tokens.shape[-1]
         if step >= self._prefixes.shape[1]:
@@ -124,14 +125,34 @@ class OutputRules:
         end = log_probs[..., self._eos].clone()
         if step < self._min_length:
             log_probs[..., self._eos] = -torch.inf
+        may_be_stuck = lacking = self._lacking(tokens)
+        if lacking is not None:
+            self._demand_letter(log_probs, lacking, step)
         if 0 < self._ngram <= step:
             self._ban_repeats(log_probs, tokens)
-            stuck = log_probs.amax(-1) == -torch.inf
+            may_be_stuck = torch.ones_like(end, dtype=torch.bool)
+        if may_be_stuck is not None:
+            stuck = may_be_stuck & (log_probs.amax(-1) == -torch.inf)
             log_probs[..., self._eos] = torch.where(stuck, end, log_probs[..., self._eos])
         if step + 1 >= self._shortest:
             last = (self._limits <= step + 1)[:, None]
             log_probs.masked_fill_(last[..., None], -torch.inf)
             log_probs[..., self._eos] = torch.where(last, end, log_probs[..., self._eos])
+
+    def _lacking(self, tokens: Tensor) -> Tensor | None:
+        """Return which hypotheses (n, k) lack a letter or a digit that they need; None if none of them does."""
+        if not self._some_lack:
+            return None
+        lacking = self._needy & ~self._lettered[tokens].any(-1)
+        self._some_lack = bool(lacking.any())  # what continues one with a letter has one, too
+        return lacking if self._some_lack else None
+
+    def _demand_letter(self, log_probs: Tensor, lacking: Tensor, step: int) -> None:
+        """Forbid the end of hypotheses without a letter, and at the last token before the limit all without one."""
+        log_probs[..., self._eos].masked_fill_(lacking, -torch.inf)
+        if step + 2 >= self._shortest:
+            last = lacking & (self._limits <= step + 2)[:, None]
+            log_probs.masked_fill_(last[..., None] & ~self._lettered, -torch.inf)
 
     def _ban_repeats(self, log_probs: Tensor, tokens: Tensor) -> None:
         """Ban every token that would complete an n-gram that the hypothesis already contains."""

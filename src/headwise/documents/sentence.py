@@ -57,7 +57,7 @@ def _words(text: str, start: int, end: int) -> list[Range]:
 def piece_ranges(text: str, pieces: Sequence[str], space: str = "▁") -> list[Range]:
     """Return the range in a text of each of its subwords; empty where a subword isn't in it as it is written."""
     lower = text.lower()
-    readings = [text, lower] if len(lower) == len(text) else [text]
+    readings = [(text, str), (lower, str.lower)] if len(lower) == len(text) else [(text, str)]
     ranges: list[Range] = []
     position, reach = 0, _REACH
     for piece in pieces:
@@ -65,7 +65,8 @@ def piece_ranges(text: str, pieces: Sequence[str], space: str = "▁") -> list[R
         while piece and position < len(text) and text[position].isspace():  # a space belongs to the next word
             position += 1
         ends = position + len(surface) + reach
-        start = max((one.find(surface, position, ends) for one in readings if surface), default=-1)
+        found = (one.find(case(surface), position, ends) for one, case in readings if surface)
+        start = max(found, default=-1)
         if start < 0:
             ranges.append((position, position))
             reach = 8 * _REACH  # it is somewhere after what couldn't be found

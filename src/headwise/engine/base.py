@@ -35,6 +35,7 @@ class SearchSentence:
         allowed: the target ids that its outputs may contain besides those of prefix and terms, int32 in ascending order
             and with the end symbol; probabilities are then normalized over the shortlist. None: all.
         terms: what its outputs must contain, not when sampling.
+        lettered: whether its outputs must contain a token with a letter or a digit.
     """
 
     source: Sequence[int]
@@ -42,6 +43,12 @@ class SearchSentence:
     prefix: Sequence[int] | None = None
     allowed: NDArray[np.int32] | None = None
     terms: Terms | None = None
+    lettered: bool = False
+
+    def limit(self, prefix: int) -> int:
+        """Return the largest |Y|, which leaves room for `prefix` tokens, the terms and a token with a letter."""
+        needed = prefix + (0 if self.terms is None else self.terms.length) + self.lettered
+        return max(self.options.limit(len(self.source)), needed + 1)
 
     @property
     def kind(self) -> tuple[SearchOptions, bool, bool]:

@@ -70,8 +70,8 @@ def _rendered(
             translator.engine, encoded.searched, translator.symbols, batch_tokens=translator.batch_tokens
         )
         translations = [
-            dataclasses.replace(translation, unknown=translator.unknown["source"].of(text))
-            for text, translation in zip(texts, translator.translations(encoded, hypotheses), strict=True)
+            dataclasses.replace(translation, unknown=translator.unknown["source"].of(encoded.read(number)))
+            for number, translation in enumerate(translator.translations(encoded, hypotheses))
         ]
         return [_Found(translator, encoded, hypotheses, translations)]
 

@@ -27,6 +27,7 @@ def check_sentences(engine: Engine, sentences: Sequence[SearchSentence], symbols
     """
     check_ids([sentence.source for sentence in sentences], engine.source_size, "source")
     check_ids([sentence.prefix or () for sentence in sentences], engine.target_size, "prefix", empty=True)
+    assert len(symbols.lettered) == engine.target_size or not any(each.lettered for each in sentences)
     for number, sentence in enumerate(sentences, start=1):
         if sentence.allowed is not None:
             label = f"shortlist of sentence {number}"
@@ -98,6 +99,6 @@ def _check_terms(
     check_ids([form for term in terms.terms for form in term.forms], engine.target_size, f"{label}, form")
     if found := terms.tokens & special:
         raise DataError(f"{label}: expected no special symbols, found {min(found)}")
-    room = engine.max_length - 1 - len(sentence.prefix or ()) - len(symbols.given[:1])
+    room = engine.max_length - 1 - len(sentence.prefix or ()) - len(symbols.given[:1]) - sentence.lettered
     if terms.length > room:
         raise DataError(f"{label}: expected at most {room} tokens together, found {terms.length}")

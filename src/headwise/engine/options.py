@@ -130,12 +130,15 @@ class SearchOptions(_Options):
         patience: a sentence's search ends after `patience * beam` finished hypotheses (Kasai et al. 2022,
             "A call for clarity in beam search"); infinity continues until no live hypothesis can still win.
         allow_unknown: allow the unknown-word symbol in outputs.
+        allow_empty: allow an output without a letter or a digit for a source that has one.
         sample: draw tokens at random instead of searching for the best.
         temperature: divisor of the log-probabilities before drawing.
         top_k: draw from the k likeliest tokens only; 0: from all.
         top_p: draw from the smallest set of likeliest tokens whose probabilities add up to this (nucleus sampling).
         guard: search again, without repeated 3-grams, for an output that repeats itself or is far longer than its
             source (see `headwise.engine.repetition_guard`).
+        recase: translate a line in capitals, or a title, as ordinary text, and give the outcome the line's case (see
+            `headwise.engine.recasing`).
         seed: seed of the random draws; the same sentence with the same seed gives the same samples in any batch.
     """
 
@@ -149,12 +152,14 @@ class SearchOptions(_Options):
     no_repeat_ngram: int = 0
     patience: float = 1.0
     allow_unknown: bool = False
+    allow_empty: bool = False
     sample: bool = False
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 1
     guard: bool = False
+    recase: bool = False
 
     def __post_init__(self) -> None:
         """Validate every value; raises `ConfigError` with the option, the expected range and the value."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from headwise.characters import check_characters
 from headwise.engine.base import SearchSentence
+from headwise.engine.outputs import Translation
+from headwise.engine.recasing import Recased
 from headwise.engine.splitting import split_text
 from headwise.engine.terms import TERM_BEAM, Terms, sentence_terms
 from headwise.errors import DataError
@@ -31,6 +33,7 @@ class EncodedSentences:
         searched: all parts of all sentences, in order.
         alpha: exponent of the length penalty.
         matches: for each sentence its glossary entries; None without a glossary.
+        recased: the lines in capitals and titles that are searched as ordinary text, by their numbers.
     """
 
     texts: Sequence[str]
@@ -38,6 +41,7 @@ class EncodedSentences:
     searched: Sequence[SearchSentence]
     alpha: float
     matches: Sequence[Sequence[Match]] | None = None
+    recased: Mapping[int, Recased] = field(default_factory=dict)
 
     def with_glossary(
         self,
@@ -67,6 +71,19 @@ class EncodedSentences:
     def matches_of(self, sentence: int) -> Sequence[Match]:
         """Return the glossary entries of a sentence, given by its number."""
         return () if self.matches is None else self.matches[sentence]
+
+    def read(self, sentence: int) -> str:
+        """Return what the model reads of a sentence, given by its number."""
+        return self.recased[sentence].text if sentence in self.recased else self.texts[sentence]
+
+    def finished(self, sentence: int, translation: Translation, *, lowercase: bool) -> Translation:
+        """Return the translation of a sentence, given by its number, in its case and with its glossary's warnings.
+
+        `lowercase` is whether the model's outputs are in lower case.
+        """
+        checked = translation.checked(self.matches_of(sentence), lowercase=lowercase)
+        recased = self.recased.get(sentence)
+        return checked if recased is None else recased.restored(checked)
 
 
 def _with_terms(sentence: SearchSentence, terms: Terms | None) -> SearchSentence:

@@ -13,7 +13,8 @@ class Symbols:
 
     `given` are language codes of the target. An output begins with the first of them unless its prefix begins with
     another. The probability of that token is 1, because the language is given. `continuing` has a byte for each target
-    token, 1 for one that continues a word (see `Subwords.continuing`); empty where no terms are placed.
+    token, 1 for one that continues a word (see `Subwords.continuing`); empty where no terms are placed. `lettered` has
+    one, 1 for a token with a letter or a digit (see `Subwords.lettered`); empty where no output needs one.
     """
 
     pad: int
@@ -22,6 +23,7 @@ class Symbols:
     eos: int
     given: tuple[int, ...] = ()
     continuing: bytes = b""
+    lettered: bytes = b""
 
 
 SYMBOLS = Symbols(pad=PAD, unknown=UNK, bos=BOS, eos=EOS)

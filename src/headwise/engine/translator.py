@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.characters import check_characters
+from headwise.characters import check_characters, has_letters
 from headwise.chunks import chunks, growing, results
 from headwise.config import DecodingConfig
 from headwise.engine.alignment import Link, each_links, word_links
@@ -27,6 +27,7 @@ from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.loading import EngineOptions, ensemble, open_run
 from headwise.engine.options import SearchOptions, changed_options
 from headwise.engine.outputs import Output, Translation, join_translations
+from headwise.engine.recasing import recased
 from headwise.engine.searching import search_checked
 from headwise.engine.sentences import EncodedSentences, encode_source, with_prefixes
 from headwise.engine.shortlist import FILE as SHORTLIST
@@ -48,7 +49,9 @@ class Translator:
         decoding = decoding or DecodingConfig()
         self.engine = engine
         self.subwords = subwords
-        self.symbols = dataclasses.replace(SYMBOLS, given=subwords.given, continuing=subwords.continuing())
+        self.symbols = dataclasses.replace(
+            SYMBOLS, given=subwords.given, continuing=subwords.continuing(), lettered=subwords.lettered()
+        )
         self.batch_tokens = decoding.batch_tokens
         self.options = SearchOptions(
             beam=decoding.beam, alpha=decoding.alpha, extra_length=decoding.extra_length
@@ -158,7 +161,7 @@ class Translator:
         hypotheses = search_checked(
             self.engine, encoded.searched, self.symbols, batch_tokens=self.batch_tokens
         )
-        unknown_words = (self.unknown["source"].of(text) for text in texts)
+        unknown_words = (self.unknown["source"].of(encoded.read(number)) for number in range(len(texts)))
         translations = self.translations(encoded, hypotheses, alignments=alignments)
         return [
             dataclasses.replace(translation, unknown=words) if words else translation
@@ -191,28 +194,45 @@ class Translator:
         if glossary is not None and options.sample:
             raise ConfigError("glossary: expected beam search with it, found sampling")
         longest = self.engine.max_length - 1
+        found = {n: recased(text, self.subwords) for n, text in enumerate(texts) if options.recase}
+        changed = {number: each for number, each in found.items() if each is not None}
+        read = [changed[number].text if number in changed else text for number, text in enumerate(texts)]
         encoded = [
             encode_source(self.subwords, text, longest, number, split)
-            for number, text in enumerate(texts, start=first_line)
+            for number, text in enumerate(read, start=first_line)
         ]
         part_ids = [parts for _, parts in encoded]
-        sources = [ids for parts in part_ids for ids in parts]
+        sources = [(text, ids) for texts, parts in encoded for text, ids in zip(texts, parts, strict=True)]
         prefix_ids: Sequence[Sequence[int] | None] = [None] * len(sources)
         if prefixes is not None:
             prefix_ids = self._encode_prefixes(prefixes, part_ids, first_line)
         searched = [
-            SearchSentence(
-                source, options, prefix, None if self.shortlist is None else self.shortlist(source)
-            )
-            for source, prefix in zip(sources, prefix_ids, strict=True)
+            self._sentence(text, source, options, prefix)
+            for (text, source), prefix in zip(sources, prefix_ids, strict=True)
         ]
-        result = EncodedSentences(texts, [len(parts) for parts in part_ids], searched, options.alpha)
+        counts = [len(parts) for parts in part_ids]
+        result = EncodedSentences(texts, counts, searched, options.alpha, recased=changed)
         if glossary is None:
             return result
         parts = [texts for texts, _ in encoded]
         given = self.symbols.given[:1]
-        rooms = [longest - len(given if prefix is None else prefix) for prefix in prefix_ids]
-        return result.with_glossary(glossary, glossary_texts or texts, parts, self.subwords, rooms)
+        rooms = [
+            longest - len(given if each.prefix is None else each.prefix) - each.lettered for each in searched
+        ]
+        return result.with_glossary(glossary, glossary_texts or read, parts, self.subwords, rooms)
+
+    def _sentence(
+        self, text: str, source: Sequence[int], options: SearchOptions, prefix: Sequence[int] | None
+    ) -> SearchSentence:
+        allowed = None if self.shortlist is None else self.shortlist(source)
+        lettered = not options.allow_empty and self.needs_letter(text, prefix)
+        return SearchSentence(source, options, prefix, allowed, lettered=lettered)
+
+    def needs_letter(self, text: str, prefix: Sequence[int] | None) -> bool:
+        """Whether a source has a letter or a digit, and a prefix of its outputs has none but room for one."""
+        begun = self.symbols.given[:1] if prefix is None else prefix
+        lettered = any(self.symbols.lettered[token] for token in begun)
+        return has_letters(text) and not lettered and len(begun) < self.engine.max_length - 1
 
     def translations(
         self,
@@ -229,12 +249,13 @@ class Translator:
             self._translation(*each) for each in zip(sources, hypotheses, part_links, strict=False)
         )
         return [
-            join_translations(
-                list(itertools.islice(part_translations, parts)),
-                text,
-                encoded.alpha,
-                aligned=alignments,
-            ).checked(encoded.matches_of(number), lowercase=self.subwords.lowercases)
+            encoded.finished(
+                number,
+                join_translations(
+                    list(itertools.islice(part_translations, parts)), text, encoded.alpha, aligned=alignments
+                ),
+                lowercase=self.subwords.lowercases,
+            )
             for number, (text, parts) in enumerate(zip(encoded.texts, encoded.parts, strict=True))
         ]
 

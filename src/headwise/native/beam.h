@@ -53,7 +53,8 @@ struct Task {
     const std::vector<int32_t>* prefix;  // the tokens with which all outputs begin
     bool given;                          // whether the first of these has a log-probability of 0
     const Terms* terms;                  // placed; may be empty
-    const Continuing* continuing;
+    const PerToken* continuing;
+    const PerToken* lettered;  // of which outputs must contain one; null: they need not
     const double* numbers;  // random numbers of each sample and step (samples, limit)
 };
 
@@ -69,6 +70,7 @@ class Beam {
         terms_ = task.terms, continuing_ = task.continuing;
         samples_.clear();
         states_.assign(1, Terms::State());
+        lettered_.assign(1, 0);
         repeats_.assign(1, {});
         totals_.assign(1, 0.0f);
         history_.clear();
@@ -80,14 +82,16 @@ class Beam {
 
     // What is looked for among the next tokens of a live hypothesis.
     Wanted wanted(int place, const Options& options) {
-        const bool may_end = step_ >= options.min_length;
+        const bool may_end = step_ >= options.min_length && !lacks_letter(place);
+        const uint8_t* only = lacks_letter(place) && step_ + 2 >= limit_ ? task_.lettered->data() : nullptr;
         const std::vector<int32_t>* repeats = &repeats_[options.no_repeat_ngram ? place : 0];
         if (forced()) return {1, may_end, &options.banned, repeats, &(*task_.prefix)[step_], 1};
-        if (options.sampled) return {1, may_end, &options.banned, repeats, nullptr, 0, draws(place, options)};
-        if (terms_->empty()) return {2 * options.beam, may_end, &options.banned, repeats, nullptr, 0};
+        if (options.sampled) return {1, may_end, &options.banned, repeats, nullptr, 0, draws(place, options), only};
+        const int count = 2 * options.beam;
+        if (terms_->empty()) return {count, may_end, &options.banned, repeats, nullptr, 0, nullptr, only};
         const Terms::State state = states_[place];
-        return {2 * options.beam, may_end && !terms_->left(state), &options.banned, repeats, terms_->tokens(state),
-                terms_->count(state)};
+        return {count, may_end && !terms_->left(state), &options.banned, repeats, terms_->tokens(state),
+                terms_->count(state), nullptr, only};
     }
 
     int32_t token(int place) const { return history_[size_t(step_ - 1) * width_ + place].token; }
@@ -112,7 +116,7 @@ class Beam {
                 offer(row.end_logit, eos);
             else
                 for (int c = 0; c < row.count; ++c) offer(row.choices[c].logit, row.choices[c].token);
-            if (!last && !row.count && bans_repeats(options)) offer(row.end_logit, eos);
+            if (!last && !row.count && may_be_stuck(place, options)) offer(row.end_logit, eos);
         }
         const size_t wanted = std::min(candidates_.size(), size_t(2 * width_));
         std::partial_sort(candidates_.begin(), candidates_.begin() + wanted, candidates_.end(), before);
@@ -156,6 +160,8 @@ class Beam {
 
     void begin_step() {
         ++step_;
+        parents_lettered_.swap(lettered_);
+        lettered_.clear();
         totals_.clear();
         parents_.clear();
         history_.resize(size_t(step_) * width_);
@@ -163,6 +169,7 @@ class Beam {
 
     void keep(const Candidate& chosen) {
         history_[size_t(step_ - 1) * width_ + live()] = {chosen.parent, chosen.token, chosen.gain};
+        lettered_.push_back(task_.lettered && (parents_lettered_[chosen.parent] || (*task_.lettered)[chosen.token]));
         totals_.push_back(chosen.total);
         parents_.push_back(chosen.parent);
     }
@@ -202,7 +209,7 @@ class Beam {
             const Best& row = rows[first ? 0 : n];
             Choice choice{row.end_logit, eos};
             if (!last && row.count) choice = row.choices[first ? n : 0];
-            else if (!last && !bans_repeats(options)) continue;
+            else if (!last && !may_be_stuck(first ? 0 : n, options)) continue;
             const float gain = choice.logit - row.log_total(), total = totals_[first ? 0 : n] + gain;
             if (!std::isfinite(total)) continue;
             candidates_.push_back({first ? 0 : n, choice.token, gain, total, {}, 0, first ? n : samples_[n]});
@@ -222,8 +229,12 @@ class Beam {
         return live();
     }
 
-    bool bans_repeats(const Options& options) const {
-        return options.no_repeat_ngram && step_ >= options.no_repeat_ngram;
+    // Whether a live hypothesis can't end yet, because it lacks a letter or a digit.
+    bool lacks_letter(int place) const { return task_.lettered && !lettered_[place]; }
+
+    // Whether there may be no token that can follow a live hypothesis; it then ends.
+    bool may_be_stuck(int place, const Options& options) const {
+        return lacks_letter(place) || (options.no_repeat_ngram && step_ >= options.no_repeat_ngram);
     }
 
     // For every live hypothesis: the tokens that would complete an n-gram of `size` tokens that it already contains.
@@ -294,7 +305,7 @@ class Beam {
         for (int c = 0; c < row.count; ++c)
             if (!std::binary_search(named, last, row.choices[c].token))
                 offer(row.choices[c].logit, row.choices[c].token);
-        const bool may_end = step_ >= options.min_length || bans_repeats(options);
+        const bool may_end = step_ >= options.min_length || may_be_stuck(place, options);
         if (candidates_.size() == first && may_end) offer(row.end_logit, eos);
     }
 
@@ -367,8 +378,9 @@ class Beam {
     int limit_ = 0, step_ = 0, width_ = 1;
     long finished_ = 0;
     const Terms* terms_ = nullptr;
-    const Continuing* continuing_ = nullptr;
+    const PerToken* continuing_ = nullptr;
     std::vector<Terms::State> states_;  // of the live hypotheses
+    PerToken lettered_, parents_lettered_;  // whether these, and their parents, have a letter
     std::vector<int> ranks_;  // candidates of each bank
     std::vector<int32_t> samples_;  // the numbers of the live samples; empty until they begin to differ
     std::vector<Draws> draws_;

@@ -42,14 +42,16 @@ class Job {
     const std::vector<const Engine*> engines;
     const Symbols symbols;
     const std::vector<int32_t> given;  // languages, whose probability as an output's first token is 1
-    const Continuing continuing;
+    const PerToken continuing, lettered;
     std::atomic<bool> stopped{false};  // checked at every step; set by the caller or a failed thread
 
-    Job(std::vector<const Engine*> engines, const Symbols& symbols, std::vector<int32_t> given, Continuing continuing)
+    Job(std::vector<const Engine*> engines, const Symbols& symbols, std::vector<int32_t> given, PerToken continuing,
+        PerToken lettered)
         : engines(std::move(engines)),
           symbols(symbols),
           given(std::move(given)),
           continuing(std::move(continuing)),
+          lettered(std::move(lettered)),
           workers_(mutex_, news_) {}
     ~Job() { stop(); }
 

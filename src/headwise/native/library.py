@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-VERSION = 11  # version of the C interface, as in native.cpp
+VERSION = 12  # version of the C interface, as in native.cpp
 # Instruction sets, indexed by the level that headwise_level() in native.cpp returns.
 VARIANTS = ("portable", "avx2", "avx512", "avx512bf16")
 _CAPABILITIES = {"default": 0, "avx2": 1}  # maximum level for values of ATEN_CPU_CAPABILITY
@@ -81,7 +81,7 @@ class Sentences(ctypes.Structure):
         ("count", c_int32),
         *((name, c_int64) for name in ("ids_count", "prefixes_count", "lists_count", "numbers_count")),
         *((name, c_void_p) for name in ("ids", "offsets", "prefixes", "prefix_offsets")),
-        *((name, c_void_p) for name in ("lists", "list_offsets", "limits", "terms", "numbers")),
+        *((name, c_void_p) for name in ("lists", "list_offsets", "limits", "terms", "lettered", "numbers")),
     )
 
 
@@ -118,7 +118,8 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {  # name -> result, arguments
     "table": (c_char_p, c_void_p, c_char_p, c_void_p, c_int32, c_int32),
     "job_new": (
         c_char_p,
-        *(POINTER(c_void_p), c_int32, POINTER(NativeSymbols), c_void_p, c_int64, c_char_p, c_int64),
+        *(POINTER(c_void_p), c_int32, POINTER(NativeSymbols), c_void_p, c_int64),
+        *(c_char_p, c_int64, c_char_p, c_int64),
         POINTER(c_void_p),
     ),
     "job_add": (

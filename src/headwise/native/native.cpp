@@ -35,7 +35,7 @@ using namespace headwise;
 extern "C" {
 
 // The version of this interface; it changes with every change of a function below.
-int32_t headwise_version() { return 11; }
+int32_t headwise_version() { return 12; }
 
 // Return the level of this processor: 0 portable code only, 1 AVX2, 2 AVX-512 with VNNI, 3 with bfloat16 too.
 int32_t headwise_level() {
@@ -89,9 +89,11 @@ const char* headwise_table(Engine* engine, const char* name, const float* values
 
 // Create an open job, a search that sentences are added to, with the mean of the probabilities of `models` engines.
 // `given` (given_count) are languages, whose probability as an output's first token is 1. `continuing` tells of each of
-// `size` target tokens whether it continues a word; a size of 0: none does.
+// `size` target tokens whether it continues a word; a size of 0: none does. `lettered` tells of each of `letters` target
+// tokens whether it has a letter or a digit; a size of 0: no sentence needs one.
 const char* headwise_job_new(const Engine* const* engines, int32_t models, const Symbols* symbols, const int32_t* given,
-                             int64_t given_count, const uint8_t* continuing, int64_t size, Job** job) {
+                             int64_t given_count, const uint8_t* continuing, int64_t size, const uint8_t* lettered,
+                             int64_t letters, Job** job) {
     return guarded([&] {
         expect(engines && symbols && job, "expected engines, symbols and a place for the job, found none");
         expect_within(models, 1, MOST_LAYERS, "models");
@@ -102,10 +104,11 @@ const char* headwise_job_new(const Engine* const* engines, int32_t models, const
         }
         symbols->check(shape.target_size);
         expect_ids(given, given_count, shape.target_size, "a given symbol");
-        if (size) expect_equal(size, shape.target_size, "bytes about the target tokens");
-        expect(continuing || !size, "expected bytes about the target tokens, found none");
+        for (const int64_t bytes : {size, letters})
+            if (bytes) expect_equal(bytes, shape.target_size, "bytes about the target tokens");
+        expect((continuing || !size) && (lettered || !letters), "expected bytes about the target tokens, found none");
         *job = new Job({engines, engines + models}, *symbols, {given, given + given_count},
-                       Continuing(continuing, continuing + size));
+                       {continuing, continuing + size}, {lettered, lettered + letters});
     });
 }
 
@@ -125,6 +128,7 @@ const char* headwise_job_add(Job* job, const Sentences* from, const Options* opt
             from->copy(s, sentence);
             const std::vector<int32_t>& prefix = sentence.prefix;
             sentence.given = !prefix.empty() && std::count(job->given.begin(), job->given.end(), prefix[0]);
+            expect(!sentence.lettered || !job->lettered.empty(), "expected the tokens with letters, found none");
             if (from->terms)
                 sentence.terms.assign(from->terms[s], job->engines[0]->shape().target_size, job->symbols.eos);
             for (const Engine* engine : job->engines) sentence.check(engine->shape(), job->symbols);

@@ -26,6 +26,7 @@ struct Request {
     int32_t limit = 0;  // maximum of |Y|, the end symbol included
     Options options{};
     Terms terms;  // that its outputs must contain
+    bool lettered = false;        // whether its outputs must contain a token with a letter
     std::vector<double> numbers;  // in [0, 1), from which its samples are drawn (samples, limit)
     State state = State::waiting;
     std::atomic<bool> cancelled{false};  // a search drops it before its next step
@@ -63,7 +64,8 @@ using Requests = std::list<Request>;
 // Arrays of the caller about `count` sentences, with the numbers of their elements. Offsets (count + 1) are those of each
 // sentence in the array before them. Without `prefixes` there are none; without `lists`, a sentence's outputs may contain
 // all tokens, otherwise those of its shortlist; without `terms` there are none. The limits (count) are maxima of |Y|.
-// Sampled sentences have random numbers for each sample and step (samples, limit).
+// `lettered` (count) tells whether outputs must contain a token with a letter or a digit; without it none must. Sampled
+// sentences have random numbers for each sample and step (samples, limit).
 struct Sentences {
     int32_t count;
     int64_t ids_count, prefixes_count, lists_count, numbers_count;
@@ -75,6 +77,7 @@ struct Sentences {
     const int64_t* list_offsets;
     const int32_t* limits;
     const TermArrays* terms;
+    const uint8_t* lettered;
     const double* numbers;
 
     void check() const {
@@ -92,6 +95,7 @@ struct Sentences {
     void copy(int32_t s, Request& to) const {
         to.ids.assign(ids + offsets[s], ids + offsets[s + 1]);
         to.limit = limits[s];
+        to.lettered = lettered && lettered[s];
         if (prefix_offsets) to.prefix.assign(prefixes + prefix_offsets[s], prefixes + prefix_offsets[s + 1]);
         to.has_list = list_offsets;
         if (list_offsets) to.list.assign(lists + list_offsets[s], lists + list_offsets[s + 1]);

@@ -38,7 +38,7 @@ struct Banned {
 
 // What is looked for in one row: so many of the best tokens, without those of `repeats`, which ascend; the end symbol
 // only where it is allowed; and the logits of `named` tokens, ascending. With `draws`, tokens are drawn in place of the
-// best ones.
+// best ones. With `only`, a byte for each token, those whose byte is 0 may not follow.
 struct Wanted {
     int count;
     bool may_end;
@@ -47,9 +47,10 @@ struct Wanted {
     const int32_t* tokens;
     int named;
     const Draws* draws = nullptr;
+    const uint8_t* only = nullptr;
 
     bool may_follow(int32_t token) const {
-        return !banned->has(token) && !std::binary_search(repeats->begin(), repeats->end(), token);
+        return !banned->has(token) && (!only || only[token]) && !std::binary_search(repeats->begin(), repeats->end(), token);
     }
 };
 
@@ -150,6 +151,8 @@ class Scan {
         std::for_each(wanted.banned->ids, wanted.banned->ids + wanted.banned->count, forbid);
         std::for_each(wanted.repeats->begin(), wanted.repeats->end(), forbid);
         if (!wanted.may_end) forbid(symbols_.eos);
+        for (int column = 0; wanted.only && column < columns_; ++column)
+            if (!wanted.only[tokens_ ? tokens_[column] : column]) logits[column] = NEVER;
         best.count = distribution_.set(logits, columns_, most, *wanted.draws) ? wanted.draws->count : 0;
         for (int n = 0; n < best.count; ++n) {
             const int column = distribution_.draw(wanted.draws->numbers[n * wanted.draws->stride]);

@@ -101,7 +101,7 @@ class Search {
             Place& place = *active_[p];
             const Request& request = *place.request;
             place.beam.start({request.limit, &request.prefix, request.given, &request.terms, &job_.continuing,
-                              request.numbers.data()});
+                              request.lettered ? &job_.lettered : nullptr, request.numbers.data()});
             place.started = false, place.continues = true;
             place.states.resize(decoders_.size());
         }

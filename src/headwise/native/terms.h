@@ -19,8 +19,8 @@ struct TermArrays {
     const uint64_t* masks;
 };
 
-// The tokens that continue a word, a byte for each token; empty: none does.
-using Continuing = std::vector<uint8_t>;
+// A byte for each target token: whether it continues a word, or has a letter; empty: none does.
+using PerToken = std::vector<uint8_t>;
 
 class Terms {
   public:
@@ -80,7 +80,7 @@ class Terms {
         return met;
     }
 
-    State next(State state, int32_t token, const Continuing& continuing) const {
+    State next(State state, int32_t token, const PerToken& continuing) const {
         const bool continues = !continuing.empty() && continuing[token];
         const int32_t *first = tokens(state), *last = first + count(state);
         const int32_t* found = std::lower_bound(first, last, token);

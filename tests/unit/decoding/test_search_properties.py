@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -49,19 +50,25 @@ def words(vocabulary: int, longest: int) -> st.SearchStrategy[list[int]]:
 @settings(max_examples=60, deadline=None)
 @given(
     options=beam_options(),
-    pairs=st.lists(st.tuples(words(8, 4), words(8, 3)), min_size=1, max_size=4),
+    pairs=st.lists(st.tuples(words(8, 4), words(8, 3), st.booleans()), min_size=1, max_size=4),
+    letters=st.frozensets(st.integers(4, 7)),
     sharpness=st.sampled_from([0.5, 1.5, 4.0]),
     seed=st.integers(0, 1000),
 )
 def test_search_is_its_definition(
-    options: SearchOptions, pairs: list[tuple[list[int], list[int]]], sharpness: float, seed: int
+    options: SearchOptions,
+    pairs: list[tuple[list[int], list[int], bool]],
+    letters: frozenset[int],
+    sharpness: float,
+    seed: int,
 ) -> None:
     model = TreeModel(words=4, sharpness=sharpness, seed=seed)
-    sources = [[*source, EOS] for source, _ in pairs]
-    prefixes = [prefix for _, prefix in pairs]
-    found = decode(model, sources, options, SYMBOLS, prefixes=prefixes)
-    for source, prefix, hypotheses in zip(sources, prefixes, found, strict=True):
-        expected = plain_beam_search(model, source, options, tuple(prefix))
+    sources = [[*source, EOS] for source, _, _ in pairs]
+    prefixes, lettered = [prefix for _, prefix, _ in pairs], [needy for _, _, needy in pairs]
+    symbols = dataclasses.replace(SYMBOLS, lettered=bytes(token in letters for token in range(8)))
+    found = decode(model, sources, options, symbols, prefixes=prefixes, lettered=lettered)
+    for source, prefix, needy, hypotheses in zip(sources, prefixes, lettered, found, strict=True):
+        expected = plain_beam_search(model, source, options, tuple(prefix), letters if needy else None)
         assert [h.tokens for h in hypotheses] == [tokens for _, tokens in expected]
         assert [h.score for h in hypotheses] == pytest.approx(
             [value for value, _ in expected], rel=1e-4, abs=1e-5

@@ -290,6 +290,28 @@ def test_prefixes_and_samples_are_those_of_pytorch(
         assert_same_but_for_draws(found, expected, options)
 
 
+@pytest.mark.parametrize("options", [*SEARCHES.values(), *SAMPLED.values()], ids=[*SEARCHES, *SAMPLED])
+@pytest.mark.parametrize("listed", [False, True])
+def test_letters_are_demanded_as_by_pytorch(library: Library, options: SearchOptions, listed: bool) -> None:
+    model, sources = transformer(), sentences(12, VOCABULARY, seed=11)
+    few = {17, 40, 99, 149}  # so that most outputs would end without one
+    symbols = dataclasses.replace(SYMBOLS, lettered=bytes(token in few for token in range(VOCABULARY)))
+    lettered, lists = [number % 4 > 0 for number in range(12)], shortlist if listed else None
+    prefixes = [*PREFIXES, *[[]] * 6]
+    found, expected = (
+        decode(each, sources, options, symbols, prefixes=prefixes, shortlist=lists, lettered=lettered)
+        for each in (native(model, library), model)
+    )
+    assert_same_but_for_draws(found, expected, options)
+    for source, needy, hypotheses in zip(sources, lettered, expected, strict=True):
+        if needy and (lists is None or few & {*lists(source).tolist()}):
+            assert all(few & {*hypothesis.tokens} for hypothesis in hypotheses)
+    free = decode(model, sources, options, symbols, prefixes=prefixes, shortlist=lists)
+    assert [found for found, needy in zip(expected, lettered, strict=True) if not needy] == [
+        found for found, needy in zip(free, lettered, strict=True) if not needy
+    ]
+
+
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 @pytest.mark.parametrize("options", SAMPLED.values(), ids=SAMPLED.keys())
 def test_no_sample_depends_on_the_batch_or_the_other_samples(

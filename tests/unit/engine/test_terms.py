@@ -206,9 +206,12 @@ def test_both_engines_place_the_same(options: dict[str, Any], given_code: tuple[
     terms = random_terms(16, seed=5, size=9 if search.beam == 8 else SIZE)  # many with common beginnings
     if given_code:
         terms = [None if each is None or 9 in each.tokens else each for each in terms]
-    for lists in (None, shortlist):
-        expected = decode(transformer(), sources, search, symbols, terms=terms, shortlist=lists)
-        found = decode(native(), sources, search, symbols, terms=terms, shortlist=lists)
+    symbols = dataclasses.replace(symbols, lettered=bytes(number % 9 == 8 for number in range(SIZE)))
+    for lists, needy in ((None, False), (shortlist, False), (None, True), (shortlist, True)):
+        expected, found = (
+            decode(each, sources, search, symbols, terms=terms, shortlist=lists, lettered=[needy] * 16)
+            for each in (transformer(), native())
+        )
         for ours, theirs in zip(found, expected, strict=True):
             assert_alike(ours, theirs)
 

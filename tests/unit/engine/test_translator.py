@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -44,6 +45,31 @@ def alike(left: Translation, right: Translation) -> bool:
         a.token_log_probabilities == pytest.approx(b.token_log_probabilities, abs=1e-4)
         for a, b in zip(left.outputs, right.outputs, strict=True)
     )
+
+
+@pytest.mark.parametrize("engine", ["native", "pytorch"])
+@pytest.mark.parametrize(
+    "options",
+    [{"beam": 1}, {}, {"beam": 4, "n_best": 4, "no_repeat_ngram": 1}, {"max_length": 1}, {"sample": True}],
+)
+def test_no_translation_is_empty(ending_run: Path, engine: str, options: dict[str, Any]) -> None:
+    """The model ends every output at once; where the source has a letter or digit, the search doesn't."""
+    translator = Translator.load(ending_run, engine=engine, device="cpu")
+    texts = [*ENGLISH, "5", "☃", "…", "A", LONG, "☃ x"]
+    free = translator.translate(texts, split=True, allow_empty=True, **options)
+    assert {output.text for each in free for output in each.outputs} >= {""}
+    prefixes = ["", ",", *[""] * (len(texts) - 2)]
+    for begun in (None, prefixes):
+        for each in translator.translate(texts, split=True, prefixes=begun, **options):
+            wanted = any(map(str.isalnum, each.source))
+            assert all(any(map(str.isalnum, output.text)) >= wanted for output in each.outputs)
+            assert wanted or each.text == ""
+
+
+@pytest.fixture(scope="module")
+def ending_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "ending"
+    return make_run(folder, share_embeddings="all", logit_bias=True, end_bias=50.0)
 
 
 def test_translations_come_in_order_whatever_the_batches(translator: Translator) -> None:

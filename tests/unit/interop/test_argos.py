@@ -56,7 +56,7 @@ def test_an_exported_package_has_what_argos_translate_loads(precision: str, tmp_
     back = tmp_path / "back"
     assert headwise(["import", str(tmp_path / "en_de.argosmodel"), "-o", str(back)]) == 0
     ours = Translator.load(back, engine="pytorch", device="cpu", precision="float32")
-    found = ours.translate(ENGLISH, beam=1, max_length=20, extra_length=50)
+    found = ours.translate(ENGLISH, beam=1, max_length=20, extra_length=50, allow_empty=True)
     assert [each.text for each in found] == [text.strip() for text in texts]
 
 
@@ -111,7 +111,7 @@ def test_a_target_prefix_begins_the_translations(tmp_path: Path) -> None:
             (result,) = theirs.translate_batch(
                 [read], [[prefix]], beam_size=1, max_decoding_length=18, disable_unk=True
             )
-            (found,) = ours.translate([text], beam=1, max_length=18, extra_length=50)
+            (found,) = ours.translate([text], beam=1, max_length=18, extra_length=50, allow_empty=True)
             assert [prefix, *ours.subwords.target_pieces(found.outputs[0].tokens)] == result.hypotheses[0]
     package = unpacked(exported(run, tmp_path / "b.argosmodel"), tmp_path / "installed")
     assert json.loads((package / "metadata.json").read_text())["target_prefix"] == prefix

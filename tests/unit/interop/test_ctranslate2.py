@@ -59,7 +59,9 @@ def check_same(
     scored = theirs.score_batch(sources[: len(targets)], targets)
     for output, expected in zip(ours.score(ENGLISH, GERMAN), scored, strict=True):
         assert list(output.token_log_probabilities) == pytest.approx(expected.log_probs, abs=tolerance)
-    found = ours.translate(TEXTS, beam=1, max_length=20, extra_length=50, allow_unknown=True)
+    found = ours.translate(
+        TEXTS, beam=1, max_length=20, extra_length=50, allow_empty=True, allow_unknown=True
+    )
     banned = [[token] for token in ("<pad>", "<blank>", "<s>") if token in vocabulary(folder)]
     expected = theirs.translate_batch(sources, beam_size=1, max_decoding_length=20, suppress_sequences=banned)
     assert [list(each.outputs[0].pieces[:-1]) for each in found] == [each.hypotheses[0] for each in expected]

@@ -96,7 +96,9 @@ def test_both_engines_generate_as_they_do(directory: Path, tmp_path: Path) -> No
     expected = [generated(theirs, tokenizer, text, longest=20) for text in ENGLISH]
     for engine in ("native", "pytorch"):
         translator = Translator.load(tmp_path / "run", engine=engine, device="cpu", precision="float32")
-        found = translator.translate(ENGLISH, beam=1, max_length=20, extra_length=50, allow_unknown=True)
+        found = translator.translate(
+            ENGLISH, beam=1, max_length=20, extra_length=50, allow_empty=True, allow_unknown=True
+        )
         decoder = tokenizer.decoder
         for (tokens, text), translation in zip(expected, found, strict=True):
             assert translator.subwords.target_pieces(translation.outputs[0].tokens) == [
@@ -141,7 +143,7 @@ def test_an_exported_model_computes_the_same(exported: tuple[Path, Path]) -> Non
         batch = tokenizer([source], text_target=[target], return_tensors="pt")
         log_probs = theirs(**batch).logits[0].log_softmax(-1).gather(-1, batch["labels"][0][:, None])[:, 0]
         assert list(output.token_log_probabilities) == pytest.approx(log_probs.tolist(), abs=1e-4)
-    translations = ours.translate(ENGLISH, beam=1, max_length=20, extra_length=50)
+    translations = ours.translate(ENGLISH, beam=1, max_length=20, extra_length=50, allow_empty=True)
     for text, translation in zip(ENGLISH, translations, strict=True):
         tokens, decoded = generated(theirs, tokenizer, text, longest=20)
         assert tuple(tokens) == translation.outputs[0].tokens

@@ -75,7 +75,7 @@ def generated(directory: Path, text: str, **options: Any) -> list[str]:
 def translated(translator: Translator, text: str, **options: Any) -> list[str]:
     """Return the pieces of a translation of at most 18 tokens, the code at its beginning included."""
     (translation,) = translator.translate(
-        [text], max_length=18, extra_length=50, allow_unknown=True, **options
+        [text], max_length=18, extra_length=50, allow_empty=True, allow_unknown=True, **options
     )
     subwords = translator.subwords
     return subwords.target_pieces([*subwords.given[:1], *translation.outputs[0].tokens])
@@ -184,7 +184,9 @@ def test_training_goes_on_with_the_code(directory: Path, run: Path, tmp_path: Pa
         row = model.generate(**load_tokenizer(out)([text], return_tensors="pt"), num_beams=1, max_length=20)[
             0
         ].tolist()
-        (translation,) = translator.translate([text], beam=1, max_length=18, extra_length=50)
+        (translation,) = translator.translate(
+            [text], beam=1, max_length=18, extra_length=50, allow_empty=True
+        )
         assert row[2:] == [*translation.outputs[0].tokens, *row[2 + len(translation.outputs[0].tokens) :]]
     back = tmp_path / "back"
     assert headwise(["import", str(out), "-o", str(back)]) == 0
@@ -215,12 +217,14 @@ def test_a_code_before_the_source_is_chosen_by_the_same_option(
             expected = tokenizer(text if text.startswith(CODE) else f"{CODE} {text}")["input_ids"][:-1]
             found = translator.subwords.source_pieces(translator.subwords.encode_source(text))
             assert found == [tokenizer.decoder[number] for number in expected]
-        (translation,) = translator.translate(ENGLISH[:1], beam=1, max_length=18, extra_length=50)
+        (translation,) = translator.translate(
+            ENGLISH[:1], beam=1, max_length=18, extra_length=50, allow_empty=True
+        )
         assert translation.source == ENGLISH[0]
         assert (
             translation.text
             == Translator.load(tmp_path / "plain")
-            .translate([f"{CODE} {ENGLISH[0]}"], beam=1, max_length=18, extra_length=50)[0]
+            .translate([f"{CODE} {ENGLISH[0]}"], beam=1, max_length=18, extra_length=50, allow_empty=True)[0]
             .text
         )
         assert translator.translate([" "])[0].text == ""

@@ -84,7 +84,7 @@ def test_a_run_translates_as_with_beam_1(norm: str, seed: int, tmp_path: Path) -
     """With seeds whose most probable tokens are none that the search forbids."""
     path = make_run(tmp_path / "run", norm=norm, max_length=100, seed=seed)
     run, translator = load(path), Translator.load(path, engine="pytorch")
-    wanted = translator.translate(ENGLISH, beam=1, extra_length=50, allow_unknown=True)
+    wanted = translator.translate(ENGLISH, beam=1, extra_length=50, allow_empty=True, allow_unknown=True)
     assert [run.translate(sentence) for sentence in ENGLISH] == [translation.text for translation in wanted]
     assert len({len(run.model.greedy(run.source(sentence))) for sentence in ENGLISH}) > 3
     assert run.pieces(ENGLISH[0])[-1] == "</s>"

@@ -151,6 +151,7 @@ def job(engine: NativeEngine, **changes: Any) -> None:
         "prefixes": np.array([4, 5], np.int32),
         "prefix_offsets": np.array([0, 2, 2], np.int64),
         "random": np.full(11, 0.5),
+        "lettered": np.array([1, 0], np.uint8),
         "given": np.array([4, 9], np.int32),
         "listed": np.array([3, 8, 9, 3, 7], np.int32),
         "lists": np.array([0, 3, 5], np.int64),
@@ -165,7 +166,7 @@ def job(engine: NativeEngine, **changes: Any) -> None:
     }
     arrays |= {name: np.array(v, arrays[name].dtype) for name, v in changes.items() if name in arrays}
     numbers = {"tokens": 5, "count": 2, "listed_count": 5, "nodes": 4, "terms": 2, "edges": 8, "ends": 2}
-    numbers |= {"continuing": SIZE, "prefixes_count": 2, "models": 1}
+    numbers |= {"continuing": SIZE, "letters": SIZE, "prefixes_count": 2, "models": 1}
     numbers |= {name: value for name, value in changes.items() if name in numbers}
     options = changes.get("options", search_options(4, 1, 0, 0.6, 1.0))
     symbols = changes.get("symbols", native.NativeSymbols(2, 3))
@@ -181,7 +182,7 @@ def job(engine: NativeEngine, **changes: Any) -> None:
         engine.library.call(
             "job_new",
             *(handles, numbers["models"], symbols, place["given"], len(arrays["given"])),
-            *(bytes(SIZE), numbers["continuing"], ctypes.byref(handle)),
+            *(bytes(SIZE), numbers["continuing"], bytes(SIZE), numbers["letters"], ctypes.byref(handle)),
         )
         counts = (numbers["prefixes_count"], numbers["listed_count"], len(arrays["random"]))
         sentences = native.Sentences(
@@ -194,7 +195,7 @@ def job(engine: NativeEngine, **changes: Any) -> None:
                 place["prefixes"],
             ),
             *(place["prefix_offsets"], place["listed"], place["lists"], place["limits"]),
-            *(ctypes.addressof(terms), place["random"]),
+            *(ctypes.addressof(terms), place["lettered"], place["random"]),
         )
         engine.library.call("job_add", handle, sentences, options, 0, ctypes.byref(ctypes.c_int64()))
     finally:
@@ -289,6 +290,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "bits": ({"masks": [1, 0]}, "expected a bit for every term"),
     "room for the terms": ({"limits": [5, 5]}, "expected a longest output with room for the terms"),
     "continuing": ({"continuing": 19}, "expected 20 bytes about the target tokens, found 19"),
+    "letters": ({"letters": 21}, "expected 20 bytes about the target tokens, found 21"),
+    "no letters": ({"letters": 0}, "expected the tokens with letters, found none"),
 }
 
 

@@ -143,6 +143,17 @@ def test_the_browsers_responses_are_the_servers(name: str, tmp_path: Path) -> No
     assert_same(run, tmp_path / "page", asked)
 
 
+@needs_node
+def test_no_translation_of_the_browser_is_empty(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", max_length=9, logit_bias=True, end_bias=50.0)
+    texts = [ENGLISH[0], "☃ …", "5"]
+    asked: list[Request] = [("trace", {"text": text, "beam": beam}) for text in texts for beam in (1, 4)]
+    asked.append(("trace", {"text": texts[0], "interventions": ["prefix:,"]}))
+    assert_same(run, tmp_path / "page", asked)
+    found = [answer["hypotheses"][0]["text"] for answer in in_browser(tmp_path / "page" / "run", asked)]
+    assert [any(map(str.isalnum, text)) for text in found] == [True, True, False, False, True, True, True]
+
+
 def assert_same(run: Path, page: Path, asked: Sequence[Request]) -> None:
     browser = in_browser(export(run, page), asked)
     for request, mine, theirs in zip(asked, browser, on_server(run, asked), strict=True):

@@ -59,25 +59,102 @@ def test_a_file(tmp_path: Path) -> None:
     assert entries == (Entry("bank", ("Bank", "Banken")), Entry("cat", ("Katze",)))
 
 
+def test_comma_separated_columns(tmp_path: Path) -> None:
+    file = tmp_path / "terms.csv"
+    file.write_bytes(b'source,target\r\n"bank, central",Zentralbank,en,de\r\n\r\n"a ""b""",c\r\n')
+    assert read_glossary(file).entries == (Entry("bank, central", ("Zentralbank",)), Entry('a "b"', ("c",)))
+
+
+TBX_2008 = """<?xml version="1.0"?><!DOCTYPE martif SYSTEM "TBXcoreStructV02.dtd">
+<martif type="TBX" xml:lang="en"><martifHeader/><text><body>
+<termEntry id="1"><descrip type="definition">of money</descrip>
+ <langSet xml:lang="de-DE"><tig><term>Bank</term></tig><tig><term>Geldinstitut</term></tig></langSet>
+ <langSet xml:lang="en"><ntig><termGrp><term>bank</term></termGrp></ntig>
+ <tig><term>bank &amp; trust</term></tig></langSet>
+ <langSet xml:lang="fr"><tig><term>banque</term></tig></langSet></termEntry>
+<termEntry id="2"><langSet xml:lang="en"><tig><term>untranslated</term></tig></langSet></termEntry>
+</body></text></martif>"""
+TBX_2019 = """<tbx style="dca" type="TBX-Basic" xml:lang="en" xmlns="urn:iso:std:iso:30042:ed-2"><text><body>
+<conceptEntry id="1"><langSec xml:lang="en"><termSec><term>bank</term>
+<termNote type="partOfSpeech">noun</termNote></termSec></langSec>
+<langSec xml:lang="de"><termSec><term>Bank</term></termSec></langSec></conceptEntry>
+<conceptEntry id="2"><langSec xml:lang="en"><termSec><term>bank</term></termSec></langSec>
+<langSec xml:lang="de"><termSec><term>Ufer</term></termSec></langSec></conceptEntry></body></text></tbx>"""
+
+
+def test_term_bases(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.tbx", tmp_path / "new.tbx"
+    old.write_text(TBX_2008)
+    new.write_text(TBX_2019)
+    german = ("Bank", "Geldinstitut")
+    expected = (Entry("bank", german), Entry("bank & trust", german))
+    assert read_glossary(old, ("en", "de")).entries == expected
+    for languages in (("en", "de"), (None, None)):  # the file's first language, and its other one
+        assert read_glossary(new, languages).entries == (Entry("bank", ("Bank", "Ufer")),)
+    with pytest.raises(DataError, match="line 7: expected two languages, found de-DE, en, fr"):
+        read_glossary(old)
+
+
+def test_a_term_base_of_another_program(tmp_path: Path) -> None:
+    tbx = pytest.importorskip("translate.storage.tbx", reason="needs pip install translate-toolkit")
+    base = tbx.tbxfile()
+    base.addsourceunit("bank").target = "Bank"
+    (tmp_path / "a.tbx").write_bytes(bytes(base))
+    assert read_glossary(tmp_path / "a.tbx").entries == (Entry("bank", ("Bank",)),)
+
+
 @pytest.mark.parametrize(
-    ("content", "sentence"),
+    ("name", "content", "sentence"),
     [
-        (b"", "expected lines of text, found an empty file"),
-        (b"# nothing\n", "expected from 1 to 100,000 entries, found 0"),
-        (b"a\tb\nbank Bank\n", "line 2: expected a term, a tab and its translation, found 'bank Bank'"),
-        (b"a\tb\nbank\t\n", "line 2: expected a term, a tab and its translation"),
-        (b"\tBank\n", "line 1: expected a term and its translation, found an empty one"),
-        (b"a\tb\t\tc\n", "line 1: expected a term and its translation, found an empty one"),
-        (b"a\tb\na\tc\n", "line 2: expected each source term once, found 'a' again, after .* line 1"),
-        (b"a\t" + b"b" * 501 + b"\n", "line 1: expected terms of at most 500 characters, found 501"),
-        (b"a" + b"\tb" * (MOST_FORMS + 1) + b"\n", "line 1: expected from 1 to 32 translations, found 33"),
-        (b"a " * 33 + b"\tb\n", "line 1: expected source terms of at most 32 words, found 33"),
-        (b"a\t\xff\n", "line 1: expected UTF-8, found another byte at 3"),
-        (b"a\t\xed\xa0\x80\n", "line 1: expected UTF-8"),
+        ("a.csv", b'a,b\n"c,d\n', "a.csv line 2: expected comma-separated values, found other text"),
+        ("a.csv", b"a,b\nc\n", "a.csv line 2: expected a term, a tab and its translation, found 'c'"),
+        ("a.tbx", b"<tmx/>", "a.tbx line 1: expected an element tbx or martif, found tmx"),
+        ("a.tbx", b"<tbx/>", "expected from 1 to 100,000 entries, found 0"),
+        ("a.tbx", b"<!DOCTYPE a [<!ENTITY b 'c'>]><tbx/>", "expected a document without entity declarations"),
+        ("a.tbx", b"<tbx>" + b"<a>" * 300, "expected elements nested at most 256 deep"),
+        (
+            "a.tbx",
+            b"<tbx><termEntry><langSet>" + b"<term>a</term>" * 1_001,
+            "expected at most 1,000 terms of a concept, found more",
+        ),
+        (
+            "a.tbx",
+            b"<tbx><termEntry><langSet><term>" + b"x" * 2**21,
+            "expected segments of at most 1,048,576 characters",
+        ),
+        ("a.tbx", TBX_2019.encode()[:-9], "expected well-formed XML"),
+        ("terms.tsv", b"", "expected lines of text, found an empty file"),
+        ("terms.tsv", b"# nothing\n", "expected from 1 to 100,000 entries, found 0"),
+        (
+            "terms.tsv",
+            b"a\tb\nbank Bank\n",
+            "line 2: expected a term, a tab and its translation, found 'bank Bank'",
+        ),
+        ("terms.tsv", b"a\tb\nbank\t\n", "line 2: expected a term, a tab and its translation"),
+        ("terms.tsv", b"\tBank\n", "line 1: expected a term and its translation, found an empty one"),
+        ("terms.tsv", b"a\tb\t\tc\n", "line 1: expected a term and its translation, found an empty one"),
+        (
+            "terms.tsv",
+            b"a\tb\na\tc\n",
+            "line 2: expected each source term once, found 'a' again, after .* line 1",
+        ),
+        (
+            "terms.tsv",
+            b"a\t" + b"b" * 501 + b"\n",
+            "line 1: expected terms of at most 500 characters, found 501",
+        ),
+        (
+            "terms.tsv",
+            b"a" + b"\tb" * (MOST_FORMS + 1) + b"\n",
+            "line 1: expected from 1 to 32 translations, found 33",
+        ),
+        ("terms.tsv", b"a " * 33 + b"\tb\n", "line 1: expected source terms of at most 32 words, found 33"),
+        ("terms.tsv", b"a\t\xff\n", "line 1: expected UTF-8, found another byte at 3"),
+        ("terms.tsv", b"a\t\xed\xa0\x80\n", "line 1: expected UTF-8"),
     ],
 )
-def test_files_that_are_no_glossaries(tmp_path: Path, content: bytes, sentence: str) -> None:
-    file = tmp_path / "terms.tsv"
+def test_files_that_are_no_glossaries(tmp_path: Path, name: str, content: bytes, sentence: str) -> None:
+    file = tmp_path / name
     file.write_bytes(content)
     with pytest.raises(DataError, match=sentence) as error:
         read_glossary(file)

@@ -60,7 +60,8 @@ class SearchJob:
         self._library.call(
             "job_new",
             *(handles, len(models), native.NativeSymbols(symbols.bos, symbols.eos), given, len(given)),
-            *(symbols.continuing, len(symbols.continuing), ctypes.byref(self._handle)),
+            *(symbols.continuing, len(symbols.continuing), symbols.lettered, len(symbols.lettered)),
+            ctypes.byref(self._handle),
         )
 
     def __enter__(self) -> SearchJob:
@@ -100,6 +101,7 @@ class SearchJob:
         arrays = [None if each.terms is None else each.terms.arrays() for each in sentences]
         with_terms = any(each is not None for each in arrays)
         terms = (native.TermArrays * len(arrays))(*map(_term_arrays, arrays)) if with_terms else None
+        lettered = (ctypes.c_uint8 * len(sources))(*(each.lettered for each in sentences))
         numbers = np.zeros(0)
         if options.sample:
             pairs = zip(sources, limits, strict=True)
@@ -109,7 +111,7 @@ class SearchJob:
             *(len(sources), len(ids), len(prefix_ids), len(list_ids), len(numbers)),
             *(_address(ids), _address(offsets), _address(prefix_ids), _address(prefix_offsets)),
             *(list_ids.ctypes.data, _address(list_offsets), _address(most), _address(terms)),
-            numbers.ctypes.data,
+            *(_address(lettered), numbers.ctypes.data),
         )
         first = ctypes.c_int64()
         self._library.call(
@@ -252,10 +254,8 @@ class SearchJob:
 
 
 def _limit(sentence: SearchSentence, prefix: int, forced: Forced) -> int:
-    """Return the largest |Y| of a sentence, which leaves room for its prefix and its terms."""
-    needed = 1 + prefix + (0 if sentence.terms is None else sentence.terms.length)
-    most = needed if forced else max(sentence.options.limit(len(sentence.source)), needed)
-    return min(most, _MAX_OUTPUT)
+    """Return the largest |Y| of a sentence."""
+    return min(prefix + 1 if forced else sentence.limit(prefix), _MAX_OUTPUT)
 
 
 def _allowed(sentence: SearchSentence) -> NDArray[np.int32] | None:

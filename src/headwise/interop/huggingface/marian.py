@@ -263,6 +263,7 @@ def _configurations(trained: Trained) -> tuple[dict[str, Any], dict[str, Any]]:
         "num_beams": decoding.beam,
         "length_penalty": decoding.alpha,
         "max_length": model.max_length,
+        "min_new_tokens": 1,  # no empty translation
     }
     return config, generation
 

@@ -260,6 +260,7 @@ class Exporter(base.Exporter):
             "num_beams": decoding.beam,
             "length_penalty": decoding.alpha,
             "max_length": model.max_length,
+            "min_new_tokens": 1,
         }
         order = Change(outward=lambda tensor: tensor[rows])
         table = _table(model, lambda _: order, scales_output=False, tied=False)

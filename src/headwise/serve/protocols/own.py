@@ -93,6 +93,9 @@ class _Search(_Request):
         None,
         description="Search again for outputs that repeat themselves or run on; by default the server's.",
     )
+    recase: bool | None = Field(
+        None, description="Translate capitals and titles as ordinary text; by default the server's."
+    )
     split: Mode = Field("all", description="Where sentences end: at line ends and punctuation, or not.")
 
     glossary: GlossaryFields | Annotated[str, Field(max_length=MOST_NAME)] | None = Field(
@@ -101,9 +104,8 @@ class _Search(_Request):
 
     def options(self) -> dict[str, Any]:
         """Return the search options that differ from the run's."""
-        return {
-            name: value for name in ("beam", "alpha", "guard") if (value := getattr(self, name)) is not None
-        }
+        names = ("beam", "alpha", "guard", "recase")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 class _Formatted(_Search, TagFields):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
-import io
 import sqlite3
 import threading
 import uuid
@@ -16,7 +14,7 @@ from pathlib import Path
 
 from headwise.characters import unwritable
 from headwise.errors import DataError
-from headwise.text.reading.glossary import Glossary, parse_lines
+from headwise.text.reading.glossary import Glossary, csv_lines, parse_lines
 from headwise.web.errors import ServiceError
 
 MOST_GLOSSARIES = 1_000  # of an owner
@@ -253,14 +251,9 @@ def make_dictionary(source: str, target: str, entries: str, kind: str = "tsv") -
 
     Of comma-separated columns only the first two are read, because DeepL's others are languages.
     """
-    if kind == "csv":
-        try:
-            rows = [row[:2] for row in csv.reader(io.StringIO(entries), strict=True)]
-        except csv.Error:
-            raise ServiceError(400, "entries: expected comma-separated values, found other text") from None
-        entries = "\n".join("\t".join(" ".join(column.split()) for column in row) for row in rows)
+    lines = _numbered(entries)
     try:
-        glossary = parse_lines(_numbered(entries))
+        glossary = parse_lines(csv_lines(lines) if kind == "csv" else lines)
     except DataError as error:
         raise ServiceError(400, str(error)) from None
     lines = ("\t".join((entry.source, *entry.targets)) for entry in glossary.entries)

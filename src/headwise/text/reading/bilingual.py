@@ -1,4 +1,4 @@
-"""Reader of parallel text in the files of translators: TMX 1.4 and XLIFF 1.2 or 2.1, plain or compressed.
+"""Reader of parallel text in the files of translators: TMX 1.4, XLIFF 1.2 or 2.1 and TBX, plain or compressed.
 
 The file streams through expat, which keeps no tree. Inline codes are left out with the native source in them; what they
 enclose is text. A unit without a translation is a pair with an empty side, which cleaning counts.
@@ -6,7 +6,7 @@ enclose is text. A unit without a translation is a pair with an empty side, whic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from xml.parsers import expat
@@ -19,29 +19,35 @@ from headwise.text.reading.compression import open_binary
 SUFFIXES = (".tmx", ".xlf", ".xliff")
 _CHUNK = 1 << 16  # bytes that expat gets at once
 _MOST_DEPTH = 256
+_MOST_TERMS = 1_000  # of a concept in a language
 _LONGEST = 1 << 20  # characters of a segment, and bytes of a tag
 _NATIVE = frozenset(
     {"bpt", "ept", "ph", "it", "ut"}
 )  # inline codes whose content is source of another format
-_UNITS = {"tu": "tuv", "trans-unit": "", "segment": ""}
+_UNITS = frozenset({"tu", "trans-unit", "segment", "termEntry", "conceptEntry"})
+_LANGUAGES = ("tuv", "langSet", "langSec")  # elements of a unit that name the language of the texts in them
 _KINDS = ("tmx", "xliff")
+_GLOSSARIES = ("tbx", "martif")  # TBX as ISO 30042 of 2019 and of 2008 names it
 
 
 class Unit(NamedTuple):
-    """The texts of a unit by language (TMX) or side (XLIFF), and the line where it ends; `first` is TMX's source."""
+    """The texts of a unit by language or, in XLIFF, side, and the line where it ends; `first` is the source's.
 
-    texts: Mapping[str, str]
+    There are several texts of a language in TBX alone.
+    """
+
+    texts: Mapping[str, tuple[str, ...]]
     line: int
     first: str
 
 
-def read_units(path: Path) -> Iterator[Unit]:
-    """Yield the units of a file, in order.
+def read_units(path: Path, kinds: Sequence[str] = _KINDS) -> Iterator[Unit]:
+    """Yield the units of a file, in order; `kinds` are the names that its first element may have.
 
-    Raises `DataError` for what isn't TMX or XLIFF, for XML that isn't well-formed, for a document type that declares
+    Raises `DataError` for another file, for XML that isn't well-formed, for a document type that declares
     anything, and for what is nested too deeply or too long.
     """
-    reader = _Reader(path)
+    reader = _Reader(path, kinds)
     with open_binary(path) as file, read_errors(path):
         while chunk := file.read(_CHUNK):
             yield from reader.feed(chunk)
@@ -64,27 +70,43 @@ def read_bilingual(path: Path, source: str, target: str) -> Iterator[tuple[str, 
         yield _text(unit, source, path), _text(unit, target, path), unit.line
 
 
+def read_terms(
+    path: Path, source: str | None, target: str | None
+) -> Iterator[tuple[tuple[str, ...], tuple[str, ...], int]]:
+    """Yield the terms of each concept of a TBX file in two languages, with the line where it ends.
+
+    A language that is None is the file's first, or its other one. Raises `DataError` as `read_bilingual`.
+    """
+    for unit in read_units(path, _GLOSSARIES):
+        terms, translations = (_texts(unit, each, path) for each in (source or "source", target or "target"))
+        yield terms, translations, unit.line
+
+
 def _text(unit: Unit, wanted: str, path: Path) -> str:
     """Return the text of a language or side of a unit; empty where it has none."""
+    return next(iter(_texts(unit, wanted, path)), "")
+
+
+def _texts(unit: Unit, wanted: str, path: Path) -> tuple[str, ...]:
     if wanted == "source":
-        return unit.texts.get(unit.first, "")
+        return unit.texts.get(unit.first, ())
     if wanted != "target" or "target" in unit.texts:
         number = find_language(list(unit.texts), wanted)
-        return "" if number is None else list(unit.texts.values())[number]
+        return () if number is None else list(unit.texts.values())[number]
     others = [code for code in unit.texts if code != unit.first]
     if len(others) > 1:
         raise DataError(
             f"{path} line {unit.line}: expected two languages, found {', '.join(unit.texts)}; name two of them in "
             "data.source_field and data.target_field"
         )
-    return unit.texts[others[0]] if others else ""
+    return unit.texts[others[0]] if others else ()
 
 
 class _Reader:
     """Collects units from the events of expat."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, kinds: Sequence[str]) -> None:
+        self._path, self._kinds = path, kinds
         self._parser = parser = expat.ParserCreate()
         parser.UseForeignDTD(True)
         parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
@@ -96,7 +118,7 @@ class _Reader:
         self._stack: list[str] = []
         self._fed = 0
         self._language = self._first = ""
-        self._variants: dict[str, str] | None = None  # of the unit that is open
+        self._variants: dict[str, tuple[str, ...]] | None = None  # of the unit that is open
         self._text: list[str] | None = None  # of the segment that is open
         self._length = self._ignored = 0
         self._place = 0  # the depth of the segment
@@ -126,8 +148,8 @@ class _Reader:
 
     def _open(self, name: str, attributes: dict[str, str]) -> None:
         local = name.rpartition(":")[2]
-        if not self._stack and local not in _KINDS:
-            raise self._error(f"expected an element tmx or xliff, found {local[:60]}")
+        if not self._stack and local not in self._kinds:
+            raise self._error(f"expected an element {' or '.join(self._kinds)}, found {local[:60]}")
         self._stack.append(local)
         if len(self._stack) > _MOST_DEPTH:
             raise self._error(f"expected elements nested at most {_MOST_DEPTH} deep, found more")
@@ -138,24 +160,32 @@ class _Reader:
             self._language = attributes.get("srclang", "")
         elif self._variants is None and local in _UNITS:
             self._variants = {}
-            self._first = attributes.get("srclang", self._language) if local == "tu" else "source"
-        elif self._variants is not None and local == "tuv" and parent == "tu":
+            sides = local in ("trans-unit", "segment")
+            self._first = "source" if sides else attributes.get("srclang", self._language)
+        elif self._variants is not None and local in _LANGUAGES and parent in _UNITS:
             self._code = attributes.get("xml:lang", attributes.get("lang", ""))
         elif self._variants is not None and (
             (local == "seg" and parent == "tuv")
+            or (local == "term" and not {*_LANGUAGES}.isdisjoint(self._stack))
             or (local in ("source", "target") and parent in ("trans-unit", "segment"))
         ):
             self._text, self._length, self._place = [], 0, len(self._stack)
-            self._code = self._code if local == "seg" else local
+            self._code = self._code if local in ("seg", "term") else local
 
     def _close(self, name: str) -> None:
         local = self._stack.pop()
         if self._text is not None:
             self._ignored -= self._ignored > 0
             if len(self._stack) < self._place and self._variants is not None:
-                self._variants.setdefault(self._code, "".join(self._text))
+                found = "".join(self._text)
+                if local == "term" and (texts := self._variants.get(self._code)) is not None:
+                    if len(texts) == _MOST_TERMS:
+                        raise self._error(f"expected at most {_MOST_TERMS:,} terms of a concept, found more")
+                    self._variants[self._code] = (*texts, found)
+                else:
+                    self._variants.setdefault(self._code, (found,))
                 self._text, self._ignored = None, 0
-        elif self._variants is not None and local in _UNITS and not set(self._stack) & _UNITS.keys():
+        elif self._variants is not None and local in _UNITS and not _UNITS & set(self._stack):
             codes = list(self._variants)
             number = find_language(codes, self._first)
             if number is not None:

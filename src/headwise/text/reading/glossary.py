@@ -1,19 +1,22 @@
 """Glossaries: source terms with the translations that a text must have for them, in a file or given as entries.
 
 A file has one entry in each line: the source term, a tab, its translation, and after further tabs other translations or
-inflected forms, any one of which will do. Empty lines and lines that begin with `#` are skipped.
+inflected forms, any one of which will do. Empty lines and lines that begin with `#` are skipped. Of a `.csv` file the
+first two comma-separated columns are these, and of a `.tbx` file the terms of each concept in the two languages.
 """
 
 from __future__ import annotations
 
+import csv
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.characters import UNSPACED, unwritable
 from headwise.errors import DataError
+from headwise.text.reading.bilingual import read_terms
 from headwise.text.reading.lines import one_line, open_text, text_lines
 
 MOST_ENTRIES = 100_000
@@ -99,8 +102,20 @@ class Glossary:
         return tuple(words(text.casefold() if self.ignore_case else text))
 
 
-def read_glossary(path: Path, *, ignore_case: bool = False) -> Glossary:
-    """Read a file; raises `DataError` with the number of the first invalid line."""
+def read_glossary(
+    path: Path, languages: tuple[str | None, str | None] = (None, None), *, ignore_case: bool = False
+) -> Glossary:
+    """Read a file, as the end of its name says; `languages` are those of source and target, for a file with others.
+
+    Raises `DataError` with the number of the first invalid line.
+    """
+    if path.suffix.lower() == ".tbx":
+        return _read_concepts(path, languages, ignore_case)
+    lines = _read_lines(path)
+    return parse_lines(csv_lines(lines) if path.suffix.lower() == ".csv" else lines, ignore_case=ignore_case)
+
+
+def _read_lines(path: Path) -> list[tuple[str, str]]:
     lines = []
     with open_text(path) as file:
         for number, line in enumerate(text_lines(path, file), start=1):
@@ -112,7 +127,44 @@ def read_glossary(path: Path, *, ignore_case: bool = False) -> Glossary:
                 ) from None
             if len(lines) > 2 * MOST_ENTRIES:
                 raise DataError(f"{path}: expected at most {MOST_ENTRIES:,} entries, found more")
-    return parse_lines(lines, ignore_case=ignore_case)
+    return lines
+
+
+def _read_concepts(path: Path, languages: tuple[str | None, str | None], ignore_case: bool) -> Glossary:
+    """Read a TBX file; a source term of several concepts has the translations of all, as a line has several."""
+    forms: dict[str, dict[str, str]] = {}  # of each source term, with the place of its first concept
+    places: dict[str, str] = {}
+    for terms, translations, line in read_terms(path, *languages):
+        targets = [one_line(term).strip() for term in translations]
+        for term in (one_line(each).strip() for each in terms if translations):
+            places.setdefault(term, f"{path} line {line}")
+            forms.setdefault(term, {}).update(dict.fromkeys(targets, term))
+            if len(forms) > MOST_ENTRIES:
+                raise DataError(f"{path}: expected at most {MOST_ENTRIES:,} entries, found more")
+    entries = [Entry(term, tuple(targets)) for term, targets in forms.items()]
+    return Glossary(entries, ignore_case=ignore_case, places=[*places.values()])
+
+
+def csv_lines(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield lines of comma-separated columns, each with its place, as lines of tab-separated ones.
+
+    The first two columns are read, because DeepL's others are languages, and no heading `source,target`. Raises
+    `DataError` for a line that isn't comma-separated values.
+    """
+    place = ""
+
+    def texts() -> Iterator[str]:
+        nonlocal place
+        for place, line in lines:  # noqa: B007 - the place of the row that the reader returns next
+            yield f"{line}\n"
+
+    try:
+        for number, row in enumerate(csv.reader(texts(), strict=True)):
+            columns = [" ".join(column.split()) for column in row[:2]]
+            if number or [column.lower() for column in columns] != ["source", "target"]:
+                yield place, "\t".join(columns)
+    except csv.Error:
+        raise DataError(f"{place}: expected comma-separated values, found other text") from None
 
 
 def parse_lines(lines: Iterable[tuple[str, str]], *, ignore_case: bool = False) -> Glossary:

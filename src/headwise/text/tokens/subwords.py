@@ -23,7 +23,7 @@ from typing import Any
 
 import sentencepiece
 
-from headwise.characters import UNSPACED, check_characters
+from headwise.characters import UNSPACED, check_characters, has_letters
 from headwise.config import SubwordConfig
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.files import write_bytes
@@ -251,6 +251,22 @@ class Subwords:
         if not any(piece.startswith(_SPACE) for piece in pieces):
             return bytes(len(pieces))
         return bytes(piece[:1].isalnum() and not UNSPACED.match(piece) for piece in pieces)
+
+    def lettered(self) -> bytes:
+        """Return a byte for each target id: 1 for a piece with a letter or a digit, else 0.
+
+        Special symbols, language codes and bytes other than ASCII have none: several bytes make a letter.
+        """
+        processor = self.target_processor
+        found = bytearray(self.target_size)
+        for number in range(self.target_size):
+            piece = processor.id_to_piece(number)
+            if piece.startswith("<0x") and processor.is_byte(number):
+                piece = bytes.fromhex(piece[3:5]).decode("ascii", "ignore")
+            found[number] = has_letters(piece)
+        for number in (*SPECIAL, *self.given):
+            found[number] = 0
+        return bytes(found)
 
     def digest(self) -> str:
         """Return 12 hexadecimal digits that identify the model bytes."""

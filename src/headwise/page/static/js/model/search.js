@@ -3,12 +3,13 @@
  *
  * At every step each live hypothesis is continued by every token; the k likeliest continuations that don't end stay
  * live, and those that end and are among the k likeliest of all are finished. Finished hypotheses are ranked by
- * log P / ((5 + |Y|) / 6)^α (Wu et al. 2016, equation 14).
+ * log P / ((5 + |Y|) / 6)^α (Wu et al. 2016, equation 14). With `lettered`, no hypothesis ends before it has a token
+ * with a letter or a digit.
  */
 
 import { BOS, EOS, PAD, Refusal, UNK } from "./subwords.js";
 
-/** @typedef {{ beam: number, alpha: number, limit: number, prefix: number[] }} Options */
+/** @typedef {{ beam: number, alpha: number, limit: number, prefix: number[], lettered: boolean[] | null }} Options */
 /** @typedef {{ parent: number | null, token: number, token_log_probability: number, log_probability: number,
  *   length: number, length_penalty: number, score: number, finished: boolean }} Node */
 /** @typedef {{ node: number | null, path: number[], total: number, gains: number[], tokens: number[] }} Live */
@@ -28,8 +29,8 @@ export function lengthPenalty(length, alpha) {
  * @param {import("./attention.js").Hooks} hooks
  */
 export function search(model, memory, options, hooks) {
-  const { beam, alpha } = options;
-  const limit = Math.max(options.limit, options.prefix.length + 1);
+  const { beam, alpha, prefix, lettered } = options;
+  const limit = Math.max(options.limit, prefix.length + 1 + (lettered ? 1 : 0));
   const state = model.start();
   /** @type {Live[]} */
   let live = [{ node: null, path: [], total: 0, gains: [], tokens: [] }];
@@ -50,7 +51,8 @@ export function search(model, memory, options, hooks) {
     const logProbabilities = model.logProbabilities(hidden);
     live.forEach((hypothesis, row) => {
       hypothesis.path = paths[row];
-      constrain(logProbabilities.at(row).data, length, limit, options.prefix);
+      const lacks = lettered !== null && !hypothesis.tokens.some((token) => lettered[token]);
+      constrain(logProbabilities.at(row).data, length, limit, prefix, lacks ? lettered : null);
     });
     const candidates = best(live, logProbabilities, 2 * beam);
     const penalty = lengthPenalty(length, alpha);
@@ -92,16 +94,23 @@ export function search(model, memory, options, hooks) {
 
 /**
  * Set the log-probabilities of disallowed tokens to −∞: of the special symbols, and of all but the end symbol at the
- * limit, or all but the next token of the prefix.
+ * limit, or all but the next token of the prefix. A hypothesis that lacks one of the `lettered` tokens may not end, and
+ * is continued by one of them at the last token before the limit.
  * @param {Float32Array} logProbabilities
  * @param {number} length  |Y| with this token
  * @param {number} limit
  * @param {number[]} prefix
+ * @param {boolean[] | null} lettered
  */
-function constrain(logProbabilities, length, limit, prefix) {
+function constrain(logProbabilities, length, limit, prefix, lettered) {
   const only = length <= prefix.length ? prefix[length - 1] : length >= limit ? EOS : null;
   if (only === null) {
     for (const banned of [PAD, UNK, BOS]) logProbabilities[banned] = Number.NEGATIVE_INFINITY;
+    if (lettered === null) return;
+    logProbabilities[EOS] = Number.NEGATIVE_INFINITY;
+    if (length + 1 < limit) return;
+    for (let token = 0; token < logProbabilities.length; token++)
+      if (!lettered[token]) logProbabilities[token] = Number.NEGATIVE_INFINITY;
     return;
   }
   const kept = logProbabilities[only];

@@ -6,6 +6,11 @@ export const [PAD, UNK, BOS, EOS] = [0, 1, 2, 3];
 const SPECIAL_PIECES = ["<pad>", "<unk>", "<s>", "</s>"];
 const SURROGATE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/;
 
+/** Whether a text has a letter or a digit. @param {string} text */
+export function hasLetters(text) {
+  return /[\p{L}\p{N}]/u.test(text);
+}
+
 /** An error that the page shows: one sentence. */
 export class Refusal extends Error {}
 
@@ -32,6 +37,16 @@ export class Side {
   /** Whether the piece of an id is one byte. @param {number} id */
   isByte(id) {
     return this.splitter.isByte(this.pieces[id]);
+  }
+
+  /** For each id whether its piece has a letter or a digit; special symbols and bytes other than ASCII have none. */
+  get lettered() {
+    return this.pieces.map((piece, id) => {
+      if (id <= EOS) return false;
+      const byte = this.isByte(id) ? Number(piece.slice(1, -1)) : null;
+      if (byte !== null) return byte < 128 && hasLetters(String.fromCharCode(byte));
+      return hasLetters(piece);
+    });
   }
 
   /**

@@ -3,7 +3,7 @@
 import { Tensor } from "../tensor.js";
 import { changes, format, parse } from "./interventions.js";
 import { lengthPenalty, search } from "./search.js";
-import { BOS, EOS, line, oneLine, PAD, Refusal, strip, words } from "./subwords.js";
+import { BOS, EOS, hasLetters, line, oneLine, PAD, Refusal, strip, words } from "./subwords.js";
 import { splitWords } from "./unknown.js";
 
 /** @typedef {import("./interventions.js").Intervention} Intervention */
@@ -26,9 +26,13 @@ const EMPTY = "expected a text to look into, found an empty one";
  */
 
 export class Tracer {
+  /** @type {boolean[]} */
+  #lettered;
+
   /** @param {Translator} translator */
   constructor(translator) {
     this.translator = translator;
+    this.#lettered = translator.subwords.target.lettered;
   }
 
   /**
@@ -52,9 +56,16 @@ export class Tracer {
     const hooks = { change: changes(applied, model) };
     const memory = model.encode(source.ids, hooks);
     const limit = Math.min(source.ids.length + decoding.extra_length, longest + 1);
-    const found = this.#search(applied, (prefix) =>
-      search(model, memory, { ...options, limit, prefix }, hooks),
-    );
+    const lettered = hasLetters(source.words.slice(0, -1).join(" ")) ? this.#lettered : null;
+    const found = this.#search(applied, (prefix) => {
+      const satisfied = prefix.length >= longest || prefix.some((token) => lettered?.[token]);
+      return search(
+        model,
+        memory,
+        { ...options, limit, prefix, lettered: satisfied ? null : lettered },
+        hooks,
+      );
+    });
     const forced = this.#force(source, [...found.hypotheses[0].tokens, EOS], options.alpha, applied);
     return { ...common, forced, ...this.#shown(found, options.alpha) };
   }

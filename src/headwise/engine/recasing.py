@@ -1,0 +1,90 @@
+"""Text in capitals, which a model that was trained without it can't translate: it is translated as ordinary text.
+
+Each word is written as the vocabulary knows it best, which is in one piece, such as `the`, `Paris`, `I` and German
+`Katze`; the outcome gets the capitals back. `data.augment.capitals` trains a model that needs none of this.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headwise.documents.protected import find_pieces
+from headwise.engine.outputs import Translation
+from headwise.text.augmentation import title_case
+from headwise.text.tokens.subwords import UNK, Subwords
+
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+_START = re.compile(r"(?:^|[.!?…]\s+)[^\w]*(\w)")  # the first letter of a sentence
+_CAPITALS = 4  # letters, with which a line in capitals isn't an abbreviation
+_TITLE = 3  # words, with which a title isn't a name
+
+
+@dataclass(frozen=True)
+class Recased:
+    """A line as ordinary text, and what gives a translation of it the line's case."""
+
+    text: str
+    restore: Callable[[str], str]
+
+    def restored(self, translation: Translation) -> Translation:
+        """Return the translation with its texts in the line's case; its subwords are those that the model gave."""
+        outputs = [
+            dataclasses.replace(output, text=_outside_pieces(output.text, self.restore))
+            for output in translation.outputs
+        ]
+        return dataclasses.replace(translation, outputs=tuple(outputs))
+
+
+def recased(text: str, subwords: Subwords) -> Recased | None:
+    """Return a line in capitals or in title case as ordinary text; None for any other line.
+
+    In capitals is a line of which no word of several letters has a small one, with at least 4 capitals; a title one of
+    at least 3 words that all begin with a capital, if the vocabulary would write one of them small. Placeholders,
+    addresses and the like don't count, and stay as they are.
+    """
+    words = _words(text)
+    several = [word for word in words if len(word) > 1]
+    if several and all(map(str.isupper, several)) and sum(map(len, words)) >= _CAPITALS:
+        restore = str.upper
+    elif len(words) >= _TITLE and all(word[0].isupper() for word in words):
+        restore = title_case
+    else:
+        return None
+    ordinary = _outside_pieces(text, lambda part: _WORD.sub(lambda word: _known(word[0], subwords), part))
+    ordinary = _START.sub(lambda match: match[0][:-1] + match[1].upper(), ordinary)
+    return None if ordinary == text else Recased(ordinary, restore)
+
+
+def _words(text: str) -> list[str]:
+    found: list[str] = []
+
+    def add(part: str) -> str:
+        found.extend(_WORD.findall(part))
+        return part
+
+    _outside_pieces(text, add)
+    return found
+
+
+def _known(word: str, subwords: Subwords) -> str:
+    """Return a word in the case in which the vocabulary has the fewest subwords for it, small rather than not."""
+
+    def cost(form: str) -> tuple[int, int]:
+        ids = subwords.without_language(subwords.encode_source(form))
+        return ids.count(UNK), len(ids)
+
+    forms = (word.lower(), word.capitalize(), word)
+    return min(dict.fromkeys(forms), key=cost)
+
+
+def _outside_pieces(text: str, change: Callable[[str], str]) -> str:
+    """Return the text with what lies between its protected pieces changed."""
+    parts: list[str] = []
+    position = 0
+    for start, end, _ in find_pieces(text):
+        parts += [change(text[position:start]), text[start:end]]
+        position = end
+    return "".join([*parts, change(text[position:])])

@@ -1,0 +1,58 @@
+"""Lines in capitals and titles: what is one, how it is read, and in which case its translation comes out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headwise.config import SubwordConfig
+from headwise.engine.outputs import Output, Translation
+from headwise.engine.recasing import recased
+from headwise.engine.translator import Translator
+from headwise.text.reading.glossary import Entry, Glossary
+from headwise.text.tokens.subwords import Subwords
+from translator_run import ENGLISH, make_run
+
+TEXT = ["I see the old house in Paris .", "She does not like the man , but he does .", "Paris is old ."] * 9
+
+
+@pytest.fixture(scope="module")
+def subwords() -> Subwords:
+    return Subwords.train(TEXT, TEXT, SubwordConfig(size=90))
+
+
+@pytest.mark.parametrize(
+    ("line", "read", "restored"),
+    [
+        ("I SEE PARIS. THE MAN DOES NOT!", "I see Paris. The man does not!", "STRASSE {x}, %s!"),
+        ("SEE {name} AT https://a.example/B", "See {name} at https://a.example/B", "STRASSE {x}, %s!"),
+        ("Old House In Paris", "Old house in Paris", "Straße {x}, %s!"),
+        ("OLD 24", None, None),  # an abbreviation
+        ("USA", None, None),
+        ("I see the old house in PARIS", None, None),
+        ("Paris Old", None, None),  # two words are a name
+        ("{NAME} %S 24", None, None),
+        ("", None, None),
+    ],
+)
+def test_what_is_in_capitals(subwords: Subwords, line: str, read: str | None, restored: str | None) -> None:
+    found = recased(line, subwords)
+    assert (None if found is None else found.text) == read
+    if found is not None:
+        translation = found.restored(Translation("", (), (Output("Straße {x}, %s!"),)))
+        assert translation.text == restored
+
+
+def test_a_translator_reads_capitals_as_ordinary_text(tmp_path: Path) -> None:
+    translator = Translator.load(make_run(tmp_path / "run"))
+    ordinary, glossary = ENGLISH[0], Glossary([Entry("horse", ("Katze",))])
+    for terms in (None, glossary):
+        (expected,) = translator.translate([ordinary], glossary=terms)
+        (found,) = translator.translate([ordinary.upper()], recase=True, glossary=terms)
+        assert found.source == ordinary.upper()
+        assert found.source_pieces == expected.source_pieces
+        assert found.text == expected.text.upper()
+        assert found.warnings == expected.warnings
+    lines = [ordinary, "☃"]
+    assert translator.translate(lines, recase=True) == translator.translate(lines)
