@@ -18,6 +18,7 @@ from headwise.engine.shortlist import Shortlist
 from headwise.models.build import build_model
 from headwise.text.tokens.subwords import EOS, UNK, Subwords
 from headwise.weights import write_quantized
+from seq2seq import randomized
 from translator_run import ENGLISH, GERMAN
 
 SHAPE = {"encoder_layers": 1, "decoder_layers": 2, "d_model": 16, "d_ff": 32, "heads": 2, "max_length": 40}
@@ -61,14 +62,10 @@ def write_base(base: Base, folder: Path, seed: int = 0) -> None:
     config = Config.from_tree(tree)
     subwords = Subwords.train(ENGLISH, GERMAN, config.subwords, folder)
     torch.manual_seed(seed)
-    network = build_model(config.model, subwords.source_size, subwords.target_size)
+    network = randomized(build_model(config.model, subwords.source_size, subwords.target_size))
     with torch.no_grad():
         for name, parameter in network.named_parameters():
-            if name.endswith("bias"):
-                parameter.normal_(std=0.3)
-            elif parameter.dim() == 1:
-                parameter.normal_(mean=1.0, std=0.3)
-            elif "embedding" in name or "positions" in name:
+            if "embedding" in name or "positions" in name:
                 parameter *= 2
         network.output_weight[EOS] *= 2
     recipe = {"headwise": json.dumps({"subwords": subwords.digest()})} if base.recipe else None

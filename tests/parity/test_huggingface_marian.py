@@ -13,7 +13,15 @@ from torch import Tensor, nn
 from headwise.config import ModelConfig
 from headwise.models.transformer import Transformer
 from headwise.nn.positions import sinusoids
-from seq2seq import VOCABULARY, PaddedBatch, assert_same, gradients, padded_batch, random_projection
+from seq2seq import (
+    VOCABULARY,
+    PaddedBatch,
+    assert_same,
+    gradients,
+    padded_batch,
+    random_projection,
+    randomized,
+)
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'huggingface'")
 
@@ -49,13 +57,7 @@ def marian(activation: str = "swish", implementation: str = "eager") -> nn.Modul
         attn_implementation=implementation,
     )
     torch.manual_seed(0)
-    model = transformers.MarianMTModel(config).eval()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name.endswith("bias"):
-                parameter.normal_(std=0.3)
-            elif "layer_norm" in name:
-                parameter.normal_(mean=1.0, std=0.3)
+    model = randomized(transformers.MarianMTModel(config).eval())
     assert model.final_logits_bias.eq(0).all()  # a buffer without counterpart in Headwise
     return model
 

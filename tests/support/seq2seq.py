@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from headwise.config import ModelConfig
 from headwise.models.transformer import Transformer
 
 VOCABULARY = 61
+Model = TypeVar("Model", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,16 @@ def small_model(seed: int = 0, **changes: Any) -> Transformer:
     }
     config = ModelConfig.model_validate({**shape, "attention_bias": True, "dropout": 0.3, **changes})
     torch.manual_seed(seed)
-    model = Transformer(config, VOCABULARY, VOCABULARY).eval()
+    return randomized(Transformer(config, VOCABULARY, VOCABULARY).eval())
+
+
+def randomized(model: Model) -> Model:
+    """Give biases and gains, which begin as zeros and ones, random values; return the model."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith("bias"):
                 parameter.normal_(std=0.3)
-            elif ".norm." in name or name.startswith(("encoder_norm", "decoder_norm")):
+            elif parameter.dim() == 1:
                 parameter.normal_(mean=1.0, std=0.3)
     return model
 

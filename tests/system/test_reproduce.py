@@ -18,7 +18,7 @@ from headwise.experiments.harness.records import Record, Results, read_record, w
 from headwise.experiments.harness.rows import Machine, Place, TrainingRow
 from headwise.experiments.harness.runner import NAMES, Experiment, RowJob, collect, find_experiment, plan, run
 from headwise.experiments.harness.test_sets import TestSet
-from headwise.experiments.scales import ARCHITECTURES, SCALES, Recipe, Scale
+from headwise.experiments.scales import ARCHITECTURES, SCALES, RowRecipe, Scale
 from headwise.experiments.table3 import scaled_changes
 from headwise.parsing import read_yaml
 from program import call
@@ -33,9 +33,9 @@ def toy_scale(toy: Toy) -> Scale:
         SCALES["tiny"],
         name="toy",
         comparison=replace(
-            SCALES["tiny"].comparison, alike=(), models={"transformer": Recipe(str(toy.config))}, rates={}
+            SCALES["tiny"].comparison, alike=(), models={"transformer": RowRecipe(str(toy.config))}, rates={}
         ),
-        base=Recipe(str(toy.config)),
+        base=RowRecipe(str(toy.config)),
         test=TestSet(toy.source, toy.target),
         sentence=6,
     )

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from headwise.analysis.attention import SentenceWords, overlap
-from headwise.analysis.trace import Forced
+from headwise.analysis.trace import ForcedDecoding
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.decoding.batching import padded
 from headwise.decoding.scoring import token_log_probs
@@ -90,7 +90,7 @@ def attribute(tracer: TranslationTracer, text: str, target: str) -> Attribution:
     )
 
 
-def rollout(forced: Forced) -> Matrix | None:
+def rollout(forced: ForcedDecoding) -> Matrix | None:
     """Return the share of each source token in each decoder state, (target tokens, source tokens).
 
     Encoder: E ← ½ (A + I) E for each layer, A the mean over heads. Decoder: X starts at 0; X ← ½ (S + I) X for
@@ -110,7 +110,7 @@ def rollout(forced: Forced) -> Matrix | None:
     return states
 
 
-def gradient_times_input(tracer: TranslationTracer, text: str, forced: Forced) -> Matrix:
+def gradient_times_input(tracer: TranslationTracer, text: str, forced: ForcedDecoding) -> Matrix:
     """Return x · ∂ log P(token) / ∂x for each target token and source embedding x, (target tokens, source tokens)."""
     source_side, _ = tracer.read(text)
     with tracer.model() as model, torch.enable_grad():
@@ -133,7 +133,7 @@ def gradient_times_input(tracer: TranslationTracer, text: str, forced: Forced) -
 
 
 @torch.inference_mode()
-def word_deletion(tracer: TranslationTracer, source: SentenceWords, forced: Forced) -> Matrix:
+def word_deletion(tracer: TranslationTracer, source: SentenceWords, forced: ForcedDecoding) -> Matrix:
     """Return the drop in each target token's log-probability when a word is deleted, (target tokens, source words)."""
     subwords = tracer.translator.subwords
     texts = [source.text] + [

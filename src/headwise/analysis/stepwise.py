@@ -73,7 +73,7 @@ def step_by_step(
     *,
     alternatives: int = 8,
 ) -> Stepwise:
-    """Decode a target step by step and with teacher forcing; `target` is a text, or ids as `Forced.target.ids`.
+    """Decode a target step by step and with teacher forcing; `target` is a text, or ids as `ForcedDecoding.target.ids`.
 
     Raises `ConfigError` as `Tracer.force`.
     """

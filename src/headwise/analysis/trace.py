@@ -1,6 +1,6 @@
 """Trace of a translation: the data that the command line, the plots and the web page show.
 
-A `Trace` holds the source, the search (its hypotheses and the whole beam tree) and a `Forced` pass over one
+A `Trace` holds the source, the search (its hypotheses and the whole beam tree) and a `ForcedDecoding` pass over one
 hypothesis: forced decoding that records attention, the tokens' log-probabilities and the alternatives at each step.
 Log-probabilities are natural logarithms, weights are float32; `to_json` has the schema of docs/look-inside.md.
 `headwise.analysis.tracer.Tracer` makes traces.
@@ -67,7 +67,7 @@ class Alternative:
 
 
 @dataclass(frozen=True)
-class Forced:
+class ForcedDecoding:
     """Record of the forced decoding of one target.
 
     Attributes:
@@ -132,7 +132,7 @@ class Trace:
     """
 
     source: Side
-    forced: Forced | None
+    forced: ForcedDecoding | None
     hypotheses: tuple[Ranked, ...]
     tree: tuple[Node, ...]
     beam: int
@@ -207,8 +207,8 @@ def join_words(
     return (rows / rows.sum(0)).T @ weights @ columns
 
 
-def forced_json(forced: Forced, *, attention: bool = True) -> dict[str, Any]:
-    """Return a `Forced` as JSON-serializable values; weights have six decimals, masked ones are exactly 0."""
+def forced_json(forced: ForcedDecoding, *, attention: bool = True) -> dict[str, Any]:
+    """Return a `ForcedDecoding` as JSON-serializable values; weights have six decimals, masked ones are exactly 0."""
     weights = forced.attention.items() if attention else ()
     return {
         **asdict(replace(forced, attention={})),

@@ -19,7 +19,7 @@ from headwise.analysis.interventions import (
     switched_off,
 )
 from headwise.analysis.recording import ForwardPass, Row, attention_by_part
-from headwise.analysis.trace import Alternative, Forced, Side, Trace
+from headwise.analysis.trace import Alternative, ForcedDecoding, Side, Trace
 from headwise.engine.hypotheses import length_penalty
 from headwise.errors import ConfigError
 from headwise.nn.recording import recording
@@ -123,7 +123,7 @@ class Tracer(ABC, Generic[Model]):
         *,
         alpha: float | None = None,
         alternatives: int = 5,
-    ) -> Forced:
+    ) -> ForcedDecoding:
         """Return the probabilities and the attention of a target: ids as a trace has them, or a translator's text.
 
         Interventions on the output (prefix, word) are ignored here. Raises `ConfigError` for an empty source, and for
@@ -155,7 +155,7 @@ class Tracer(ABC, Generic[Model]):
             names=self.names,
         )
 
-    def forced_of(self, recorded: ForwardPass, alpha: float, alternatives: int) -> Forced:
+    def forced_of(self, recorded: ForwardPass, alpha: float, alternatives: int) -> ForcedDecoding:
         """Return what a recorded pass says of its target; raises `ConfigError` where numbers overflow."""
         target, reads = recorded.chosen, [*recorded.sides.values()][-1]
         log_probs = recorded.logits.log_softmax(-1).cpu()  # (target, vocabulary)
@@ -166,7 +166,7 @@ class Tracer(ABC, Generic[Model]):
             values[0] = 0.0
         total = sum(values[position] for position in self.counted(reads))
         penalty = length_penalty(len(values), alpha)
-        return Forced(
+        return ForcedDecoding(
             target=target,
             reads=reads,
             log_probabilities=tuple(values),

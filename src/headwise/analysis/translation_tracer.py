@@ -13,7 +13,7 @@ from torch import Tensor
 from headwise.analysis.interventions import Copies, Intervention
 from headwise.analysis.interventions.history import History
 from headwise.analysis.recording import Row
-from headwise.analysis.trace import Forced, Node, Ranked, Side, Trace
+from headwise.analysis.trace import ForcedDecoding, Node, Ranked, Side, Trace
 from headwise.analysis.tracer import LONGEST, Tracer
 from headwise.decoding.batching import padded
 from headwise.decoding.beam_tree import BeamNode, BeamTrace
@@ -139,7 +139,7 @@ class TranslationTracer(Tracer[Seq2Seq]):
         interventions: Sequence[Intervention],
         alpha: float,
         alternatives: int,
-    ) -> Forced:
+    ) -> ForcedDecoding:
         recorded = self.forward(model, self._sides(source, target), target, interventions)
         return self.forced_of(recorded, alpha, alternatives)
 
@@ -243,7 +243,7 @@ class TranslationTracer(Tracer[Seq2Seq]):
     def _trace(
         self,
         source: Side,
-        forced: Forced | None,
+        forced: ForcedDecoding | None,
         hypotheses: Sequence[Hypothesis],
         tree: Sequence[BeamNode],
         options: SearchOptions,

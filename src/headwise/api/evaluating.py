@@ -24,7 +24,7 @@ _COPIED = 0.5  # share of references that are their source, from which the two a
 
 
 @dataclass(frozen=True)
-class TestSet:
+class TestFiles:
     """A test set: two files, and their lines."""
 
     source: Path
@@ -56,7 +56,7 @@ class Result:
     """Scores of one run on one test set, with the translations and, if asked for, the comparison."""
 
     run: Path
-    test_set: TestSet
+    test_set: TestFiles
     scores: TranslationScores
     hypotheses: list[str]
     comparison: dict[str, Any] | None
@@ -68,14 +68,14 @@ class Result:
         return record if self.comparison is None else record | {"comparison": self.comparison}
 
 
-def read_test_sets(sources: Sequence[Path], references: Sequence[Path]) -> list[TestSet]:
+def read_test_sets(sources: Sequence[Path], references: Sequence[Path]) -> list[TestFiles]:
     """Read test sets; raises `ConfigError` or `DataError` unless files and lines match one to one."""
     if len(sources) != len(references):
         raise ConfigError(
             f"evaluate: expected one --reference for each --source, found {len(references)} for {len(sources)}"
         )
     sets = [
-        TestSet(s, r, list(read_lines(s)), list(read_lines(r)))
+        TestFiles(s, r, list(read_lines(s)), list(read_lines(r)))
         for s, r in zip(sources, references, strict=True)
     ]
     for test_set in sets:
@@ -85,7 +85,7 @@ def read_test_sets(sources: Sequence[Path], references: Sequence[Path]) -> list[
 
 def score_runs(
     runs: Sequence[Path],
-    test_sets: Sequence[TestSet],
+    test_sets: Sequence[TestFiles],
     settings: ScoringSettings,
     search: dict[str, Any],
     say: Callable[[str], None],
@@ -183,7 +183,7 @@ def _load(runs: Sequence[Path], settings: ScoringSettings, *, shortlist: bool = 
 def _score(
     run: Path,
     translator: Translator,
-    test_set: TestSet,
+    test_set: TestFiles,
     settings: ScoringSettings,
     search: dict[str, Any],
     other: Translator | None,

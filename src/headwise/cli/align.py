@@ -14,7 +14,7 @@ from headwise.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from headwise.analysis.alignment import Links, Rule
-    from headwise.cli.annotated import Sentences
+    from headwise.cli.annotated import AnnotatedSentences
     from headwise.engine.translator import Translator
     from headwise.evaluation.alignment import Alignment
 
@@ -108,10 +108,10 @@ def command(
 
 def _direction(
     translator: Translator,
-    test: Sentences,
+    test: AnnotatedSentences,
     gold: Sequence[Alignment] | None,
     rule: str,
-    dev: Sentences | None,
+    dev: AnnotatedSentences | None,
     *,
     swap: bool = False,
 ) -> tuple[list[Links], Rule]:

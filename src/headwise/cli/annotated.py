@@ -18,7 +18,7 @@ Links = frozenset[tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Sentences:
+class AnnotatedSentences:
     """Sentence pairs with their annotations; `gold` holds the gold alignments of the built-in corpus."""
 
     sources: list[Annotated]
@@ -34,7 +34,7 @@ def read_sentences(
     tokenized: bool = False,
     lowercase: bool = False,
     limit: int | None = None,
-) -> Sentences:
+) -> AnnotatedSentences:
     """Read sentence pairs from files, or from the `dev` or `test` set of the built-in corpus.
 
     Files that end in .conllu or .conllu.gz provide trees. Raises `ConfigError` if neither or both of `source` and
@@ -53,10 +53,10 @@ def read_sentences(
         )
     if not sources:
         raise DataError(f"{source}: expected at least one sentence, found none")
-    return Sentences(sources[:limit], None if targets is None else targets[:limit])
+    return AnnotatedSentences(sources[:limit], None if targets is None else targets[:limit])
 
 
-def _built_in(part: str, limit: int | None) -> Sentences:
+def _built_in(part: str, limit: int | None) -> AnnotatedSentences:
     from headwise.corpora.built_in import write_built_in
     from headwise.evaluation.alignment import read_alignments
 
@@ -65,10 +65,12 @@ def _built_in(part: str, limit: int | None) -> Sentences:
         files = [Path(folder) / f"{part}.{side}.conllu" for side in ("en", "de")]
         sources, targets = (_read(file, False, False)[:limit] for file in files)
         gold = [links.sure for links in read_alignments(Path(folder) / f"{part}.align")]
-    return Sentences(sources, targets, gold[:limit])
+    return AnnotatedSentences(sources, targets, gold[:limit])
 
 
-def attentions_of(translator: Translator, sentences: Sentences, swap: bool = False) -> list[CrossAttention]:
+def attentions_of(
+    translator: Translator, sentences: AnnotatedSentences, swap: bool = False
+) -> list[CrossAttention]:
     """Return the cross-attention of each pair; `swap` for a model of the reverse direction."""
     from headwise.analysis.attention import cross_attention
 

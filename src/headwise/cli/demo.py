@@ -13,7 +13,7 @@ from headwise import bounds
 from headwise.config import Config
 
 if TYPE_CHECKING:
-    from headwise.cli.annotated import Sentences
+    from headwise.cli.annotated import AnnotatedSentences
 
 _SHOWN = 5  # translations to print
 _LONGEST_SHOWN = 14  # most words of the sentence in the picture
@@ -123,7 +123,7 @@ def _configuration(corpus: Path, seed: int) -> Config:
     )
 
 
-def _illustrative_sentence(test: Sentences, references: list[str], translations: list[str]) -> int:
+def _illustrative_sentence(test: AnnotatedSentences, references: list[str], translations: list[str]) -> int:
     """Return the index of a correct translation with coreference, the longest one that fits the picture."""
     targets = test.targets or []
 

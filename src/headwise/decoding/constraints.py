@@ -31,7 +31,7 @@ class Constraint(Protocol):
         ...
 
 
-class Shortlist:
+class AllowedIds:
     """The target ids that are allowed; probabilities are normalized over these."""
 
     def __init__(self, sentences: Sequence[SearchSentence], size: int, device: torch.device) -> None:

@@ -28,9 +28,9 @@ from torch import Tensor
 from headwise.decoding.batching import padded
 from headwise.decoding.beam_tree import BeamTrace
 from headwise.decoding.constraints import (
+    AllowedIds,
     Constraint,
     OutputRules,
-    Shortlist,
     forced_prefixes,
     output_limits,
 )
@@ -120,7 +120,7 @@ def _constraints(
     """Return the constraints in the order in which they are applied, and the one that places terms."""
     constraints: list[Constraint] = []
     if sentences[0].allowed is not None:
-        constraints.append(Shortlist(sentences, model.target_size, limits.device))
+        constraints.append(AllowedIds(sentences, model.target_size, limits.device))
     constraints.append(OutputRules(sentences, symbols, limits))
     if all(sentence.terms is None for sentence in sentences):
         return constraints, None

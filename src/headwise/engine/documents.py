@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from headwise.documents.reading import DocumentFile
 from headwise.documents.rendering import Rendered, render
-from headwise.documents.sentence import Sentence, SentencePair, Weights
-from headwise.engine.hypotheses import Hypothesis
+from headwise.documents.sentence import Sentence
 from headwise.engine.options import SearchOptions
 from headwise.engine.outputs import Translation
 from headwise.engine.searching import search_checked
-from headwise.engine.sentences import EncodedSentences
 from headwise.engine.translator import Translator
-from headwise.engine.word_weights import word_weights
+from headwise.engine.word_weights import FoundTranslations
 from headwise.text.reading.glossary import Glossary
 
 T = TypeVar("T")
@@ -48,23 +45,10 @@ def translate_document(
     return file.write([text.join([next(left) for _ in text.all_sentences]) for text in texts])
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What the translator found for some sentences."""
-
-    translator: Translator
-    encoded: EncodedSentences
-    hypotheses: Sequence[Sequence[Hypothesis]]
-    translations: Sequence[Translation]
-
-    async def word_weights(self, pairs: Sequence[SentencePair]) -> list[Weights]:
-        return word_weights(self.translator, self.encoded, self.hypotheses, pairs)
-
-
 def _rendered(
     translator: Translator, sentences: Sequence[Sentence], options: SearchOptions, glossary: Glossary | None
 ) -> list[Rendered[Translation]]:
-    async def search(texts: list[str], numbers: Sequence[int]) -> list[_Found]:
+    async def search(texts: list[str], numbers: Sequence[int]) -> list[FoundTranslations]:
         encoded = translator.encode(texts, options, glossary=glossary, split=True)
         hypotheses = search_checked(
             translator.engine, encoded.searched, translator.symbols, batch_tokens=translator.batch_tokens
@@ -73,7 +57,7 @@ def _rendered(
             dataclasses.replace(translation, unknown=translator.unknown["source"].of(encoded.read(number)))
             for number, translation in enumerate(translator.translations(encoded, hypotheses))
         ]
-        return [_Found(translator, encoded, hypotheses, translations)]
+        return [FoundTranslations(translator, encoded, hypotheses, translations)]
 
     return _completed(render(sentences, search))
 

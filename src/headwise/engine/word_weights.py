@@ -12,15 +12,31 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from headwise.documents.sentence import SentencePair, Weights, piece_ranges, shares
 from headwise.engine.hypotheses import Hypothesis
+from headwise.engine.outputs import Translation
 from headwise.engine.sentences import EncodedSentences
 from headwise.engine.translator import Translator
 
 _NEAR = 4.0
+
+
+@dataclass(frozen=True)
+class FoundTranslations:
+    """What a translator found for some sentences."""
+
+    translator: Translator
+    encoded: EncodedSentences
+    hypotheses: Sequence[Sequence[Hypothesis]]
+    translations: Sequence[Translation]
+
+    async def word_weights(self, pairs: Sequence[SentencePair]) -> list[Weights]:
+        """Return the weights of alignments between sentences and their translations, as `word_weights`."""
+        return word_weights(self.translator, self.encoded, self.hypotheses, pairs)
 
 
 def word_weights(

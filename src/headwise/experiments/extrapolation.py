@@ -31,7 +31,7 @@ _LEARNED = 0.9  # accuracy from which a length counts as learned
 _SETTINGS = {"steps": 1200, "trained": _TRAINED, "tested": _TESTED, "d_model": 64, "layers": 2}
 
 
-class Layer(nn.Module):
+class CausalLayer(nn.Module):
     """Causal self-attention and feed-forward, each in a pre-norm residual connection."""
 
     def __init__(self, config: ModelConfig, positions: AttentionPositions | None) -> None:
@@ -60,7 +60,7 @@ class Tagger(nn.Module):
         self.positions = Positions(positions, longest, d_model)
         layer_positions = attention_positions(config, layers, causal=True)
         self.layers = nn.ModuleList(
-            Layer(config, positions_of_layer) for positions_of_layer in layer_positions
+            CausalLayer(config, positions_of_layer) for positions_of_layer in layer_positions
         )
         self.norm, self.output = LayerNorm(d_model), nn.Linear(d_model, _SYMBOLS)
 

@@ -34,7 +34,7 @@ ARCHITECTURES = {
 
 
 @dataclass(frozen=True)
-class Recipe:
+class RowRecipe:
     """A configuration file, `key.sub=value` overrides, and the name of a test set other than the scale's."""
 
     file: str
@@ -43,7 +43,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SystemComparison:
     """The comparison of systems at one scale.
 
     Attributes:
@@ -56,21 +56,21 @@ class Comparison:
     """
 
     alike: tuple[str, ...]
-    models: Mapping[str, Recipe]
+    models: Mapping[str, RowRecipe]
     rates: Mapping[str, float]
     tried: tuple[float, ...]
     steps: int
     treatment: str
 
-    def systems(self) -> dict[str, Recipe]:
+    def systems(self) -> dict[str, RowRecipe]:
         """Return each system's recipe with all its overrides."""
         return {name: self.system(name, self.rates.get(name)) for name in self.models}
 
-    def system(self, name: str, rate: float | None) -> Recipe:
+    def system(self, name: str, rate: float | None) -> RowRecipe:
         """Return a system's recipe with a peak learning rate; None keeps the configuration's schedule."""
         model = self.models[name]
         peak = [] if rate is None else [f"schedule.peak={rate:g}"]
-        return Recipe(model.file, (*self.alike, *model.changes, *peak))
+        return RowRecipe(model.file, (*self.alike, *model.changes, *peak))
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ class Scale:
 
     name: str
     about: str
-    comparison: Comparison
-    base: Recipe
+    comparison: SystemComparison
+    base: RowRecipe
     budget: str
     test: TestSet
     minutes: float
@@ -106,7 +106,7 @@ class Scale:
     timed: tuple[str, ...] = ()
     deep: tuple[str, ...] = ()
     sentence: int = 16
-    more: Mapping[str, Recipe] = field(default_factory=dict)
+    more: Mapping[str, RowRecipe] = field(default_factory=dict)
     other_tests: Mapping[str, TestSet] = field(default_factory=dict)
     built_in: str = ""
     checksum: str = ""
@@ -114,7 +114,7 @@ class Scale:
     chosen: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def systems(self) -> dict[str, Recipe]:
+    def systems(self) -> dict[str, RowRecipe]:
         """Recipe of each system of table 2, by name."""
         return self.comparison.systems()
 
@@ -171,7 +171,7 @@ _TINY_TEXT = (
 )
 
 # 0.9 million parameters with 2,000 subwords; a test checks this for every system.
-_TINY_COMPARISON = Comparison(
+_TINY_COMPARISON = SystemComparison(
     alike=(
         *_TINY_TEXT,
         *_ALIKE,
@@ -185,18 +185,18 @@ _TINY_COMPARISON = Comparison(
         "training.average_last=4",
     ),
     models={
-        "sutskever": Recipe(_system_file("sutskever"), ("model.recurrent.size=143",)),
-        "bahdanau": Recipe(_system_file("bahdanau"), ("model.recurrent.size=138",)),
-        "luong": Recipe(_system_file("luong"), ("model.recurrent.size=93",)),
-        "gnmt": Recipe(
+        "sutskever": RowRecipe(_system_file("sutskever"), ("model.recurrent.size=143",)),
+        "bahdanau": RowRecipe(_system_file("bahdanau"), ("model.recurrent.size=138",)),
+        "luong": RowRecipe(_system_file("luong"), ("model.recurrent.size=93",)),
+        "gnmt": RowRecipe(
             _system_file("gnmt"),
             ("model.encoder_layers=3", "model.decoder_layers=3", "model.recurrent.size=89"),
         ),
-        "convs2s": Recipe(
+        "convs2s": RowRecipe(
             _system_file("convs2s"),
             ("model.encoder_layers=4", "model.decoder_layers=3", "model.convolutional.channels=104"),
         ),
-        "transformer": Recipe(
+        "transformer": RowRecipe(
             _system_file("transformer"),
             (
                 "model.encoder_layers=2",
@@ -229,7 +229,7 @@ TINY = Scale(
     name="tiny",
     about="20,000 pairs of the built-in world; minutes",
     comparison=_TINY_COMPARISON,
-    base=Recipe("configs/multi30k-en-de-table3.yaml", _TINY_BASE),
+    base=RowRecipe("configs/multi30k-en-de-table3.yaml", _TINY_BASE),
     budget="1,200 steps of 1,024 tokens, five passes over the text: what learns faster is ahead",
     test=TestSet(Path(_TINY) / "test.en", Path(_TINY) / "test.de"),
     minutes=0.75,
@@ -241,7 +241,7 @@ TINY = Scale(
 
 
 # 2.6 million parameters with 6,000 subwords.
-_MULTI30K_COMPARISON = Comparison(
+_MULTI30K_COMPARISON = SystemComparison(
     alike=(
         *_ALIKE,
         "subwords.size=6000",
@@ -254,7 +254,7 @@ _MULTI30K_COMPARISON = Comparison(
         "training.checkpoint_every=100",
         "training.average_last=10",
     ),
-    models={name: Recipe(_system_file(name)) for name in ARCHITECTURES},
+    models={name: RowRecipe(_system_file(name)) for name in ARCHITECTURES},
     rates=dict.fromkeys(ARCHITECTURES, 0.016) | {"transformer": 0.008},
     tried=(0.002, 0.004, 0.008, 0.016),
     steps=400,
@@ -265,7 +265,7 @@ MULTI30K = Scale(
     name="multi30k",
     about="Multi30k English→German, 29,000 pairs, lower-cased and tokenized; hours on two cores",
     comparison=_MULTI30K_COMPARISON,
-    base=Recipe("configs/multi30k-en-de-table3.yaml"),
+    base=RowRecipe("configs/multi30k-en-de-table3.yaml"),
     budget="4,000 steps of 2,048 tokens, sixteen passes over the text",
     checksum="6ce8335403b1",
     test=TestSet(
@@ -286,10 +286,10 @@ _RECURRENT = ("model.architecture=recurrent", "optimizer.clip_norm=1.0", "model.
 _RATE = ("schedule.name=inverse_sqrt",)
 
 # 63 to 64 million parameters with 37,000 subwords; base has 63.
-_WMT14_COMPARISON = Comparison(
+_WMT14_COMPARISON = SystemComparison(
     alike=(),
     models={
-        "sutskever": Recipe(
+        "sutskever": RowRecipe(
             _WMT14_FILE,
             (
                 *_RECURRENT,
@@ -299,7 +299,7 @@ _WMT14_COMPARISON = Comparison(
                 "model.recurrent={cell: lstm, size: 850, reading: backward, attention: none, readout: state}",
             ),
         ),
-        "bahdanau": Recipe(
+        "bahdanau": RowRecipe(
             _WMT14_FILE,
             (
                 *_RECURRENT,
@@ -309,7 +309,7 @@ _WMT14_COMPARISON = Comparison(
                 "model.recurrent={cell: gru, size: 1330, reading: both, attention: additive, readout: maxout}",
             ),
         ),
-        "luong": Recipe(
+        "luong": RowRecipe(
             _WMT14_FILE,
             (
                 *_RECURRENT,
@@ -320,7 +320,7 @@ _WMT14_COMPARISON = Comparison(
                 "readout: tanh, input_feeding: true}",
             ),
         ),
-        "gnmt": Recipe(
+        "gnmt": RowRecipe(
             _WMT14_FILE,
             (
                 *_RECURRENT,
@@ -331,7 +331,7 @@ _WMT14_COMPARISON = Comparison(
                 "readout: state}",
             ),
         ),
-        "convs2s": Recipe(
+        "convs2s": RowRecipe(
             _WMT14_FILE,
             (
                 *_RATE,
@@ -343,7 +343,7 @@ _WMT14_COMPARISON = Comparison(
                 "model.convolutional={channels: 450, kernel: 3}",
             ),
         ),
-        "transformer": Recipe(_WMT14_FILE),
+        "transformer": RowRecipe(_WMT14_FILE),
     },
     rates={name: 0.001 for name in ARCHITECTURES if name != "transformer"},
     tried=(),
@@ -360,7 +360,7 @@ WMT14 = Scale(
     name="wmt14",
     about="the paper's recipe: 4.5 million pairs English→German (36 million English→French); days on 8 GPUs",
     comparison=_WMT14_COMPARISON,
-    base=Recipe(_WMT14_FILE),
+    base=RowRecipe(_WMT14_FILE),
     budget="100,000 steps of 25,000 tokens, as in the paper",
     test=TestSet(
         Path("data/wmt14-en-de/newstest2014.full.en"),
@@ -381,9 +381,9 @@ WMT14 = Scale(
     minutes=720.0,
     sentence=30,
     more={
-        "transformer-big": Recipe("configs/wmt14/en-de-big.yaml"),
-        "transformer-fr": Recipe("configs/wmt14/en-fr-base.yaml", test=FRENCH),
-        "transformer-big-fr": Recipe("configs/wmt14/en-fr-big.yaml", test=FRENCH),
+        "transformer-big": RowRecipe("configs/wmt14/en-de-big.yaml"),
+        "transformer-fr": RowRecipe("configs/wmt14/en-fr-base.yaml", test=FRENCH),
+        "transformer-big-fr": RowRecipe("configs/wmt14/en-fr-big.yaml", test=FRENCH),
     },
 )
 

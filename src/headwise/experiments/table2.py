@@ -14,7 +14,7 @@ from headwise.experiments.harness.rows import TrainingRow, replaced
 from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.harness.scoring import minutes_to
 from headwise.experiments.paper import System, system
-from headwise.experiments.scales import ARCHITECTURES, Recipe, Scale
+from headwise.experiments.scales import ARCHITECTURES, RowRecipe, Scale
 from headwise.models.counting import training_flops
 
 _PAPER = {
@@ -65,7 +65,7 @@ def systems(scale: Scale) -> list[TrainingRow]:
     ]
 
 
-def _time_limit(recipe: Recipe, scale: Scale) -> list[str]:
+def _time_limit(recipe: RowRecipe, scale: Scale) -> list[str]:
     """Return overrides that limit training by time, with a schedule that doesn't depend on the number of steps."""
     overrides = [f"training.max_minutes={scale.minutes:g}", "training.max_steps=10000000", *scale.timed]
     falls_to_zero = Config.load(recipe.file, recipe.changes).schedule.name in {"linear", "cosine"}

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from headwise.analysis.boxes.steps import listed
 from headwise.analysis.head_arithmetic import HeadArithmetic
 from headwise.analysis.stepwise import Stepwise
-from headwise.analysis.trace import Forced, Trace, forced_json
+from headwise.analysis.trace import ForcedDecoding, Trace, forced_json
 from headwise.page.requests import Arrays
 
 # The fields of `HeadArithmetic` that are arrays over keys or dimensions.
@@ -37,7 +37,7 @@ def trace_json(trace: Trace, arrays: Arrays) -> dict[str, Any]:
     return result
 
 
-def reading_json(forced: Forced, arrays: Arrays) -> dict[str, Any]:
+def reading_json(forced: ForcedDecoding, arrays: Arrays) -> dict[str, Any]:
     """Return a forced decoding as `forced_json` does, its attention as lists or packed."""
     if arrays == "lists":
         return forced_json(forced)
@@ -73,5 +73,5 @@ def steps_json(stepwise: Stepwise, arrays: Arrays) -> dict[str, Any]:
     return {**stepwise.to_json(), "attention": attention}
 
 
-def _attention(forced: Forced) -> dict[str, Any]:
+def _attention(forced: ForcedDecoding) -> dict[str, Any]:
     return {part: packed(layers) for part, layers in forced.attention.items()}

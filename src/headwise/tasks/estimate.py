@@ -28,7 +28,6 @@ from headwise.nn.memory import PeakMemory, machine_memory, saved_bytes
 from headwise.tasks.run import WORK, checked_task, job_of
 from headwise.training.optimizer import state_keys
 from headwise.training.parallel.workers import Workers
-from headwise.training.parallel.world import World
 from headwise.training.task import Task
 from headwise.training.trial import Trial, choose_processes, possible_numbers, time_steps
 
@@ -236,10 +235,7 @@ def _probe(task: Task, config: Config, run: Path, *, shares_batches: bool) -> tu
             processes = division.processes
             torch.set_num_threads(division.threads)
         trial = Trial(1, _PROBE_SECONDS)
-        world = World()
-        if processes > 1:
-            workers.keep(processes - 1)
-            world = workers.meet(processes, threads, {"do": "try", **asdict(trial)})
+        world = workers.gather(int(processes), threads, {"do": "try", **asdict(trial)})
         try:
             speed = time_steps(task, config, world, trial)
         finally:

@@ -35,10 +35,7 @@ from headwise.training.parallel.world import World
 from headwise.training.products_trial import find_products
 from headwise.training.progress import Progress
 from headwise.training.resolution import check_identity, resolve, resolve_by_trials, summary
-from headwise.training.trial import (
-    likely_workers,
-    take_part,
-)
+from headwise.training.trial import likely_workers, take_part
 
 WORK = "headwise.tasks.run:work"  # what a worker process runs
 _STOP_TIMEOUT = 5.0  # seconds for the first process to stop this one
@@ -91,27 +88,17 @@ def train(
         known = world.in_turn(lambda: resolve(config, run, latest, world))
         fresh = world.size == 1 and latest is None and device.type == "cpu"
         shared = fresh and kind.shares_batches
-        if world.size == 1 and known.training.threads:
-            threads = known.training.threads
-            torch.set_num_threads(threads)
         if world.size == 1:
+            threads = known.training.threads or threads
+            torch.set_num_threads(threads)
             workers = resources.enter_context(Workers(WORK, job_of(known, run)))
             workers.prepare(likely_workers(known.training, threads if shared else 1))
-
-        def prepare() -> Prepared:
-            expected = None if latest is None else read_state(latest)["identity"].get("data")
-            prepared = kind.prepare(known, run / "prepared", expected=expected, say=say)
-            check_identity(prepared.identity(), latest, prepared.directory)
-            return prepared
-
-        prepared = world.in_turn(prepare)
+        prepared = world.in_turn(lambda: _prepared(kind, known, run, latest, say))
         model = build_for_training(lambda: kind.build(known, prepared), known, device, fits=True)
         task = kind.task(known, prepared, model)
         if latest is None:
             world.on_first(lambda: _remove_earlier_training(run, restart, say))
-        if prepared.reused:
-            say(f"{prepared.directory}: found ready")
-        for line in prepared.report:
+        for line in [*([f"{prepared.directory}: found ready"] if prepared.reused else []), *prepared.report]:
             say(line)
         resolved = known
         if workers is not None:
@@ -120,8 +107,7 @@ def train(
             order = {"do": "train", **job_of(resolved, run)}
             world = workers.gather(int(resolved.training.processes), threads, order)
         before = averaged_scores(run)
-        products = find_products(resolved.training.products)
-        trainer = Trainer(task, resolved, run, device=device, world=world, products=products, quiet=quiet)
+        trainer = Trainer(task, resolved, run, device=device, world=world, quiet=quiet)
         trainer.monitor.listener = listener
 
         def begin() -> None:  # after the last checkpoint, if any, has been loaded
@@ -145,6 +131,16 @@ def train(
         torch.set_num_threads(threads)
     scores = {key: value for key, value in averaged_scores(run).items() if key not in ("kind", "step")}
     return TrainingResult(run, progress, parameter_count(model), scores)
+
+
+def _prepared(
+    kind: TaskKind, config: Config, run: Path, latest: Path | None, say: Callable[[str], None]
+) -> Prepared:
+    """Prepare a run's data, or find it prepared; raises `CheckpointError` if a checkpoint was trained with other."""
+    expected = None if latest is None else read_state(latest)["identity"].get("data")
+    prepared = kind.prepare(config, run / "prepared", expected=expected, say=say)
+    check_identity(prepared.identity(), latest, prepared.directory)
+    return prepared
 
 
 def _with_imports(config: Config) -> Config:
@@ -215,10 +211,7 @@ def work(received: Iterator[dict[str, Any]]) -> Iterator[str]:
             try:
                 if order["do"] == "train":
                     resolved = Config.from_tree(order["config"])
-                    products = find_products(resolved.training.products)
-                    trainer = Trainer(
-                        task, resolved, run, device=device, world=world, products=products, quiet=True
-                    )
+                    trainer = Trainer(task, resolved, run, device=device, world=world, quiet=True)
                     world.on_first(lambda: None)  # the first process writes the run's files
                     trainer.fit()
                     return

@@ -36,6 +36,7 @@ from headwise.training.pace import Overhead, Pace
 from headwise.training.parallel.replica import all_finite, optimizer_state, replicate
 from headwise.training.parallel.watchdog import COMPUTING, OTHER, READING, Watchdog
 from headwise.training.parallel.world import World
+from headwise.training.products_trial import find_products
 from headwise.training.progress import Progress
 from headwise.training.randomness import random_state, rank_seed, seed_random
 from headwise.training.task import BatchSource, Task
@@ -96,13 +97,14 @@ class Trainer:
     ) -> None:
         """Load the last checkpoint, if any; raises `CheckpointError` if training can't resume from it.
 
-        `products` compute the float32 products of the training steps on a CPU; `clock` returns seconds.
+        `products` compute the float32 products of the training steps on a CPU, by default those of the configuration;
+        `clock` returns seconds.
         """
         self.task, self.config, self.run, self.device = task, config, run, device
         if device.type == "cpu":
             keep_freed_memory()
         self.world = world or World()
-        self.products = products or GemmBackend()
+        self.products = products or find_products(config.training.products)
         self.options = config.training
         self.model = task.model
         self.checkpoints = Checkpoints(run)

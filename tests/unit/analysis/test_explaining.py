@@ -17,7 +17,7 @@ from headwise.analysis.attribution import Attribution, attribute, rank_correlati
 from headwise.analysis.calibration import free_running, teacher_forced
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.terminal import bar, columns, describe, tree_lines
-from headwise.analysis.trace import Forced
+from headwise.analysis.trace import ForcedDecoding
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.cli.main import run as headwise
 from headwise.config import Config
@@ -161,7 +161,7 @@ def test_rollout_by_hand() -> None:
     encoder = np.array([[[[0.0, 1.0], [0.5, 0.5]]]], np.float32)
     decoder = np.array([[[[1.0, 0.0], [0.2, 0.8]]]], np.float32)
     cross = np.array([[[[1.0, 0.0], [0.0, 1.0]]]], np.float32)
-    forced = Forced(*[None] * 7, {"encoder": encoder, "decoder": decoder, "cross": cross})  # type: ignore[arg-type]
+    forced = ForcedDecoding(*[None] * 7, {"encoder": encoder, "decoder": decoder, "cross": cross})  # type: ignore[arg-type]
     encoded = np.array([[0.5, 0.5], [0.25, 0.75]])
     assert np.allclose(rollout(forced), encoded / 2)  # type: ignore[arg-type]
     del forced.attention["encoder"]

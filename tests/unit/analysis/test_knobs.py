@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.interventions.sublayers import position_order
 from headwise.analysis.interventions.weights import order
-from headwise.analysis.trace import Forced
+from headwise.analysis.trace import ForcedDecoding
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.config.support import Support
 from headwise.engine.native.engine import unsupported
@@ -95,12 +95,12 @@ def scratch(tracer: TranslationTracer, removed: set[tuple[str, str]] | None = No
     return numpy_model
 
 
-def gains(model: from_scratch.Transformer, source: Any, forced: Forced) -> NDArray:
+def gains(model: from_scratch.Transformer, source: Any, forced: ForcedDecoding) -> NDArray:
     ids = list(forced.target.ids)
     return model.log_probabilities(source, forced.reads.ids)[np.arange(len(ids)), ids]
 
 
-def forced(tracer: TranslationTracer, *changes: str) -> Forced:
+def forced(tracer: TranslationTracer, *changes: str) -> ForcedDecoding:
     return tracer.force(TEXT, TARGET, parse_interventions(changes))
 
 

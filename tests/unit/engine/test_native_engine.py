@@ -33,6 +33,7 @@ from headwise.errors import CheckpointError, ConfigError
 from headwise.models.transformer import Transformer
 from headwise.native.library import Library
 from native_engines import LIBRARIES, native_engine, search_at_once
+from seq2seq import randomized
 
 VOCABULARY = 150
 SHAPES: dict[str, dict[str, Any]] = {
@@ -95,14 +96,10 @@ def transformer(seed: int = 3, **changes: Any) -> Transformer:
     shape |= {"share_embeddings": "none", "positions": "learned"}
     torch.manual_seed(seed)
     config = ModelConfig.model_validate(shape | changes)
-    model = Transformer(config, VOCABULARY, VOCABULARY).eval()
+    model = randomized(Transformer(config, VOCABULARY, VOCABULARY).eval())
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if name.endswith("bias"):
-                parameter.normal_(std=0.3)
-            elif parameter.dim() == 1:
-                parameter.normal_(mean=1.0, std=0.3)
-            elif "attention.positions" in name:
+            if "attention.positions" in name:
                 parameter.normal_(std=0.7)
             elif "embedding" in name or "positions" in name:
                 parameter *= 2

@@ -16,17 +16,17 @@ from headwise.experiments import convergence, trials
 from headwise.experiments.attention import PERMUTATION, SCALING
 from headwise.experiments.harness.cost import parameters
 from headwise.experiments.harness.records import Mean, Record, Results, mean, write_record
-from headwise.experiments.harness.rows import Machine, Place, Row, TrainingRow
+from headwise.experiments.harness.rows import ExperimentRow, Machine, Place, TrainingRow
 from headwise.experiments.harness.runner import collect, finish, plan
 from headwise.experiments.harness.test_sets import TestSet
-from headwise.experiments.scales import ARCHITECTURES, SCALES, Recipe
+from headwise.experiments.scales import ARCHITECTURES, SCALES, RowRecipe
 from paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("at_the_root")
 TINY = SCALES["tiny"]
 
 
-def record(results: Path, row: Row, seed: int, score: float | None) -> None:
+def record(results: Path, row: ExperimentRow, seed: int, score: float | None) -> None:
     """Write an invented result with this BLEU on both sets; None: the training diverged."""
     result: dict[str, Any] = {"diverged": "step 3: the loss is nan"}
     if score is not None:
@@ -215,7 +215,7 @@ def test_a_scale_is_run_on_its_own_text_alone(tmp_path: Path) -> None:
         f"data.source=[{tmp_path}/train.en]", f"data.target=[{tmp_path}/train.de]",
         f"data.dev_source={tmp_path}/dev.en", f"data.dev_target={tmp_path}/dev.de",
     )  # fmt: skip
-    base = Recipe(TINY.base.file, (*TINY.base.changes, *text))
+    base = RowRecipe(TINY.base.file, (*TINY.base.changes, *text))
     scale = replace(TINY, base=base, test=TestSet(tmp_path / "dev.en", tmp_path / "dev.de"), built_in="")
     with pytest.raises(DataError, match=rf"text of the scale tiny \(checksum {TINY.checksum}\), found"):
         scale.prepare()

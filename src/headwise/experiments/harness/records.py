@@ -22,7 +22,7 @@ from headwise.files import write_text
 from headwise.parsing import read_json
 
 if TYPE_CHECKING:
-    from headwise.experiments.harness.rows import Row
+    from headwise.experiments.harness.rows import ExperimentRow
     from headwise.experiments.scales import Scale
 
 _INNERMOST = re.compile(r"\[[^\[\]{}\"]*\]")  # innermost lists, written on one line
@@ -169,7 +169,7 @@ class Results:
     """The recorded results of an experiment at one scale: the records of each row, in the order of seeds."""
 
     scale: Scale
-    rows: Sequence[Row]
+    rows: Sequence[ExperimentRow]
     records: dict[str, list[Record]]
 
     def missing(self, *names: str) -> list[str]:

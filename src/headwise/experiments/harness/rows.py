@@ -63,7 +63,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Row(ABC):
+class ExperimentRow(ABC):
     """One row of a table; `name` is unique within its scale."""
 
     name: str
@@ -94,7 +94,7 @@ def replaced(changes: Sequence[str], by: Sequence[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class TrainingRow(Row):
+class TrainingRow(ExperimentRow):
     """A training run: a configuration file and overrides.
 
     If `scored`, the run is scored at the end, on the scale's test set or on its other test set named `test`. `text` is
@@ -209,7 +209,7 @@ def _identity(row: TrainingRow, seed: int) -> str:
 
 
 @dataclass(frozen=True)
-class MeasuredRow(Row):
+class MeasuredRow(ExperimentRow):
     """A measurement: `measure(seed=…, **settings)` returns the result.
 
     If it depends on the scale, `scale` is the scale's name and `measure` also gets `place`. `trained` are the rows

@@ -28,7 +28,7 @@ from headwise.experiments.harness.records import (
     record_file,
     write_record,
 )
-from headwise.experiments.harness.rows import INTERRUPTED, Place, Row
+from headwise.experiments.harness.rows import INTERRUPTED, ExperimentRow, Place
 from headwise.experiments.scales import Scale
 from headwise.files import hold
 from headwise.processes import child_environment, python_command
@@ -73,7 +73,7 @@ class Experiment:
 
     name: str
     title: str
-    rows: Callable[[Scale], Sequence[Row]]
+    rows: Callable[[Scale], Sequence[ExperimentRow]]
     find: Callable[[Results], Finding]
     seeds: tuple[int, ...] = (1,)  # none: the scale's
     tune: Callable[[Scale, Path], Scale] | None = None
@@ -97,7 +97,7 @@ def find_experiment(name: str) -> Experiment:
 class RowJob:
     """A row with a seed."""
 
-    row: Row
+    row: ExperimentRow
     seed: int
 
     def record(self, results: Path) -> Record | None:

@@ -13,10 +13,8 @@ from headwise.documents.sentence import SentencePair, Weights
 from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
-from headwise.engine.outputs import Translation
 from headwise.engine.repetition_guard import SecondSearch
-from headwise.engine.sentences import EncodedSentences
-from headwise.engine.word_weights import word_weights
+from headwise.engine.word_weights import FoundTranslations, word_weights
 from headwise.serve.translation.models import Model
 from headwise.serve.translation.waiting import away
 from headwise.text.reading.glossary import Glossary
@@ -44,19 +42,16 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Searched:
-    """What a model found for some sentences."""
+class Searched(FoundTranslations):
+    """What a served model found for some sentences; `reading` is the model's."""
 
-    model: Model
-    encoded: EncodedSentences
-    hypotheses: list[list[Hypothesis]]
-    translations: list[Translation]
+    reading: asyncio.Lock
 
     async def word_weights(self, pairs: Sequence[SentencePair]) -> list[Weights]:
-        """Return the weights of alignments between sentences and their translations."""
-        async with self.model.reading:
+        """Return the weights as `FoundTranslations`, computed in another thread."""
+        async with self.reading:
             return await run_in_threadpool(
-                word_weights, self.model.translator, self.encoded, self.hypotheses, pairs
+                word_weights, self.translator, self.encoded, self.hypotheses, pairs
             )
 
 
@@ -86,7 +81,7 @@ async def translate(model: Model, sentences: Sequence[str], search: Search) -> S
             found = await run_in_threadpool(
                 lambda: translator.translations(encoded, hypotheses, alignments=True)
             )
-    return Searched(model, encoded, hypotheses, found)
+    return Searched(translator, encoded, hypotheses, found, model.reading)
 
 
 async def _search(model: Model, sentences: Sequence[SearchSentence], client: str) -> list[list[Hypothesis]]:
