@@ -33,6 +33,7 @@ _STORED = {
     "uint16": "BF16",
     "int8": "I8",
 }  # safetensors' names of the types that are written
+_MODEL = "model.safetensors"
 _FLOATS = ("F32", "BF16", "F16", "F64")  # supported floating-point types, in safetensors' names
 
 
@@ -215,18 +216,28 @@ def model_file(run: Path) -> Path:
 
     Raises `CheckpointError` if there is neither a model nor a checkpoint.
     """
-    if (file := run / "model.safetensors").exists():
-        return file
+    file, which = find_model(run)
+    if file is None:
+        raise CheckpointError(
+            f"{run / _MODEL}: there is no such file, and no checkpoint; `headwise train` goes on with the run"
+        )
+    if which:
+        warnings.warn(
+            f"{run}: wasn't trained to its end; {which} is used", UnfinishedRunWarning, stacklevel=1
+        )
+    return file
+
+
+def find_model(run: Path) -> tuple[Path | None, str]:
+    """Return the file of a run's model, None if there is none, and which checkpoint's it is, if it is one's."""
+    if (file := run / _MODEL).is_file():
+        return file, ""
     for name in ("best", "latest"):
         with suppress(OSError, UnicodeDecodeError):
             step = re.fullmatch(r"step-(\d+)\n?", (run / name).read_text("utf-8"))
-            if step and (found := run / "checkpoints" / step[0].strip() / "model.safetensors").exists():
-                which = f"{run}: wasn't trained to its end; its {name} checkpoint is used, of step {int(step[1]):,}"
-                warnings.warn(which, UnfinishedRunWarning, stacklevel=1)
-                return found
-    raise CheckpointError(
-        f"{file}: there is no such file, and no checkpoint; `headwise train` goes on with the run"
-    )
+            if step and (file := run / "checkpoints" / step[0].strip() / _MODEL).is_file():
+                return file, f"its {name} checkpoint, of step {int(step[1]):,},"
+    return None, ""
 
 
 @contextmanager

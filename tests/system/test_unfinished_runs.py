@@ -33,18 +33,29 @@ def test_the_best_checkpoint_translates(engine: str, run: Path, program: Call, t
     (tmp_path / "in.en").write_text("Dog bites man.\n")
     done = program("translate", run, tmp_path / "in.en", "--engine", engine)
     assert done.out == "Hund beißt Mann.\n"
-    said = f"headwise: warning: {run}: wasn't trained to its end; its best checkpoint is used, of step 300"
+    said = f"headwise: warning: {run}: wasn't trained to its end; its best checkpoint, of step 300, is used"
     assert done.err.splitlines().count(said) == 1
 
 
 @pytest.mark.filterwarnings("default")
 def test_it_is_exported_and_explained(run: Path, program: Call, tmp_path: Path) -> None:
     exported = program("export", run, "--to", "run", "--precision", "int8", "-o", tmp_path / "out")
-    assert "its best checkpoint is used, of step 300" in exported.err
+    assert "its best checkpoint, of step 300, is used" in exported.err
     assert exported.code == 0
     explained = program("explain", run, "--text", "Dog bites man.")
     assert "Hund" in explained.out
     assert explained.code == 0
+
+
+@pytest.mark.filterwarnings("default")
+def test_another_training_begins_from_it(run: Path, program: Call, tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_text("Dog bites man.\nMan bites dog.\n" * 4)
+    (tmp_path / "a.de").write_text("Hund beißt Mann.\nMann beißt Hund.\n" * 4, "utf-8")
+    text = ("--source", tmp_path / "a.en", "--target", tmp_path / "a.de", "--languages", "en-de")
+    keys = ("data.dev_pairs=1", "training.processes=1", "training.products=torch", "--max-steps", 1)
+    done = program("train", "--from", run, *text, *keys, "-o", tmp_path / "out", "--no-checks")
+    assert done.code == 0, done.err
+    assert done.err.count("its best checkpoint, of step 300, is used") == 1
 
 
 @pytest.mark.parametrize("name", ["../../step-1", "", "step-00000500"])

@@ -189,7 +189,7 @@ def served_languages(run: ServedRun, given: Languages, say: Callable[[str], None
         )
         return None
     if not run.ready:
-        say(f"{run.path}: still in training; clients can use it as soon as it has a model")
+        say(f"{run.path}: still in training; clients can use it as soon as it has a checkpoint")
         return None
     return source, target
 

@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ from headwise.training.products_trial import find_products
 from headwise.training.progress import Progress
 from headwise.training.resolution import check_identity, resolve, resolve_by_trials, summary
 from headwise.training.trial import likely_workers, take_part
+from headwise.weights import UnfinishedRunWarning
 
 WORK = "headwise.tasks.run:work"  # what a worker process runs
 _STOP_TIMEOUT = 5.0  # seconds for the first process to stop this one
@@ -198,6 +200,7 @@ def work(received: Iterator[dict[str, Any]]) -> Iterator[str]:
     steps (`headwise.training.trial`) until an order to train. Raises a `HeadwiseError`, like `train`.
     """
     job = next(received)
+    warnings.simplefilter("ignore", UnfinishedRunWarning)  # the first process has said it
     config, run = Config.from_tree(job["config"]), Path(job["run"])
     kind = find_task(config.task)
     device = torch.device("cpu")

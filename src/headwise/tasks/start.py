@@ -13,7 +13,7 @@ from headwise.files import read_errors
 from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import Subwords
 from headwise.text.tokens.vocabulary import Pieces, Vocabulary
-from headwise.weights import read_recipe
+from headwise.weights import model_file, read_recipe
 
 # Keys of `model` that may differ, because they change neither the parameters' shapes nor their meaning.
 _MAY_DIFFER = ("dropout", "attention_dropout", "activation_dropout", "max_length")
@@ -22,16 +22,12 @@ _ENCODERS = ("masked_language_model", "classification", "tagging", "question_ans
 
 @dataclass(frozen=True)
 class Start:
-    """A trained run that another one is initialized from."""
+    """A trained run that another one is initialized from; of an unfinished one, its best checkpoint."""
 
     run: Path
     config: Config
-    checksum: str  # checksum of the model file, 12 hexadecimal digits
-
-    @property
-    def model(self) -> Path:
-        """The model file."""
-        return self.run / "model.safetensors"
+    model: Path  # its file
+    checksum: str  # of the file, 12 hexadecimal digits
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -85,12 +81,10 @@ def find_start(config: Config, tasks: Sequence[str] = _ENCODERS) -> Start | None
     ]
     if different:
         raise ConfigError(f"training.initialize_from: {run} has {'; '.join(different)}")
-    file = run / "model.safetensors"
-    if not file.exists():
-        raise CheckpointError(f"{file}: there is no such file; was the run to begin from trained to its end?")
+    file = model_file(run)
     with read_errors(file), open(file, "rb") as content:
         checksum = hashlib.file_digest(content, "sha256").hexdigest()[:12]
-    return Start(run, theirs, checksum)
+    return Start(run, theirs, file, checksum)
 
 
 def _written(value: bool | str) -> str:

@@ -1,7 +1,7 @@
 """Changed run directories: the server looks at their files from time to time, and uses a new model without a pause.
 
-A run that was still in training is taken up in the same way, once it has a model. Requests that have begun are finished
-by the model that they began with. `SIGHUP` loads all runs anew at once.
+A run that is still in training is taken up in the same way, with its best checkpoint so far. Requests that have
+begun are finished by the model that they began with. `SIGHUP` loads all runs anew at once.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Protocol
 
 from headwise.errors import HeadwiseError
 from headwise.text.tokens import pair_vocabulary, subwords
+from headwise.weights import find_model
 
 SECONDS = 2.0  # between two looks
 _MODEL = "model.safetensors"
@@ -129,9 +130,11 @@ class Reloader:
 
 def _stamps(run: WatchedRun) -> Stamps:
     found: Stamps = {}
-    for name in _FILES:
+    files = {name: run.path / name for name in _FILES}
+    files[_MODEL] = find_model(run.path)[0] or files[_MODEL]
+    for name, file in files.items():
         try:
-            status = (run.path / name).stat()
+            status = file.stat()
         except OSError:
             found[name] = None
         else:

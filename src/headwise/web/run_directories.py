@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.web.errors import NotReady
+from headwise.weights import find_model
 
 Loaded = TypeVar("Loaded")
 
@@ -20,7 +21,7 @@ Loaded = TypeVar("Loaded")
 class RunDirectory(ABC, Generic[Loaded]):
     """A run directory that is served under a unique name.
 
-    A run in training has no model.safetensors: nothing is loaded until the file exists. `threads` are those of the
+    Nothing is loaded until the run has a model or, while it is in training, a checkpoint. `threads` are those of the
     native engine, 0 for one per processor.
     """
 
@@ -38,8 +39,8 @@ class RunDirectory(ABC, Generic[Loaded]):
 
     @property
     def ready(self) -> bool:
-        """Whether the run has a model."""
-        return self._loaded is not None or (self.path / "model.safetensors").is_file()
+        """Whether the run has a model, if only that of a checkpoint."""
+        return self._loaded is not None or find_model(self.path)[0] is not None
 
     def loaded(self) -> Loaded:
         """Return what is served, which is loaded at the first call. Raises `NotReady` if there is no model yet."""

@@ -105,15 +105,22 @@ def test_a_damaged_run_keeps_its_model_and_is_reported_once(tmp_path: Path) -> N
         assert ask(port).json()["translatedText"] == after
 
 
-def test_a_run_in_training_is_taken_up_when_it_has_a_model(tmp_path: Path) -> None:
-    run = make_pair(tmp_path, "en", "de")
-    expected = translation(run)
+@pytest.mark.filterwarnings("ignore::headwise.weights.UnfinishedRunWarning")
+def test_a_run_in_training_is_taken_up_when_it_has_a_checkpoint(tmp_path: Path) -> None:
+    run, other = make_pair(tmp_path, "en", "de"), make_pair(tmp_path / "other", "en", "de", seed=1)
+    best, expected = translation(run), translation(other)
     (run / "model.safetensors").rename(tmp_path / "later")
     said: list[str] = []
     app, _ = production_of([run], say=said.append)
-    assert said == [f"{run}: still in training; clients can use it as soon as it has a model"]
+    assert said == [f"{run}: still in training; clients can use it as soon as it has a checkpoint"]
     with serving(app) as port:
         assert ask(port).status_code == 400  # its languages are not served
-        (tmp_path / "later").rename(run / "model.safetensors")
+        checkpoint = run / "checkpoints" / "step-00000300"
+        checkpoint.mkdir(parents=True)
+        (tmp_path / "later").rename(checkpoint / "model.safetensors")
+        (run / "best").write_text("step-00000300\n")
         wait_until(lambda: len(said) == 2)
+        assert ask(port).json()["translatedText"] == best
+        replace(run, other)
+        wait_until(lambda: len(said) == 3)
         assert ask(port).json()["translatedText"] == expected
