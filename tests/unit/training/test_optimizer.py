@@ -205,3 +205,10 @@ def test_a_model_without_such_matrices_needs_adam() -> None:
 def test_muons_options_need_muon() -> None:
     with pytest.raises(ConfigError, match="is Muon's: expected name=muon beside it"):
         Config.from_tree({"optimizer": {"momentum": 0.9}})
+
+
+def test_what_is_unwrapped_is_wrapped() -> None:
+    """PyTorch documents neither its wrappers nor `__wrapped__`; without them, `_Uncompiled` is superfluous."""
+    for name in ("add_param_group", "zero_grad", "state_dict", "load_state_dict"):
+        assert hasattr(getattr(torch.optim.Optimizer, name), "__wrapped__"), name
+    assert hasattr(torch.optim.AdamW.step, "__wrapped__")

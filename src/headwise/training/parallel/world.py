@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, distributed
-from torch.distributed import FileStore, PrefixStore, Store, TCPStore  # pyright: ignore[reportPrivateImportUsage]
+from torch.distributed import FileStore, PrefixStore, Store  # pyright: ignore[reportPrivateImportUsage]
 from torch.distributed.rendezvous import rendezvous
 
 from headwise.errors import HeadwiseError, TrainingError
@@ -47,6 +47,7 @@ class World:
     shares_batches: bool = False  # whether each batch is divided among the ranks
     threads: int = 0  # CPU threads of each rank, if the machine's threads are divided among the ranks
     meeting: Path | None = None  # rendezvous file of worker processes of this machine
+    store: Store | None = None  # of the ranks of torchrun
 
     @classmethod
     def join(cls, device: str, *, shares_batches: bool = True) -> World:
@@ -54,20 +55,13 @@ class World:
         if "RANK" not in os.environ or os.environ.get("WORLD_SIZE", "1") == "1":
             return cls()
         rank, size, local_rank = (int(os.environ[n]) for n in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
-        world = cls(rank, size, local_rank, shares_batches=shares_batches)
         on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
         if on_gpu:
-            torch.cuda.set_device(world.local_rank)
+            torch.cuda.set_device(local_rank)
         kept, _, _ = next(rendezvous("env://", timeout=_JOINING))  # of all starts of these ranks
-        distributed.init_process_group(
-            "nccl" if on_gpu else "gloo",
-            store=store_of_this_start(kept, rank, size),
-            rank=rank,
-            world_size=size,
-            timeout=_JOINING,
-        )
-        distributed.distributed_c10d._set_pg_timeout(CONNECTION_TIMEOUT)
-        return world
+        store = store_of_this_start(kept, rank, size)
+        _connect("nccl" if on_gpu else "gloo", store, rank, size)
+        return cls(rank, size, local_rank, shares_batches=shares_batches, store=store)
 
     @classmethod
     def join_local(
@@ -87,8 +81,7 @@ class World:
         while not store.check([f"here {other}" for other in range(size)]):
             check()
             time.sleep(_POLL)
-        distributed.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=_JOINING)
-        distributed.distributed_c10d._set_pg_timeout(CONNECTION_TIMEOUT)
+        _connect("gloo", store, rank, size)
         return cls(rank, size, rank, shares_batches=True, threads=threads, meeting=meeting)
 
     @property
@@ -100,7 +93,8 @@ class World:
         """Return a store that all ranks can write to and read, on a connection of its own; not for one rank."""
         if self.meeting is not None:
             return FileStore(str(self.meeting), self.size)
-        return cast("TCPStore", distributed.distributed_c10d._get_default_store()).clone()  # pyright: ignore[reportAttributeAccessIssue]
+        assert self.store is not None
+        return self.store.clone()  # pyright: ignore[reportAttributeAccessIssue]  (missing in the stubs)
 
     def leave(self) -> None:
         """Leave the process group."""
@@ -192,6 +186,14 @@ class World:
         results: list[_Result] = []
         self.on_first(lambda: results.append(work()))
         return results[0] if results else work()
+
+
+def _connect(backend: str, store: Store, rank: int, size: int) -> None:
+    """Join a process group, of which the ranks connect to each other in time, and then wait for each other's work."""
+    distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_JOINING)
+    group = distributed.group.WORLD
+    assert group is not None
+    group.set_timeout(CONNECTION_TIMEOUT)
 
 
 def store_of_this_start(kept: Store, rank: int, size: int, timeout: timedelta = _JOINING) -> Store:

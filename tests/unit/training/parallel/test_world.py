@@ -185,3 +185,24 @@ def test_a_start_that_was_killed_on_the_way_is_none_to_agree_on(kept: TCPStore) 
     with pytest.raises(TrainingError, match="found none of rank 0"):
         store_of_this_start(kept, 1, 3, soon)
     assert len(set(names(kept, (0.3, 0, 0.1)))) == 1
+
+
+TIMEOUT = """
+import sys
+import torch
+from torch import distributed
+from headwise.training.parallel.world import CONNECTION_TIMEOUT, World
+
+world = World.join("cpu")
+board = world.board()
+board.set(f"rank {world.rank}", "here")
+board.wait(["rank 0", "rank 1"])
+kept = distributed.group.WORLD._get_backend(torch.device("cpu")).options._timeout
+world.leave()
+print(int(kept == CONNECTION_TIMEOUT))
+"""
+
+
+def test_connected_ranks_wait_for_days_and_have_a_board() -> None:
+    """`ProcessGroup.set_timeout` and `Store.clone` of PyTorch are public, but in none of its documents."""
+    assert run_as_ranks(2, TIMEOUT) == [1, 1]
