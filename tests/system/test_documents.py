@@ -18,9 +18,14 @@ import yaml
 
 from benchmarks.__main__ import BENCHMARKS
 from headwise.cli.main import COMMANDS
-from headwise.config import Config
+from headwise.config import Config, ModelConfig
+from headwise.config.support import FULL_ATTENTION
 from headwise.corpora.synthetic import generate
+from headwise.engine.native.engine import unsupported
+from headwise.engine.native.packing import ACTIVATIONS
+from headwise.engine.native.positions import ADDED, INSIDE
 from headwise.learn.chapters import PAGES
+from headwise.nn.attention import attention_kinds
 from paths import DOCS, ROOT
 from program import call
 from world import write_world
@@ -187,6 +192,24 @@ def test_the_paths_that_the_architecture_names_exist() -> None:
     assert [
         name for name in sorted(named) if not (inside / name).exists() and not (ROOT / name).exists()
     ] == []
+
+
+def test_what_the_native_engine_runs_is_what_the_document_says() -> None:
+    text = (
+        (DOCS / "models.md")
+        .read_text()
+        .partition("## What the native engine runs\n")[2]
+        .partition("\n## ")[0]
+    )
+    values = {
+        key: set(re.findall(r"`([a-z0-9_]+)`", said))
+        for key, said in re.findall(r"^\| (.*) \| (.*) \|$", text, re.M)
+    }
+    assert values["`positions`"] == {*ADDED, *INSIDE}
+    assert values["`activation`"] == {*ACTIVATIONS}
+    assert {*FULL_ATTENTION} <= values["`attention`, `cross_attention`"]
+    known = [kind.name for kind in attention_kinds()]
+    assert {name for name in known if unsupported(ModelConfig(attention=name)) is None} == {*FULL_ATTENTION}
 
 
 def test_every_file_that_a_document_links_to_exists() -> None:
