@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -128,6 +128,10 @@ Alpha = Annotated[
     typer.Option(callback=searchable, help="Length penalty, if not the run's; 0: none."),
 ]
 
+AlreadyTranslated = Annotated[
+    Literal["keep", "translate"] | None,
+    typer.Option(help="What becomes of text that is in the target language."),
+]
 Recase = Annotated[
     bool, typer.Option("--recase", help="Translate capitals and titles as ordinary text, and restore them.")
 ]

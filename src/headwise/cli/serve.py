@@ -11,6 +11,7 @@ import typer
 
 from headwise import bounds
 from headwise.cli.arguments import (
+    AlreadyTranslated,
     Device,
     Imports,
     Lowercase,
@@ -95,6 +96,7 @@ def command(
     glossaries: Annotated[Path | None, typer.Option(help="Keep clients' glossaries in this file.")] = None,
     settings: Settings = None,
     recase: Recase = False,
+    already_translated: AlreadyTranslated = "keep",
     allow_origin: AllowOrigin = None,
     limit_characters: LimitCharacters = LIMITS.characters,
     limit_items: LimitItems = LIMITS.items,
@@ -109,7 +111,7 @@ def command(
 
     Example: headwise serve runs/en-de runs/de-en --host 0.0.0.0 --api-keys keys.db --log
     """
-    search = _served_search(settings, recase)
+    search = _served_search(settings, recase, already_translated)
     from headwise.serve.production import Production, given_languages, open_production, served_languages
     from headwise.serve.protocols.keys import KeyStore
     from headwise.serve.protocols.observation import log_line
@@ -164,12 +166,18 @@ def _show_address(address: str) -> None:
     typer.echo(f"Headwise is at {address}  (Ctrl-C ends it)")
 
 
-def _served_search(settings: list[str] | None, recase: bool) -> dict[str, Any]:
+def _served_search(
+    settings: list[str] | None, recase: bool, already_translated: str | None
+) -> dict[str, Any]:
     """Return the search options of all requests; raises `ConfigError`."""
     search = search_settings(settings, recase=recase or None)
     if "n_best" in search:
         raise ConfigError("-s n_best: expected it in a request, found it for the whole server")
-    return {"guard": not search.get("sample", False), **search}  # sampling has no second search
+    defaults = {
+        "guard": not search.get("sample", False),  # sampling has no second search
+        "keep_translated": already_translated == "keep",
+    }
+    return defaults | search
 
 
 def _measured(

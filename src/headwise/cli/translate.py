@@ -13,6 +13,7 @@ from headwise import bounds
 from headwise.api.translating import Request, document_format, translate_document, translate_file
 from headwise.cli.arguments import (
     Alpha,
+    AlreadyTranslated,
     Beam,
     CorpusEngine,
     Device,
@@ -80,6 +81,7 @@ def command(
     glossary: GlossaryFile = None,
     ignore_case: IgnoreCase = False,
     recase: Recase = False,
+    already_translated: AlreadyTranslated = None,
     split: Annotated[bool, typer.Option("--split", help="Translate too long lines in parts.")] = False,
     scores: Annotated[bool, typer.Option("--scores", help="Put score and tab before each output.")] = False,
     alignments: Alignments = False,
@@ -114,6 +116,8 @@ def command(
     from headwise.engine.corpus.runs import Runs
 
     search = search_settings(settings, beam=beam, alpha=alpha, n_best=n_best, recase=recase or None)
+    if already_translated is not None:
+        search["keep_translated"] = already_translated == "keep"
     columns = Columns(numbers=search.get("n_best", 1) > 1, scores=scores, alignments=alignments, jsonl=jsonl)
     of_lines = {
         "--n-best": columns.numbers,

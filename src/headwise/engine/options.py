@@ -139,6 +139,7 @@ class SearchOptions(_Options):
             source (see `headwise.engine.repetition_guard`).
         recase: translate a line in capitals, or a title, as ordinary text, and give the outcome the line's case (see
             `headwise.engine.recasing`).
+        keep_translated: return a text that is surely in the target language as it is.
         seed: seed of the random draws; the same sentence with the same seed gives the same samples in any batch.
     """
 
@@ -160,6 +161,7 @@ class SearchOptions(_Options):
     seed: int = 1
     guard: bool = False
     recase: bool = False
+    keep_translated: bool = False
 
     def __post_init__(self) -> None:
         """Validate every value; raises `ConfigError` with the option, the expected range and the value."""

@@ -11,6 +11,9 @@ from headwise.engine.alignment import word_numbers
 from headwise.engine.drawn import drawn
 from headwise.engine.hypotheses import length_penalty
 from headwise.text.reading.glossary import Match
+from headwise.text.reading.lines import one_line
+
+_KEPT = "it is in the target language already, and stays as it is"
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,11 @@ class Translation:
     def log_probability(self) -> float:
         """The best output's log-probability."""
         return self.outputs[0].log_probability
+
+    @classmethod
+    def kept(cls, text: str) -> Translation:
+        """Return the translation of a text that is in the target language and stays as it is."""
+        return cls(text, (), (Output(one_line(text), alignment=()),), (), (_KEPT,))
 
     def _repr_html_(self) -> str:
         best = self.outputs[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headwise.characters import check_characters
@@ -34,6 +34,7 @@ class EncodedSentences:
         alpha: exponent of the length penalty.
         matches: for each sentence its glossary entries; None without a glossary.
         recased: the lines in capitals and titles that are searched as ordinary text, by their numbers.
+        kept: the numbers of those that are in the target language, and aren't searched.
     """
 
     texts: Sequence[str]
@@ -42,6 +43,7 @@ class EncodedSentences:
     alpha: float
     matches: Sequence[Sequence[Match]] | None = None
     recased: Mapping[int, Recased] = field(default_factory=dict)
+    kept: Collection[int] = ()
 
     def with_glossary(
         self,
@@ -74,6 +76,8 @@ class EncodedSentences:
 
     def read(self, sentence: int) -> str:
         """Return what the model reads of a sentence, given by its number."""
+        if sentence in self.kept:
+            return ""
         return self.recased[sentence].text if sentence in self.recased else self.texts[sentence]
 
     def finished(self, sentence: int, translation: Translation, *, lowercase: bool) -> Translation:
@@ -81,6 +85,8 @@ class EncodedSentences:
 
         `lowercase` is whether the model's outputs are in lower case.
         """
+        if sentence in self.kept:
+            return Translation.kept(translation.source)
         checked = translation.checked(self.matches_of(sentence), lowercase=lowercase)
         recased = self.recased.get(sentence)
         return checked if recased is None else recased.restored(checked)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from headwise.characters import check_characters, has_letters
 from headwise.chunks import chunks, growing, results
 from headwise.config import DecodingConfig
+from headwise.config.languages import short_code
 from headwise.engine.alignment import Link, each_links, word_links
 from headwise.engine.base import Engine, SearchSentence
 from headwise.engine.hypotheses import Hypothesis
@@ -34,6 +35,7 @@ from headwise.engine.shortlist import FILE as SHORTLIST
 from headwise.engine.shortlist import Shortlist
 from headwise.engine.symbols import SYMBOLS
 from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.extras import optional_module
 from headwise.shipped.runs import find_run
 from headwise.text.reading.glossary import Glossary
 from headwise.text.reading.lines import one_line
@@ -57,6 +59,7 @@ class Translator:
             beam=decoding.beam, alpha=decoding.alpha, extra_length=decoding.extra_length
         )
         self.shortlist: Shortlist | None = None
+        self.languages: tuple[str | None, str | None] = (None, None)  # of source and target, where known
         self.unknown: dict[SideName, UnknownWordFinder] = {
             "source": UnknownWordFinder(subwords, "source"),
             "target": UnknownWordFinder(subwords, "target"),
@@ -95,6 +98,7 @@ class Translator:
         translator = cls(
             ensemble([loaded.engine for loaded in loaded_runs]), first.subwords, first.config.decoding
         )
+        translator.languages = first.config.data.languages
         if shortlist:
             sizes = first.subwords.source_size, first.subwords.target_size
             translator.shortlist = Shortlist.load(paths[0] / SHORTLIST, first.subwords.digest(), *sizes)
@@ -110,6 +114,8 @@ class Translator:
         other = copy.copy(self)
         other.subwords = self.subwords.with_language(language)
         other.symbols = dataclasses.replace(self.symbols, given=other.subwords.given)
+        vocabulary = other.subwords.vocabulary
+        other.languages = (self.languages[0], None if vocabulary is None else vocabulary.language_code)
         return other
 
     def with_engine(self, engine: Engine) -> Translator:
@@ -194,9 +200,11 @@ class Translator:
         if glossary is not None and options.sample:
             raise ConfigError("glossary: expected beam search with it, found sampling")
         longest = self.engine.max_length - 1
+        kept = self._translated(texts) if options.keep_translated else frozenset()
         found = {n: recased(text, self.subwords) for n, text in enumerate(texts) if options.recase}
         changed = {number: each for number, each in found.items() if each is not None}
         read = [changed[number].text if number in changed else text for number, text in enumerate(texts)]
+        read = ["" if number in kept else text for number, text in enumerate(read)]
         encoded = [
             encode_source(self.subwords, text, longest, number, split)
             for number, text in enumerate(read, start=first_line)
@@ -211,7 +219,7 @@ class Translator:
             for (text, source), prefix in zip(sources, prefix_ids, strict=True)
         ]
         counts = [len(parts) for parts in part_ids]
-        result = EncodedSentences(texts, counts, searched, options.alpha, recased=changed)
+        result = EncodedSentences(texts, counts, searched, options.alpha, recased=changed, kept=kept)
         if glossary is None:
             return result
         parts = [texts for texts, _ in encoded]
@@ -227,6 +235,19 @@ class Translator:
         allowed = None if self.shortlist is None else self.shortlist(source)
         lettered = not options.allow_empty and self.needs_letter(text, prefix)
         return SearchSentence(source, options, prefix, allowed, lettered=lettered)
+
+    def _translated(self, texts: Sequence[str]) -> frozenset[int]:
+        """Return the numbers of the texts that are surely in the target language; raises `ConfigError`."""
+        optional_module("py3langid", "--already-translated keep")
+        from headwise.text.reading.detection import is_known, surely
+
+        languages = [short_code(code) for code in self.languages if code is not None]
+        if len(languages) < 2 or not all(map(is_known, languages)):
+            raise ConfigError(
+                "--already-translated keep: expected a run whose two languages are known, found "
+                f"{' and '.join(languages) or 'none'} (data.source_language, data.target_language)"
+            )
+        return frozenset(n for n, text in enumerate(texts) if surely(text, languages) == languages[1])
 
     def needs_letter(self, text: str, prefix: Sequence[int] | None) -> bool:
         """Whether a source has a letter or a digit, and a prefix of its outputs has none but room for one."""

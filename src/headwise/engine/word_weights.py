@@ -67,6 +67,8 @@ def word_weights(
     )
     return [
         _of_words(pair, [_Part(translator, next(recorded), *ids) for ids in parts])
+        if parts
+        else np.eye(len(pair.target_words), len(pair.source_words), dtype=np.float32)  # it stays as it is
         for pair, parts in zip(pairs, found, strict=True)
     ]
 

@@ -66,6 +66,20 @@ def test_no_translation_is_empty(ending_run: Path, engine: str, options: dict[st
             assert wanted or each.text == ""
 
 
+def test_text_in_the_target_language_stays(translator: Translator, tmp_path: Path) -> None:
+    pytest.importorskip("py3langid", reason="needs pip install 'headwise[languages]'")
+    told = translator.with_engine(translator.engine)
+    german = "Die alte Frau liest eine Zeitung im Garten."
+    texts = [ENGLISH[0], german, german.upper(), "Hotel", ""]
+    with pytest.raises(ConfigError, match=r"expected a run whose two languages are known, found none"):
+        told.translate(texts, keep_translated=True)
+    told.languages = ("eng", "de")
+    found, free = told.translate(texts, keep_translated=True, alignments=True), told.translate(texts)
+    assert [each.text for each in found] == [free[0].text, german, german.upper(), free[3].text, ""]
+    assert [bool(each.warnings) for each in found] == [False, True, True, False, False]
+    assert all(each.text != text for each, text in zip(free[:4], texts, strict=False))
+
+
 @pytest.fixture(scope="module")
 def ending_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "ending"

@@ -96,6 +96,9 @@ class _Search(_Request):
     recase: bool | None = Field(
         None, description="Translate capitals and titles as ordinary text; by default the server's."
     )
+    already_translated: Literal["keep", "translate"] | None = Field(
+        None, description="What becomes of sentences in the target language; by default the server's."
+    )
     split: Mode = Field("all", description="Where sentences end: at line ends and punctuation, or not.")
 
     glossary: GlossaryFields | Annotated[str, Field(max_length=MOST_NAME)] | None = Field(
@@ -105,7 +108,10 @@ class _Search(_Request):
     def options(self) -> dict[str, Any]:
         """Return the search options that differ from the run's."""
         names = ("beam", "alpha", "guard", "recase")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        found = {name: value for name in names if (value := getattr(self, name)) is not None}
+        if self.already_translated is not None:
+            found["keep_translated"] = self.already_translated == "keep"
+        return found
 
 
 class _Formatted(_Search, TagFields):

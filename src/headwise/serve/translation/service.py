@@ -31,12 +31,16 @@ from headwise.serve.translation.models import Model, ServedModels
 from headwise.serve.translation.searching import Search, Searched, translate
 from headwise.serve.translation.shared_load import SharedLoad
 from headwise.serve.translation.waiting import Deadline, all_of, away
-from headwise.text.reading.detection import Detected, detect
+from headwise.text.reading.detection import Detected, detect, surely
 from headwise.text.reading.glossary import Glossary
 from headwise.web.errors import ServiceError
 
 _MOMENT = 0.05  # seconds in which the estimate of how long requests wait isn't made again
+_NO_DETECTION: Mapping[str, Any] = {
+    "keep_translated": False
+}  # of a translator: the service has found what stays
 Event = tuple[str, dict[str, Any]]  # its kind and its data
+_Place = tuple[int, int]  # of a sentence: its text and its number in that
 
 
 @dataclass(frozen=True)
@@ -112,12 +116,17 @@ class TranslatedText:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is to be done with a text."""
+    """What is to be done with a text.
+
+    `models` translate it, and `routes` its sentences, as several languages may be mixed in a text; none translates what
+    stays as it is.
+    """
 
     source: str
     detected: Detected | None
     models: list[Model]
     prepared: PreparedDocument
+    routes: list[list[Model]]
 
 
 class Service:
@@ -155,6 +164,10 @@ class Service:
         sources = self.models.sources
         if not sources:
             raise ServiceError(503, "the server has no model whose languages it knows", retry_after=60)
+        if self._keeps(job) and (target := self.models.target(job.target)) == surely(
+            text, [*sources, target]
+        ):
+            return target, Detected(target, 1.0)
         found = detect(text, sources)
         language = next((one for one in found if one.language in sources), Detected(sources[0], 0.0))
         return language.language, language
@@ -204,10 +217,10 @@ class Service:
         translated: list[str] = []
         messages: dict[str, str] = {}
         warnings: list[str] = []
-        with self._accepting(plan.models, len(sentences)):
+        with self._accepting([model for route in plan.routes for model in route], len(sentences)):
             tasks = [
-                asyncio.ensure_future(self._render(plan.models, [sentence], job, None))
-                for sentence in sentences
+                asyncio.ensure_future(self._render(route, [sentence], job, None))
+                for route, sentence in zip(plan.routes, sentences, strict=True)
             ]
             try:
                 for number, task in enumerate(tasks, start=-inner):
@@ -259,42 +272,60 @@ class Service:
     # ------------------------------------------------------------------------------------------------ one request
 
     async def _translate(self, job: TranslationJob, plans: Sequence[_Plan]) -> list[TranslatedText]:
-        groups: dict[tuple[int, ...], list[int]] = {}
+        routes: dict[tuple[int, ...], list[Model]] = {}
+        groups: dict[tuple[int, ...], list[_Place]] = {}  # the sentences that take each route
         for index, plan in enumerate(plans):
-            groups.setdefault(tuple(map(id, plan.models)), []).append(index)
-        models = [model for plan in plans for model in plan.models]
-        with self._accepting(models, sum(len(plan.prepared.all_sentences) for plan in plans)):
-            translated = await all_of(
-                [
-                    self._group(
-                        job, plans[indices[0]].models, [plans[index].prepared for index in indices], indices
-                    )
-                    for indices in groups.values()
-                ]
+            for number, route in enumerate(plan.routes):
+                key = tuple(map(id, route))
+                routes[key] = route
+                groups.setdefault(key, []).append((index, number))
+        models = [model for route in routes.values() for model in route]
+        with self._accepting(models, sum(len(plan.routes) for plan in plans)):
+            found = await all_of(
+                [self._group(job, routes[key], plans, places) for key, places in groups.items()]
             )
-        results: dict[int, TranslatedText] = {}
-        for indices, translations in zip(groups.values(), translated, strict=True):
-            for index, rendered in zip(indices, translations, strict=True):
-                plan = plans[index]
-                text, *others = plan.prepared.join_ranks([sentence.texts for sentence in rendered])
-                results[index] = TranslatedText(
-                    text,
-                    others,
-                    plan.source,
-                    plan.detected,
-                    plan.models,
-                    [sentence.translation for sentence in rendered],
-                    [piece for sentence in rendered for piece in sentence.repaired],
-                )
-        return [results[index] for index in range(len(plans))]
+        by_place = {
+            place: rendered
+            for places, group in zip(groups.values(), found, strict=True)
+            for place, rendered in zip(places, group, strict=True)
+        }
+        return [
+            _translated(plan, [by_place[index, number] for number in range(len(plan.routes))])
+            for index, plan in enumerate(plans)
+        ]
 
     def _plans(self, job: TranslationJob, texts: Iterable[ParsedText]) -> list[_Plan]:
         """Find each text's language, models and sentences; raises `ServiceError` (400)."""
         plans: list[_Plan] = []
         for text in texts:
             source, detected = self.source_of(job, text.text)
-            plans.append(_Plan(source, detected, self.route_of(job, source), text.prepare(source)))
+            is_translated = (
+                detected is not None and self._keeps(job) and source == self.models.target(job.target)
+            )
+            models = [] if is_translated else self.route_of(job, source)
+            prepared = text.prepare(source)
+            routes = [self._route_of_sentence(job, each, source, models) for each in prepared.all_sentences]
+            plans.append(_Plan(source, detected, models, prepared, routes))
         return plans
+
+    def _keeps(self, job: TranslationJob) -> bool:
+        """Whether sentences that are in the target language stay as they are."""
+        return job.prefixes is None and bool((self.search | job.options).get("keep_translated"))
+
+    def _route_of_sentence(
+        self, job: TranslationJob, sentence: Sentence, source: str, models: list[Model]
+    ) -> list[Model]:
+        """Return the models for a sentence: its text's, unless it is surely in another language."""
+        detects = job.source is None and job.model is None and job.prefixes is None
+        if not detects and not self._keeps(job):
+            return models
+        target = models[-1].target if models else source
+        language = surely(sentence.text, [*self.models.sources, source, target])
+        if language == target and self._keeps(job):
+            return []
+        if not detects or language in ("", source, target) or language not in self.models.sources:
+            return models
+        return self.route_of(job, language) if target in self.models.targets_of(language) else models
 
     @contextmanager
     def _accepting(self, models: Sequence[Model], sentences: int) -> Iterator[None]:
@@ -314,24 +345,21 @@ class Service:
             self._load.finish(sentences)
 
     async def _group(
-        self, job: TranslationJob, models: list[Model], prepared: list[PreparedDocument], indices: list[int]
-    ) -> list[list[Rendered[Translation]]]:
-        """Translate the sentences of texts that take the same way; return those of each text."""
-        sentences = [sentence for one in prepared for sentence in one.all_sentences]
+        self, job: TranslationJob, models: list[Model], plans: Sequence[_Plan], places: Sequence[_Place]
+    ) -> list[Rendered[Translation]]:
+        """Translate the sentences that take the same way."""
+        every = [plan.prepared.all_sentences for plan in plans]
         prefixes = None
         if job.prefixes is not None:  # the first sentence of a text gets its prefix
-            prefixes = [
-                job.prefixes[index] if number == 0 else ""
-                for index, one in zip(indices, prepared, strict=True)
-                for number in range(len(one.all_sentences))
-            ]
-        rendered = iter(await self._render(models, sentences, job, prefixes))
-        return [[next(rendered) for _ in one.all_sentences] for one in prepared]
+            prefixes = ["" if number else job.prefixes[index] for index, number in places]
+        return await self._render(models, [every[index][number] for index, number in places], job, prefixes)
 
     async def _render(
         self, models: list[Model], sentences: list[Sentence], job: TranslationJob, prefixes: list[str] | None
     ) -> list[Rendered[Translation]]:
         """Translate sentences with their tags and pieces, and count what became of the pieces."""
+        if not models:
+            return [Rendered([each.source], Translation.kept(each.text)) for each in sentences]
 
         async def search(texts: list[str], numbers: Sequence[int]) -> list[Searched]:
             some = None if prefixes is None else [prefixes[number] for number in numbers]
@@ -356,7 +384,7 @@ class Service:
         chain: list[Searched] = []
         first = sentences
         for model in models[:-1]:
-            options = model.translator.options_with(**self.search)
+            options = model.translator.options_with(None, **self.search | _NO_DETECTION)
             found = await translate(model, sentences, Search(options, job.client))
             chain.append(found)
             sentences = [translation.text for translation in found.translations]
@@ -366,7 +394,7 @@ class Service:
             changes.setdefault(
                 "beam", max(last.translator.options_with(**self.search).beam, changes["n_best"])
             )
-        options = last.translator.options_with(None, **self.search | changes)
+        options = last.translator.options_with(None, **self.search | changes | _NO_DETECTION)
         search = Search(options, job.client, prefixes, job.alignments, job.glossary, first)
         found = await translate(last, sentences, search)
         return [*chain, found]
@@ -383,6 +411,19 @@ class Service:
             seconds = _seconds_waiting(model)
             self._waits[model] = (now, seconds)
         return seconds
+
+
+def _translated(plan: _Plan, rendered: Sequence[Rendered[Translation]]) -> TranslatedText:
+    text, *others = plan.prepared.join_ranks([sentence.texts for sentence in rendered])
+    return TranslatedText(
+        text,
+        others,
+        plan.source,
+        plan.detected,
+        plan.models,
+        [sentence.translation for sentence in rendered],
+        [piece for sentence in rendered for piece in sentence.repaired],
+    )
 
 
 def _busy(wait: float) -> ServiceError:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
+from headwise.characters import UNSPACED
+
 _READ = 2_000  # characters; more don't change the result
 _LEAST = 0.01  # probability of a language that is reported besides the first
+_SURE, _LEAST_WORDS = 0.99, 3  # probability among some languages, and words, by which one is told surely
+_WORDS = re.compile(rf"{UNSPACED.pattern}|[^\W\d_]{{2,}}")
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,19 @@ def detect(text: str, among: Collection[str] = ()) -> list[Detected]:
     total = sum(share for _, share in ranked)
     found = [Detected(code, share / total) for code, share in ranked]
     return [one for number, one in enumerate(found) if number == 0 or one.confidence >= _LEAST]
+
+
+def surely(text: str, among: Collection[str]) -> str:
+    """Return the one of several languages that a text is surely in; empty where none is.
+
+    That is the likeliest of all languages, with a probability of at least 0.99 among these, for a text of at least 3
+    words of several letters. Of 8,000 sentences, English or German, none is taken for the other language so.
+    """
+    if len(_WORDS.findall(text)) < _LEAST_WORDS:
+        return ""
+    ranked = _identifier().rank((text.lower() if text.isupper() else text)[:_READ])
+    (first, share), total = ranked[0], sum(share for code, share in ranked if code in among)
+    return first if first in among and share >= _SURE * total else ""
 
 
 def is_known(code: str) -> bool:
