@@ -17,6 +17,10 @@ NGRAM = 3  # of which none is repeated in the second search
 _PERIOD = 12  # most tokens that are repeated
 _TIMES = 4  # repetitions of them, one after the other
 _LEAST = 8  # tokens of all repetitions
+_MORE = 20  # tokens besides 3 times the source
+# The same of a short source, such as the strings of a program.
+_SHORT = 8  # tokens of a source, the end symbol included
+_SHORT_NGRAM, _SHORT_TIMES, _SHORT_LEAST, _SHORT_MORE = 2, 3, 3, 8
 
 
 class SecondSearch:
@@ -32,7 +36,11 @@ class SecondSearch:
         self.sentences = [
             dataclasses.replace(
                 sentences[number],
-                options=dataclasses.replace(sentences[number].options, guard=False, no_repeat_ngram=NGRAM),
+                options=dataclasses.replace(
+                    sentences[number].options,
+                    guard=False,
+                    no_repeat_ngram=_SHORT_NGRAM if len(sentences[number].source) <= _SHORT else NGRAM,
+                ),
             )
             for number in self._numbers
         ]
@@ -54,26 +62,30 @@ def defect(source: Sequence[int], hypothesis: Hypothesis, options: SearchOptions
 
     It repeats up to 12 tokens at least 4 times in a row, over at least 8 tokens, while the source doesn't; or it is
     longer than 3 times the source and 20 tokens; or it is longer than 1.5 times the source and 10 tokens and was ended
-    by the length limit that depends on the source. Lengths count end symbols.
+    by the length limit that depends on the source. Lengths count end symbols. Of a source of at most 8 tokens, an
+    output repeats itself with 3 repetitions, of one token or more, and is too long beyond 3 times the source and 8.
     """
-    length = len(hypothesis.tokens) + 1
-    if loops(hypothesis.tokens) and not loops(source):
+    length, short = len(hypothesis.tokens) + 1, len(source) <= _SHORT
+    bounds = (_SHORT_TIMES, _SHORT_LEAST) if short else (_TIMES, _LEAST)
+    if loops(hypothesis.tokens, *bounds) and not loops(source, *bounds):
         return "repeats itself"
     limited = length >= options.limit(len(source)) and (
         options.max_length is None or length <= options.max_length
     )
-    if length > 3 * len(source) + 20 or (limited and length > 1.5 * len(source) + 10):
+    if length > 3 * len(source) + (_SHORT_MORE if short else _MORE) or (
+        limited and length > 1.5 * len(source) + 10
+    ):
         return "is far longer than its source"
     return None
 
 
-def loops(tokens: Sequence[int]) -> bool:
-    """Whether up to `_PERIOD` tokens occur `_TIMES` times in a row, over `_LEAST` tokens at least."""
-    for period in range(1, min(_PERIOD, len(tokens) // _TIMES) + 1):
+def loops(tokens: Sequence[int], times: int = _TIMES, least: int = _LEAST) -> bool:
+    """Whether up to `_PERIOD` tokens occur `times` times in a row, over `least` tokens at least."""
+    for period in range(1, min(_PERIOD, len(tokens) // times) + 1):
         equal = 0
         for one, other in zip(tokens, tokens[period:], strict=False):
             equal = equal + 1 if one == other else 0
-            if equal + period >= max(_TIMES * period, _LEAST):
+            if equal + period >= max(times * period, least):
                 return True
     return False
 
@@ -92,6 +104,7 @@ def mended(
     still = defect(source, second[0], options)
     chosen = list(second if still is None or len(second[0].tokens) <= len(first[0].tokens) else first)
     end = "" if still is None else ", without success"
-    note = f"guard: a first output that {what}, searched again without repeated {NGRAM}-grams{end}"
+    ngram = options.no_repeat_ngram
+    note = f"guard: a first output that {what}, searched again without repeated {ngram}-grams{end}"
     chosen[0] = dataclasses.replace(chosen[0], note=note)
     return chosen, still is None

@@ -9,7 +9,9 @@ from decoding_models import EOS, SYMBOLS, TreeModel, decode, sentences, tiny_tra
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
 from headwise.engine.repetition_guard import NGRAM, defect, loops
+from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
+from interface_strings import INTERFACE
 from scheduler_engines import native, native_only
 
 GUARDED = SearchOptions(guard=True)
@@ -54,8 +56,31 @@ def test_what_is_wrong_with_an_output() -> None:
     assert defect([7] * 9, Hypothesis((8,) * 9, 0.0, 0.0, ()), GUARDED) is None  # as its source
 
 
+def test_what_is_wrong_with_the_output_of_a_short_source() -> None:
+    def found(tokens: list[int], source: list[int]) -> str | None:
+        return defect([*source, EOS], Hypothesis(tuple(tokens), 0.0, 0.0, ()), GUARDED)
+
+    assert found([5, 6, 6, 6], [7]) == "repeats itself"
+    assert found([5, 6, 6], [7]) is None
+    assert found([5, 6, 6, 6], [7, 7, 7]) is None  # as its source
+    assert found([5, 6, 6, 6], [7, 8, 9, 10, 11, 12, 13]) == "repeats itself"
+    assert found([5, 6, 6, 6], [7, 8, 9, 10, 11, 12, 13, 14]) is None  # of a sentence
+    assert found(list(range(13)), [7]) is None
+    assert found(list(range(14)), [7]) == "is far longer than its source"
+
+
+def test_strings_of_programs() -> None:
+    translator = Translator.load("demo", device="cpu")
+    for translation in translator.translate(INTERFACE, guard=True):
+        output, text = translation.outputs[0], translation.source
+        assert any(map(str.isalnum, output.text)) >= any(map(str.isalnum, text))
+        ids = [*translator.subwords.encode_source(text), EOS]
+        problem = defect(ids, Hypothesis(output.tokens, 0.0, 0.0, ()), translator.options)
+        assert (problem is None) == ("without success" not in "".join(translation.warnings))
+
+
 def test_an_output_that_repeats_itself_is_searched_again() -> None:
-    model, sources = Stuck(), [[4, 5, 6, EOS], [5, 6, EOS]]
+    model, sources = Stuck(), [[4, 5, 6, 5, 6, 5, 4, 5, EOS], [5, 6, EOS]]
     plain = decode(model, sources, SearchOptions(), SYMBOLS)
     found = decode(model, sources, GUARDED, SYMBOLS)
     assert loops(plain[0][0].tokens)
@@ -74,7 +99,7 @@ def test_a_second_search_without_success_says_so() -> None:
             return found
 
     options = SearchOptions(beam=1, guard=True, extra_length=60)
-    (found,) = decode(Endless(words=8), [[4, EOS]], options, SYMBOLS)
+    (found,) = decode(Endless(words=8), [[*range(4, 12), EOS]], options, SYMBOLS)
     assert found[0].note == (
         "guard: a first output that is far longer than its source, searched again without repeated 3-grams, "
         "without success"

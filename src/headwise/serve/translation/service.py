@@ -36,7 +36,7 @@ from headwise.text.reading.glossary import Glossary
 from headwise.web.errors import ServiceError
 
 _MOMENT = 0.05  # seconds in which the estimate of how long requests wait isn't made again
-_NO_DETECTION: Mapping[str, Any] = {
+_NO_DETECTION: dict[str, Any] = {
     "keep_translated": False
 }  # of a translator: the service has found what stays
 Event = tuple[str, dict[str, Any]]  # its kind and its data
