@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from headwise.config import Config
 from headwise.native.library import find_library
-from headwise.training import products_trial
+from headwise.tasks import run as tasks_run
+from headwise.training import products_trial, resolution
+from headwise.training.checkpoint import read_state
+from headwise.training.pace import Overhead, Pace
 from program import (
     assert_same_training,
     assert_stopped,
@@ -165,6 +171,45 @@ def test_the_number_is_chosen_by_a_trial_and_kept(toy: Toy, tmp_path: Path) -> N
     again = headwise(*command[:-3], f"--max-steps={saved_step(run)}", "-o", run)
     assert again.code == 0, again.err
     assert "trial" not in again.err
+
+
+@pytest.mark.usefixtures("forked")
+def test_what_a_trial_during_training_chooses_trains_on_as_after_an_interruption(
+    toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process, then two, which a second trial keeps, then one; with dropout, whose masks differ by process."""
+    by_hand, by_trials = tmp_path / "by hand", tmp_path / "by trials"
+    command = ("train", "-c", toy.config, "training.threads=2")
+    for processes, steps in ((1, 2), (2, 6), (1, 8)):
+        keys = (f"training.processes={processes}", f"--max-steps={steps}")
+        assert call(capsys, *command, *keys, "-o", by_hand).code == 0
+
+    chosen, affords = iter([1, 2, 2, 1]), Pace.affords
+    due = {2, 4, 6}
+
+    def resolve_by_trials(task: Any, config: Config, *_: Any, **options: Any) -> Config:
+        return config.with_overrides([f"training.processes={next(chosen)}"])
+
+    def affords_trials(self: Pace, kind: Overhead) -> bool:
+        if kind != "trial":
+            return affords(self, kind)
+        return self._progress.step in due and not due.discard(self._progress.step)
+
+    for module in (tasks_run, resolution):
+        monkeypatch.setattr(module, "resolve_by_trials", resolve_by_trials)
+    monkeypatch.setattr(Pace, "affords", affords_trials)
+    outcome = call(capsys, *command, "--max-steps=8", "-o", by_trials)
+    assert outcome.code == 0, outcome.err
+    assert re.findall(r"step (\d): trying the numbers of processes again", outcome.err) == ["2", "4", "6"]
+    assert outcome.err.count("2 processes, configuration") == 2
+    ours, expected = (
+        (run / "checkpoints" / "step-00000008" / "model.safetensors").read_bytes()
+        for run in (by_trials, by_hand)
+    )
+    assert ours == expected
+    assert yaml.safe_load((by_trials / "config.yaml").read_text())["training"]["processes"] == 1
+    spent = read_state(by_trials / "checkpoints" / "step-00000008")["progress"]["timing"]["spent"]
+    assert spent["trial"] > 0
 
 
 def test_short_trainings_have_no_trial(toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,8 +35,8 @@ from headwise.training.parallel.workers import READY, Workers, join
 from headwise.training.parallel.world import World
 from headwise.training.products_trial import find_products
 from headwise.training.progress import Progress
-from headwise.training.resolution import check_identity, resolve, resolve_by_trials, summary
-from headwise.training.trial import likely_workers, take_part
+from headwise.training.resolution import check_identity, resolve, resolve_again, resolve_by_trials, summary
+from headwise.training.trial import likely_workers, possible_numbers, take_part
 from headwise.weights import UnfinishedRunWarning
 
 WORK = "headwise.tasks.run:work"  # what a worker process runs
@@ -102,24 +102,39 @@ def train(
             world.on_first(lambda: _remove_earlier_training(run, restart, say))
         for line in [*([f"{prepared.directory}: found ready"] if prepared.reused else []), *prepared.report]:
             say(line)
-        resolved = known
+        before = averaged_scores(run)
+        choice = shared and known.training.processes == "auto" and len(possible_numbers(threads, model)) > 1
+
+        def begin(resolved: Config, trial: float | None) -> Trainer:
+            nonlocal world
+            if workers is not None:
+                torch.set_num_threads(resolved.training.threads or threads)
+                order = {"do": "train", "trial": trial, **job_of(resolved, run)}
+                world = workers.gather(int(resolved.training.processes), threads, order)
+            trainer = Trainer(task, resolved, run, device=device, world=world, quiet=quiet, trial=trial)
+            trainer.monitor.listener = listener
+
+            def write() -> None:  # after the last checkpoint, if any, has been loaded
+                remove_partial(run / "*")
+                prepared.save(run)
+                write_text(run / "config.yaml", resolved.to_yaml())
+                say(summary(resolved, model, device, world))
+
+            world.on_first(write)
+            return trainer
+
+        resolved, began = known, time.perf_counter()
         if workers is not None:
             resolved = resolve_by_trials(task, known, threads, workers, say, fresh=fresh, shared=shared)
-            torch.set_num_threads(resolved.training.threads or threads)
-            order = {"do": "train", **job_of(resolved, run)}
-            world = workers.gather(int(resolved.training.processes), threads, order)
-        before = averaged_scores(run)
-        trainer = Trainer(task, resolved, run, device=device, world=world, quiet=quiet)
-        trainer.monitor.listener = listener
-
-        def begin() -> None:  # after the last checkpoint, if any, has been loaded
-            remove_partial(run / "*")
-            prepared.save(run)
-            write_text(run / "config.yaml", resolved.to_yaml())
-            say(summary(resolved, model, device, world))
-
-        world.on_first(begin)
+        trainer = begin(resolved, time.perf_counter() - began if choice else None)
         progress = trainer.fit()
+        while workers is not None and trainer.trial_is_due:
+            world.leave()
+            world, began = World(), time.perf_counter()
+            say(f"step {progress.step}: trying the numbers of processes again")
+            resolved = resolve_again(task, known, resolved, threads, workers, say)
+            trainer = begin(resolved, time.perf_counter() - began)
+            progress = trainer.fit()
         if world.first:
             record_measured(run, before, kind.signatures())
     except RuntimeError:
@@ -197,7 +212,7 @@ def work(received: Iterator[dict[str, Any]]) -> Iterator[str]:
     """Train as a worker process (`Workers`), whose job and then orders are `received`.
 
     The first process has locked the run directory and prepared the data. After `READY`, carries out orders to time
-    steps (`headwise.training.trial`) until an order to train. Raises a `HeadwiseError`, like `train`.
+    steps (`headwise.training.trial`) or to train until the training ends. Raises a `HeadwiseError`, like `train`.
     """
     job = next(received)
     warnings.simplefilter("ignore", UnfinishedRunWarning)  # the first process has said it
@@ -214,11 +229,15 @@ def work(received: Iterator[dict[str, Any]]) -> Iterator[str]:
             try:
                 if order["do"] == "train":
                     resolved = Config.from_tree(order["config"])
-                    trainer = Trainer(task, resolved, run, device=device, world=world, quiet=True)
+                    trainer = Trainer(
+                        task, resolved, run, device=device, world=world, quiet=True, trial=order["trial"]
+                    )
                     world.on_first(lambda: None)  # the first process writes the run's files
                     trainer.fit()
-                    return
-                take_part(task, config, world, order)
+                    if not trainer.trial_is_due:
+                        return
+                else:
+                    take_part(task, config, world, order)
             finally:
                 world.leave()
     except RuntimeError:

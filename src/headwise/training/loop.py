@@ -93,12 +93,14 @@ class Trainer:
         world: World | None = None,
         products: GemmBackend | None = None,
         quiet: bool = False,
+        trial: float | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Load the last checkpoint, if any; raises `CheckpointError` if training can't resume from it.
 
         `products` compute the float32 products of the training steps on a CPU, by default those of the configuration;
-        `clock` returns seconds.
+        `trial` is the duration in seconds of the one that has chosen the number of processes, if others are to be tried
+        again; `clock` returns seconds.
         """
         self.task, self.config, self.run, self.device = task, config, run, device
         if device.type == "cpu":
@@ -132,11 +134,15 @@ class Trainer:
             dev_tokens=task.dev_tokens,
             clock=clock,
         )
+        self.trial_is_due, self._tries = False, trial is not None
+        if trial is not None:
+            self.pace.tried(trial)
 
     def fit(self) -> Progress:
         """Train to the end, or until interrupted; returns the progress.
 
-        `progress.finished` gives the reason why training ended and is empty after an interruption. Raises
+        `progress.finished` gives the reason why training ended and is empty after an interruption, and where
+        `trial_is_due`: a trial of other numbers of processes, after which a new trainer resumes. Raises
         `TrainingError` for a loss that isn't finite or a full disk.
         """
         self.progress.finished = self._reason_to_end()  # recomputed, because the limits may have changed
@@ -154,6 +160,8 @@ class Trainer:
                 self._finish_writing()
                 if self.progress.finished:
                     self.world.on_first(self._average, heavy=True)
+            if self.trial_is_due:
+                self.replica.close()
         finally:
             self.batches.close()
             self.writing.abandon()
@@ -213,18 +221,24 @@ class Trainer:
             window.add(tokens, self.pace.stepped())
             self._report(window)
             progress.finished = self._reason_to_end()
-            stopping = self.world.any(interruption.requested, self.device)
+            trial_is_due = self._tries and self.pace.affords("trial")
+            stops = self.world.sum(interruption.requested, trial_is_due, device=self.device)
+            stopping, trial_is_due = (ranks > 0 for ranks in stops)
             best = False
             if self._is_due("validation", options.validate_every):
                 best = self._validate()
                 progress.finished = progress.finished or self._reason_to_end()
-            if self._is_due("saving", options.checkpoint_every) or best or progress.finished or stopping:
+            ends = bool(progress.finished) or stopping
+            self.trial_is_due = trial_is_due and not ends
+            ends = ends or self.trial_is_due
+            if self._is_due("saving", options.checkpoint_every) or best or ends:
                 with self.pace.spending("saving"):
                     self._save(best)
             if stopping and not progress.finished:
                 self.monitor.say(
                     f"stopped after step {progress.step}; saved. Run the same command again to go on."
                 )
+            if ends:
                 return
 
     def _reason_to_end(self) -> str:

@@ -27,6 +27,7 @@ from headwise.config import Config
 from headwise.training.parallel.world import World
 from headwise.training.progress import LONGEST_WARMUP, Progress, Timing
 from headwise.training.schedule import clocked_rate, decays, learning_rate
+from headwise.training.trial import WORTH
 
 _MARGIN = 0.01  # share of `max_minutes` that is left as a margin
 _LONGEST_END = 0.2  # greatest share of `max_minutes` for the final average and its scores
@@ -43,7 +44,9 @@ _GRACE = (
 _LARGEST_STEP = 0.99  # share of what is left that one step may take, unless it is the last
 _ROUNDING = 1e-9  # of a sum of the steps' shares of a warm-up
 
-Overhead = Literal["validation", "saving"]
+_TRIALS = 0.02  # share of the time for trials of other numbers of processes
+
+Overhead = Literal["validation", "saving", "trial"]
 
 
 class Pace:
@@ -131,15 +134,20 @@ class Pace:
         return seconds
 
     def affords(self, kind: Overhead) -> bool:
-        """Return whether there is time for a validation, with the checkpoint of a best one, or a checkpoint."""
-        options, spent, limited = self._options, self._timing.spent, self._limit is not None
+        """Return whether there is time for a validation, with the checkpoint of a best one, a checkpoint or a trial."""
+        options, timing, limited = self._options, self._timing, self._limit is not None
+        spent = {"validation": 0.0, "saving": 0.0, "trial": 0.0, **timing.spent}
+        if kind == "trial":
+            allowed = _TRIALS * self._progress.seconds
+            return self.seconds_left >= WORTH and spent["trial"] + timing.costs["trial"] <= allowed
         if options.validate_share == 1 or not (limited or kind == "validation"):
             return True
         allowed = options.validate_share * self._progress.seconds + (0.0 if limited else _GRACE)
         cost = self._cost("saving") if limited else 0.0
+        together = spent["validation"] + spent["saving"] + cost
         if kind == "validation":
-            return sum(spent.values()) + self._cost("validation") + cost <= allowed
-        return sum(spent.values()) + cost <= allowed and spent.get("saving", 0.0) + cost <= allowed / 2
+            return together + self._cost("validation") <= allowed
+        return together <= allowed and spent["saving"] + cost <= allowed / 2
 
     def skipped(self) -> str:
         """Return a message for the first time that something is skipped, else an empty string."""
@@ -147,6 +155,13 @@ class Pace:
         what = "validations" if self._limit is None else "validations and checkpoints"
         share = f"{self._options.validate_share:.0%} of the time (training.validate_share)"
         return f"{what} may take {share}: some are skipped from now on" if says else ""
+
+    def tried(self, seconds: float) -> None:
+        """Record how long the last trial of numbers of processes took; one before training is no training time."""
+        self._timing.costs["trial"] = seconds
+        if self._progress.step:
+            self._timing.spent["trial"] = self._timing.spent.get("trial", 0.0) + seconds
+            self._progress.seconds += seconds
 
     @contextmanager
     def spending(self, kind: Overhead) -> Iterator[None]:

@@ -17,7 +17,7 @@ from headwise.training.parallel.workers import Workers
 from headwise.training.parallel.world import World
 from headwise.training.products_trial import choose_products
 from headwise.training.task import Task
-from headwise.training.trial import choose_processes, possible_numbers
+from headwise.training.trial import Division, choose_processes, possible_numbers
 
 
 def resolve(config: Config, run: Path, latest: Path | None, world: World) -> Config:
@@ -62,16 +62,18 @@ def resolve_by_trials(
     *,
     fresh: bool,
     shared: bool,
+    usual: Division | None = None,
 ) -> Config:
     """Replace `auto` by what trials find fastest, with the CPU `threads` of all processes, or with fewer.
 
-    Processes are tried if they can share the batches (`shared`), and products if the training is `fresh` and on a CPU;
-    otherwise there is one process, and products are left to be chosen when the run is begun anew.
+    Processes are tried if they can share the batches (`shared`), against the `usual` division, and products if the
+    training is `fresh` and on a CPU; otherwise there is one process, and products are left to be chosen when the run is
+    begun anew.
     """
     processes, products, changes = config.training.processes, config.training.products, []
     if processes == "auto":
         numbers = possible_numbers(threads, task.model) if shared else [1]
-        division = choose_processes(task, config, threads, numbers, workers, say)
+        division = choose_processes(task, config, threads, numbers, workers, say, usual)
         processes = division.processes
         if division.threads != threads:
             threads = division.threads
@@ -81,6 +83,19 @@ def resolve_by_trials(
     return config.with_overrides(
         [*changes, f"training.processes={processes}", f"training.products={products}"]
     )
+
+
+def resolve_again(
+    task: Task, config: Config, resolved: Config, threads: int, workers: Workers, say: Callable[[str], None]
+) -> Config:
+    """Try the numbers of processes again during training, as other programs may have begun or ended since.
+
+    `resolved` is what `resolve_by_trials` or this function made of `config` the last time.
+    """
+    now = resolved.training
+    usual = Division(int(now.processes), now.threads or threads)
+    config = config.with_overrides([f"training.products={now.products}"])
+    return resolve_by_trials(task, config, threads, workers, say, fresh=False, shared=True, usual=usual)
 
 
 def summary(config: Config, model: nn.Module, device: torch.device, world: World) -> str:

@@ -83,34 +83,36 @@ def choose_processes(
     numbers: Sequence[int],
     workers: Workers,
     say: Callable[[str], None],
+    usual: Division | None = None,
 ) -> Division:
     """Return the fastest division of CPU threads among one of the `numbers` of processes, and print the speeds.
 
-    The first of the numbers is 1; one process is tried with one thread, too, as several threads wait for each other
+    The `usual` division, by default one process with all threads, is kept where no other is clearly faster. The first
+    of the numbers is 1; one process is tried with one thread, too, as several threads wait for each other
     where other programs use the processors. Workers are started only if there is a choice and the training is long
     enough to gain by it. The parameters are unchanged afterwards, if all gradients were finite; the random generators
     aren't. Where a loss isn't finite, nothing is divided, and the training reports the loss when it meets it again.
     """
-    whole = Division(1, threads)
+    usual = usual or Division(1, threads)
     if len(numbers) == 1 or config.training.max_steps < _FEWEST_STEPS:
-        return whole
+        return usual
     try:
         speeds = _measure(task, config, threads, numbers, workers)
     except LossNotFinite as problem:
-        say(f"training.processes=1: the trial ended early, because {problem}")
-        return whole
+        say(f"training.processes={usual.processes}: the trial ended early, because {problem}")
+        return usual
     finally:
         torch.set_num_threads(threads)
-    best = fastest(whole, speeds)
+    best = fastest(usual, speeds)
     measured = ", ".join(f"{speed:,.0f} with {division}" for division, speed in speeds.items())
     say(f"training.processes={best.processes}: target tokens/s in a trial: {measured}")
     return best
 
 
 def fastest(usual: Division, speeds: Mapping[Division, float]) -> Division:
-    """Return the fastest division, or the usual one if that is about as fast."""
+    """Return the fastest division, or the usual one if that is about as fast or wasn't measured."""
     best = max(speeds, key=lambda division: speeds[division])
-    return best if speeds[best] >= GAIN * speeds[usual] else usual
+    return best if speeds[best] >= GAIN * speeds.get(usual, math.inf) else usual
 
 
 def _measure(
