@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import shutil
 import threading
@@ -32,9 +33,9 @@ from headwise.page.static_page import write_page
 from headwise.web.server import listen, server
 from translator_run import ENGLISH, GERMAN, make_run
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
+# The first has no windows, which take most of the time of a test.
+CHROMIUMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next((path for name in CHROMIUMS if (path := shutil.which(name))), None)
 expect.set_options(timeout=60_000)  # a busy machine is slow, which isn't a failure
 
 TEXT = "A man rides a brown horse."
@@ -42,7 +43,7 @@ TEXT = "A man rides a brown horse."
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark all tests of this folder, and skip them if there is no browser."""
-    missing = pytest.mark.skip(reason="there is no Chromium: apt install chromium (docs/look-inside.md)")
+    missing = pytest.mark.skip(reason="there is no Chromium: apt install chromium-headless-shell")
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker("browser")
@@ -163,13 +164,25 @@ def served(
 SERVER_ONLY = pytest.mark.parametrize("served", ["server"], indirect=True)
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Start a browser for each module: while one is open, `asyncio.run` fails in the same thread."""
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[tuple[Browser, asyncio.AbstractEventLoop]]:
+    """One browser for all tests of this process, and the event loop that Playwright controls it by."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
+        loop = asyncio.get_running_loop()
+        asyncio._set_running_loop(None)
+        yield browser, loop
+        asyncio._set_running_loop(loop)
         browser.close()
+
+
+@pytest.fixture
+def browser(chromium: tuple[Browser, asyncio.AbstractEventLoop]) -> Iterator[Browser]:
+    """The browser, whose event loop counts as running only during the test: `asyncio.run` fails beside one."""
+    browser, loop = chromium
+    asyncio._set_running_loop(loop)
+    yield browser
+    asyncio._set_running_loop(None)
 
 
 @pytest.fixture
