@@ -43,7 +43,7 @@ test-cluster: $(VENV)/dev
 # The native engine with AddressSanitizer and UndefinedBehaviorSanitizer, which end its tests at the first bad access.
 # What they say goes by pytest, which would swallow it. Its own leaks are looked for apart, as Python has many.
 SANITIZED := build/sanitized/headwise/native
-SANITIZED_TESTS := tests/unit/native/test_native_library.py $(addprefix tests/unit/engine/test_,native_engine.py native_job.py terms.py scheduler.py scheduler_end.py fair_queue.py engines.py shortlist.py ids.py)
+SANITIZED_TESTS := tests/unit/native/test_native_library.py $(addprefix tests/unit/engine/test_,native_engine.py native_sampling.py native_shortlist.py native_numbers.py native_job.py terms.py scheduler.py scheduler_end.py fair_queue.py engines.py shortlist.py ids.py)
 
 test-sanitized: sanitize
 	LD_PRELOAD="$$(c++ -print-file-name=libasan.so) $$(c++ -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \

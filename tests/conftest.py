@@ -15,7 +15,9 @@ from headwise.training import monitor
 from paths import ROOT
 from toy import Toy, toy_pairs, write_toy
 
-pytest.register_assert_rewrite("program")  # its assertions then show what they compared, as those of tests do
+pytest.register_assert_rewrite(
+    "program", "native_models"
+)  # assertions show what they compared, as those of tests
 
 # No deadlines: a test that is slow on a busy machine has not failed.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -36,6 +38,9 @@ NUMERICAL = {
     *("test_search", "test_search_properties", "test_sampling", "test_translator", "test_engines"),
     *(
         "test_native_engine",
+        "test_native_sampling",
+        "test_native_shortlist",
+        "test_native_numbers",
         "test_native_library",
         "test_native_job",
         "test_scheduler",
