@@ -160,7 +160,7 @@ def average(folders: Sequence[Path]) -> dict[str, Array]:
             raise CheckpointError(f"{folder}: expected the same parameters as {folders[0]}, found others")
         for name, tensor in tensors.items():
             total[name] = total[name] + tensor if name in total else tensor.astype(np.float64)
-    return {name: (tensor / len(folders)).astype(np.float32) for name, tensor in total.items()}
+    return {name: np.asarray(tensor / len(folders), np.float32) for name, tensor in total.items()}
 
 
 def _start_of(path: Path) -> str | None:

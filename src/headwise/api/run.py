@@ -90,7 +90,8 @@ class Run:
         """The loaded translator, with all of its options; raises as `headwise.load`."""
         if self.config.task != "translation":
             raise ConfigError(f"{self.path}: expected a run of task translation, found {self.config.task}")
-        return Translator.load(self._paths, **self._options)
+        more = [Config.of_run(path, "translation") for path in self._paths[1:]]
+        return Translator.load(self._paths, configs=[self.config, *more], **self._options)
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[Translation]:
         """Translate sentences; the results, each with `.text`, are in their order.

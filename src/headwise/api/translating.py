@@ -142,14 +142,13 @@ def translate_document(
     `say` gets the description of the engine.
     """
     from headwise.api.remarks import Notes, UnknownWords
-    from headwise.config import Config
     from headwise.engine.documents import translate_document as translated
     from headwise.files import atomic_file, check_output, read_errors
 
     check_output(out, *request.inputs)
     with read_errors(file), open(file, "rb") as source:
         content = source.read(form.most_bytes + 1)
-    language, target = Config.of_run(request.runs.runs[0], "translation").data.languages
+    language, target = request.runs.configs[0].data.languages
     try:
         document = form.read(content, target or "")
     except DataError as error:

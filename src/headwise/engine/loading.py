@@ -70,13 +70,13 @@ class OpenedRun:
     config: Config
 
 
-def open_run(path: Path, options: EngineOptions) -> OpenedRun:
-    """Load a run's configuration, subwords and model.
+def open_run(path: Path, options: EngineOptions, config: Config | None = None) -> OpenedRun:
+    """Load a run's configuration, unless it is given, its subwords and model.
 
     Raises `CheckpointError` where the run is missing or damaged, and `ConfigError` or `DeviceError` where it doesn't
     support the options.
     """
-    config = Config.of_run(path, "translation")
+    config = config or Config.of_run(path, "translation")
     trained_with = read_recipe(model_file(path)).get("subwords")
     subwords = Subwords.load(path, config.subwords, trained_with)
     library = _find_native(config, options)

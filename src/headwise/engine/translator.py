@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from headwise.characters import check_characters, has_letters
 from headwise.chunks import chunks, growing, results
-from headwise.config import DecodingConfig
+from headwise.config import Config, DecodingConfig
 from headwise.config.languages import short_code
 from headwise.engine.alignment import Link, each_links, word_links
 from headwise.engine.base import Engine, SearchSentence
@@ -76,18 +76,21 @@ class Translator:
         workers: int = 0,
         shortlist: bool = False,
         language: str | None = None,
+        configs: Sequence[Config] = (),
     ) -> Translator:
         """Load a run directory or `demo`, or several as an ensemble; the first run's configuration gives the defaults.
 
         For `device`, `precision`, `engine` and `workers` see `headwise.engine.loading.EngineOptions`. `shortlist`
         restricts translations to the first run's vocabulary shortlist. `language` is a language code of an imported
-        vocabulary, to translate to another language than the run names. Raises `CheckpointError` where a run is missing
+        vocabulary, to translate to another language than the run names. `configs` are the runs' configurations, if they
+        have been read already. Raises `CheckpointError` where a run is missing
         or damaged, lacks the requested shortlist, or has other subwords than the first run, and `ConfigError` or
         `DeviceError` where it doesn't support the options.
         """
         paths = [find_run(run) for run in ([runs] if isinstance(runs, str | Path) else runs)]
         options = EngineOptions(engine, precision, device, workers)
-        loaded_runs = [open_run(path, options) for path in paths]
+        read = configs or [None] * len(paths)
+        loaded_runs = [open_run(path, options, config) for path, config in zip(paths, read, strict=True)]
         first = loaded_runs[0]
         for path, other in zip(paths, loaded_runs, strict=True):
             if other.subwords.digest() != first.subwords.digest():

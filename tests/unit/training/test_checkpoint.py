@@ -316,15 +316,19 @@ def test_removing_leaves_nothing_of_ours(tmp_path: Path) -> None:
 
 def test_averaging_is_the_mean_of_each_parameter(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
-    tensors = [{"a": draw.normal(size=(3, 2)), "b": 1e8 + draw.normal(size=4)} for _ in range(7)]
+    tensors = [
+        {"a": draw.normal(size=(3, 2)), "b": 1e8 + draw.normal(size=4), "scale": draw.normal(size=())}
+        for _ in range(7)
+    ]
     checkpoints = saved(tmp_path, *range(1, 8))
     for step, parameters in enumerate(tensors, start=1):
         replace(
             checkpoints.path(step), {k: torch.tensor(v, dtype=torch.float32) for k, v in parameters.items()}
         )
     averaged = average([checkpoints.path(step) for step in range(1, 8)])
-    for name in ("a", "b"):
-        expected = np.mean([p[name].astype(np.float32).astype(np.float64) for p in tensors], axis=0)
+    for name in ("a", "b", "scale"):
+        expected = np.mean([np.float64(np.float32(p[name])) for p in tensors], axis=0)
+        assert isinstance(averaged[name], np.ndarray)
         assert averaged[name].dtype == np.float32
         np.testing.assert_array_equal(averaged[name], expected.astype(np.float32))
 

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +54,14 @@ class Runs:
         """Threads of a process of a cluster."""
         return int(self.engine.get("workers") or 1)
 
+    @cached_property
+    def configs(self) -> list[Config]:
+        """The configurations of the runs, read once; raises `CheckpointError` without a run."""
+        return [Config.of_run(run, "translation") for run in self.runs]
+
     def options(self) -> SearchOptions:
         """Return the search options; raises `ConfigError` for one out of range, `CheckpointError` without a run."""
-        decoding = Config.of_run(self.runs[0], "translation").decoding
+        decoding = self.configs[0].decoding
         defaults = {"beam": decoding.beam, "alpha": decoding.alpha, "extra_length": decoding.extra_length}
         return SearchOptions(**{**defaults, **self.search})
 
@@ -73,8 +79,7 @@ class Runs:
         Raises `CheckpointError` if a run is missing or has no checkpoint yet.
         """
         digest = hashlib.sha256()
-        for run in self.runs:
-            config = Config.of_run(run, "translation")
+        for run, config in zip(self.runs, self.configs, strict=True):
             weights = model_file(run)
             parts = [
                 files_checksum({"inputs": [stamp(weights)]}),
@@ -90,7 +95,7 @@ class Runs:
         engine = dict(self.engine)
         if self.on_cluster:
             engine |= {"engine": "auto", "workers": self.threads}
-        translator = Translator.load(list(self.runs), **engine)
+        translator = Translator.load(list(self.runs), configs=self.configs, **engine)
         if self.batch_tokens is not None:
             translator.batch_tokens = self.batch_tokens
         return translator
