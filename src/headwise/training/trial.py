@@ -136,8 +136,8 @@ def _measure(
         return speeds
     seconds = min(_SECONDS, max(_LEAST_SECONDS, _SHARE * training)) / _ROUNDS
     trial = Trial(max(1, math.ceil(whole / _STEP)), seconds, steps=1)
-    workers.keep(max(numbers) - 1)
-    divisions = [*one, *(Division(number, threads) for number in numbers[1:])]
+    # The most first, so that all workers start at once.
+    divisions = [*one, *(Division(number, threads) for number in sorted(numbers[1:], reverse=True))]
     rounds: dict[Division, list[float]] = {division: [] for division in divisions}
     for _ in range(_ROUNDS):
         for division in divisions:

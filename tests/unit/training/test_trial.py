@@ -73,8 +73,6 @@ def test_a_round_that_another_program_disturbs_decides_nothing(
     class Unstarted(Workers):
         """Workers that need not start."""
 
-        def keep(self, count: int) -> None: ...
-
         def meet(self, size: int, threads: int, order: Any) -> World:
             return Pair()
 

@@ -32,22 +32,9 @@ class Workers:
         self._importing: list[Child] = []  # without a job yet
 
     def prepare(self, count: int) -> None:
-        """Start processes that import what a worker needs, for `keep` to give them the job, or to end them."""
+        """Start processes that import what a worker needs; the next meeting gives them the job, or ends them."""
         while len(self._importing) < count:
             self._importing.append(Child(self._function))
-
-    def keep(self, count: int) -> None:
-        """Start or end workers so that there are `count`, and wait until all are ready; raises the error of one."""
-        before = len(self._started)
-        while len(self._started) < count:
-            worker = self._importing.pop(0) if self._importing else Child(self._function)
-            self._started.append(worker)
-            worker.send(self._job)
-        _end(self._importing)
-        for worker in self._started[before:]:
-            if (failure := self._failure(worker)) is not None:
-                raise failure
-        _end(self._started, count)
 
     def __enter__(self) -> Workers:
         return self
@@ -59,18 +46,40 @@ class Workers:
             self._folder.cleanup()
 
     def meet(self, size: int, threads: int, order: Mapping[str, Any]) -> World:
-        """Send an order to the first `size` - 1 workers, which must be ready, and join a process group with them.
+        """Send an order to `size` - 1 workers, which are started where they aren't, and join a process group with them.
 
         The CPU `threads` are divided among the processes. Raises the error of a worker that has exited, or
         `TrainingError` if the temporary directory can't be written.
         """
-        self._check(size)
         meeting = self._new_meeting()
+        self._start(size - 1)
+        self._check(size)
         threads_each = max(1, threads // size)
         world = {"size": size, "threads": threads_each, "meeting": str(meeting)}
         for rank, worker in enumerate(self._started[: size - 1], start=1):
             worker.send({**order, **world, "rank": rank})
         return World.join_local(0, size, threads_each, meeting, lambda: self._check(size))
+
+    def gather(self, size: int, threads: int, order: Mapping[str, Any]) -> World:
+        """Meet with `size` - 1 workers, and end the others; return a world of one process where there are none."""
+        _end(self._started, size - 1)
+        if size > 1:
+            return self.meet(size, threads, order)
+        _end(self._importing)
+        return World()
+
+    def _start(self, count: int) -> None:
+        """Start workers until there are `count`, and wait until all are ready; raises the error of one."""
+        new: list[Child] = []
+        while len(self._started) < count:
+            worker = self._importing.pop(0) if self._importing else Child(self._function)
+            self._started.append(worker)
+            new.append(worker)
+            worker.send(self._job)
+        _end(self._importing)
+        for worker in new:
+            if (failure := self._failure(worker)) is not None:
+                raise failure
 
     def _check(self, size: int) -> None:
         """Raise the error of one of the first `size` - 1 workers that has exited, as the others would wait for it."""
@@ -87,11 +96,6 @@ class Workers:
                 self._folder = tempfile.TemporaryDirectory(prefix="headwise-workers-", dir=parent)
         self._meetings += 1
         return Path(self._folder.name) / str(self._meetings)
-
-    def gather(self, size: int, threads: int, order: Mapping[str, Any]) -> World:
-        """Return a world of `size` processes, among which the CPU threads are divided; end the other workers."""
-        self.keep(size - 1)
-        return self.meet(size, threads, order) if size > 1 else World()
 
     def failure(self) -> HeadwiseError | None:
         """Return the error of a worker that failed, waiting a while for their exits; None if no worker failed."""
