@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from headwise.config.languages import find_language
 from headwise.documents.blocks import Block, parse
 from headwise.documents.codes import local_name
 from headwise.documents.preparation import ParsedText
-from headwise.documents.reading import DocumentFile, check_texts
+from headwise.documents.reading import Confidence, DocumentFile, check_texts
 from headwise.documents.rules import TagRules
 from headwise.documents.tokens import Token, decoded, end_of_element, escaped, xml_tokens
 from headwise.documents.values import Value, decode, file_of, plain_value
@@ -28,6 +28,7 @@ from headwise.errors import DataError
 _RULES = TagRules("codes")
 _SEGMENTED = TagRules("codes", splitting=frozenset({"mrk"}))
 _STATE = re.compile(r"""\s+state(?:-qualifier)?\s*=\s*(?:"[^"]*"|'[^']*')""")
+_ITS = "http://www.w3.org/2005/11/its"
 _BY_MACHINE = ' state="needs-review-translation" state-qualifier="leveraged-mt"'  # of XLIFF 1.2
 
 
@@ -129,7 +130,16 @@ class _File:
             kept = self._tokens[target.start].raw.rstrip("/> \t\r\n")
             opening = f"{_STATE.sub('', kept) if state else kept}{state}>"
         preserve = context.inside(self._tokens[source.start]).preserve
-        return self._value(last, start, end, (opening, f"</{name}>"), rules, preserve)
+        value = self._value(last, start, end, (opening, f"</{name}>"), rules, preserve)
+        if value is None:
+            return None
+        if self._unit == "trans-unit":
+            return replace(value, rate=lambda found, rated: _with_attributes(found, len(opening), rated))
+        prefix, number = name.removesuffix("target"), unit.start
+        return replace(
+            value,
+            rate=lambda found, rated: _with_mark(found, len(opening), f"</{name}>", prefix, number, rated),
+        )
 
     def memory(self, unit: _Element) -> Value | None:
         """Return what is translated of a unit of TMX, and where the translation goes."""
@@ -204,6 +214,26 @@ class _File:
 
     def _inner(self, part: _Element) -> str:
         return "".join(token.raw for token in self._tokens[part.start + 1 : part.end - 1])
+
+
+def _confidence(rated: Confidence) -> str:
+    """Return the attributes of a machine translation's confidence (Internationalization Tag Set 2.0, section 8.15)."""
+    return (
+        f' xmlns:its="{_ITS}" its:annotatorsRef="mt-confidence|{rated.measure}" '
+        f'its:mtConfidence="{rated.value:.3f}"'
+    )
+
+
+def _with_attributes(target: str, opening: int, rated: Confidence) -> str:
+    """Return an element of XLIFF 1.2, whose start tag has `opening` characters, with a confidence."""
+    return f"{target[: opening - 1]}{_confidence(rated)}{target[opening - 1 :]}"
+
+
+def _with_mark(target: str, opening: int, closing: str, prefix: str, number: int, rated: Confidence) -> str:
+    """Return an element of XLIFF 2.1 whose content is in a mark with a confidence, the only place that it has."""
+    start, inner = target[:opening], target[opening : -len(closing)]
+    mark = f'<{prefix}mrk id="mt{number}" type="its:generic"{_confidence(rated)}>'
+    return f"{start}{mark}{inner}</{prefix}mrk>{closing}"
 
 
 def _language(variant: _Element) -> str:

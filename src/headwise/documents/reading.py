@@ -18,6 +18,14 @@ _BOM = "\ufeff"
 
 
 @dataclass(frozen=True)
+class Confidence:
+    """A model's own estimate of how good a translation is, from 0 to 1, and the name of what it estimates."""
+
+    value: float
+    measure: str
+
+
+@dataclass(frozen=True)
 class DocumentFile:
     """A file as its format's reader found it.
 
@@ -25,11 +33,13 @@ class DocumentFile:
         texts: what is translated.
         characters: how many count for limits and quotas.
         write: returns the file with translations of the texts.
+        write_rated: the same with the model's estimate of each; None where the format has no place for it.
     """
 
     texts: Sequence[ParsedText]
     characters: int
     write: Callable[[Sequence[str]], bytes]
+    write_rated: Callable[[Sequence[str], Sequence[Confidence | None]], bytes] | None = None
 
 
 def read_text(content: bytes, name: str = "file") -> tuple[str, str]:

@@ -16,7 +16,7 @@ from headwise.characters import UNSPACED
 from headwise.documents.blocks import Block, TextRun
 from headwise.documents.preparation import ParsedText, read
 from headwise.documents.protected import find_arguments, find_pieces
-from headwise.documents.reading import DocumentFile, check_texts, read_text
+from headwise.documents.reading import Confidence, DocumentFile, check_texts, read_text
 from headwise.documents.segments import Mode
 from headwise.documents.sentence import Mark, ProtectedPiece
 from headwise.errors import DataError
@@ -40,6 +40,7 @@ class Value:
         text: what is translated.
         characters: how many count.
         write: returns the source of a translation.
+        rate: adds a model's estimate to that source, where the format has a place for it.
     """
 
     start: int
@@ -47,6 +48,7 @@ class Value:
     text: ParsedText
     characters: int
     write: Callable[[str], str]
+    rate: Callable[[str, Confidence], str] | None = None
 
 
 def plain_value(
@@ -155,11 +157,21 @@ def file_of(text: str, values: Sequence[Value], encode: Callable[[str], bytes]) 
     """Return a file of strings, which are in order; raises `DataError` for more than a file may have."""
     check_texts(values)
 
-    def write(translations: Sequence[str]) -> bytes:
+    def write_rated(translations: Sequence[str], estimates: Sequence[Confidence | None]) -> bytes:
         parts, position = [], 0
-        for value, translation in zip(values, translations, strict=True):
-            parts += [text[position : value.start], value.write(translation)]
+        for value, translation, estimate in zip(values, translations, estimates, strict=True):
+            written = value.write(translation)
+            rated = written if value.rate is None or estimate is None else value.rate(written, estimate)
+            parts += [text[position : value.start], rated]
             position = value.end
         return encode("".join([*parts, text[position:]]))
 
-    return DocumentFile([value.text for value in values], sum(value.characters for value in values), write)
+    def write(translations: Sequence[str]) -> bytes:
+        return write_rated(translations, [None] * len(translations))
+
+    return DocumentFile(
+        [value.text for value in values],
+        sum(value.characters for value in values),
+        write,
+        write_rated if any(value.rate for value in values) else None,
+    )

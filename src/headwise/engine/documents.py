@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from headwise.documents.reading import DocumentFile
+from headwise.documents.reading import Confidence, DocumentFile
 from headwise.documents.rendering import Rendered, render
 from headwise.documents.sentence import Sentence
 from headwise.engine.options import SearchOptions
-from headwise.engine.outputs import Translation
+from headwise.engine.outputs import Output, Translation
 from headwise.engine.searching import search_checked
 from headwise.engine.translator import Translator
 from headwise.engine.word_weights import FoundTranslations
@@ -37,12 +37,34 @@ def translate_document(
     texts = [text.prepare(language) for text in file.texts]
     sentences = [sentence for text in texts for sentence in text.all_sentences]
     translated: list[str] = []
+    outputs: list[Output] = []
     for start in range(0, len(sentences), chunk):
         for rendered in _rendered(translator, sentences[start : start + chunk], options, glossary):
             notice(rendered)
             translated.append(rendered.texts[0])
+            outputs.append(rendered.translation.outputs[0])
     left = iter(translated)
-    return file.write([text.join([next(left) for _ in text.all_sentences]) for text in texts])
+    written = [text.join([next(left) for _ in text.all_sentences]) for text in texts]
+    rest = iter(outputs)
+    return write(file, written, [[next(rest) for _ in text.all_sentences] for text in texts])
+
+
+def write(file: DocumentFile, translations: Sequence[str], outputs: Sequence[Sequence[Output]]) -> bytes:
+    """Return a file with translations, and what the model estimates of each by the outputs for its sentences."""
+    if file.write_rated is None:
+        return file.write(translations)
+    return file.write_rated(translations, [_confidence(each) for each in outputs])
+
+
+def _confidence(outputs: Sequence[Output]) -> Confidence | None:
+    """Return the estimate of a text, the lowest of its sentences'; None where it has none that was searched."""
+    searched = [output for output in outputs if output.tokens]
+    if not searched:
+        return None
+    if searched[0].quality is None:
+        return Confidence(min(output.probability for output in searched), "headwise-probability")
+    expected = [output.quality for output in searched if output.quality is not None]
+    return Confidence(min(expected) / 100, "headwise-chrF2")
 
 
 def _rendered(

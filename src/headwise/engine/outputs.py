@@ -10,6 +10,7 @@ from headwise.characters import join_texts
 from headwise.engine.alignment import word_numbers
 from headwise.engine.drawn import drawn
 from headwise.engine.hypotheses import length_penalty
+from headwise.engine.quality import mean_probability
 from headwise.text.reading.glossary import Match
 from headwise.text.reading.lines import one_line
 
@@ -28,6 +29,8 @@ class Output:
         score: log_probability / length penalty.
         token_log_probabilities: one for each of `pieces`; they sum to `log_probability`.
         alignment: links (source word, target word), from 0; None unless requested.
+        quality: expected chrF2, from 0 to 100 (see `headwise.engine.quality`); None where the run has measured none.
+        review: whether it should be looked at, because it is as improbable as the worst fifth of the development set.
     """
 
     text: str
@@ -37,6 +40,13 @@ class Output:
     score: float = 0.0
     token_log_probabilities: tuple[float, ...] = ()
     alignment: tuple[tuple[int, int], ...] | None = None
+    quality: float | None = None
+    review: bool | None = None
+
+    @property
+    def probability(self) -> float:
+        """The geometric mean of the tokens' probabilities, the end symbol's included."""
+        return mean_probability(self.log_probability, len(self.token_log_probabilities))
 
     @property
     def pharaoh(self) -> str:
@@ -130,7 +140,20 @@ def _join_outputs(outputs: Sequence[Output], parts: Sequence[Translation], alpha
         score=log_probability / length_penalty(len(token_log_probs), alpha),
         token_log_probabilities=token_log_probs,
         alignment=_join_alignments(outputs, parts),
+        quality=_mean_quality(outputs),
+        review=None if outputs[0].review is None else any(output.review for output in outputs),
     )
+
+
+def _mean_quality(outputs: Sequence[Output]) -> float | None:
+    """Return the mean of the parts' expected chrF2, weighted by their tokens."""
+    weighted = [
+        (output.quality, len(output.token_log_probabilities))
+        for output in outputs
+        if output.quality is not None
+    ]
+    total = sum(weight for _, weight in weighted)
+    return sum(quality * weight for quality, weight in weighted) / total if total else None
 
 
 def _join_alignments(

@@ -28,6 +28,7 @@ from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.loading import EngineOptions, ensemble, open_run
 from headwise.engine.options import SearchOptions, changed_options
 from headwise.engine.outputs import Output, Translation, join_translations
+from headwise.engine.quality import QualityCurve, mean_probability
 from headwise.engine.recasing import recased
 from headwise.engine.searching import search_checked
 from headwise.engine.sentences import EncodedSentences, encode_source, with_prefixes
@@ -60,6 +61,7 @@ class Translator:
         )
         self.shortlist: Shortlist | None = None
         self.languages: tuple[str | None, str | None] = (None, None)  # of source and target, where known
+        self.quality: QualityCurve | None = None  # None: not measured
         self.unknown: dict[SideName, UnknownWordFinder] = {
             "source": UnknownWordFinder(subwords, "source"),
             "target": UnknownWordFinder(subwords, "target"),
@@ -102,6 +104,7 @@ class Translator:
             ensemble([loaded.engine for loaded in loaded_runs]), first.subwords, first.config.decoding
         )
         translator.languages = first.config.data.languages
+        translator.quality = QualityCurve.of_run(paths[0]) if len(paths) == 1 else None
         if shortlist:
             sizes = first.subwords.source_size, first.subwords.target_size
             translator.shortlist = Shortlist.load(paths[0] / SHORTLIST, first.subwords.digest(), *sizes)
@@ -422,6 +425,8 @@ class Translator:
     def _output(self, hypothesis: Hypothesis, links: tuple[Link, ...] | None = None) -> Output:
         given = self._given(hypothesis.tokens)  # its log-probability is 0
         tokens = hypothesis.tokens[given:]
+        curve, length = self.quality, len(hypothesis.token_log_probabilities) - given
+        probability = mean_probability(hypothesis.log_probability, length)
         return Output(
             text=one_line(self.subwords.decode_target(tokens)),
             tokens=tokens,
@@ -430,6 +435,8 @@ class Translator:
             score=hypothesis.score,
             token_log_probabilities=hypothesis.token_log_probabilities[given:],
             alignment=links,
+            quality=None if curve is None else curve.expected(probability),
+            review=None if curve is None else probability < curve.review,
         )
 
     def _within_model(self, options: SearchOptions) -> SearchOptions:

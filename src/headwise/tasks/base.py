@@ -190,6 +190,10 @@ class PreparedTask(ABC, Generic[Data, Model]):
     def _scores(self) -> dict[str, float]:
         """Score the model on the development set, which isn't empty."""
 
+    def measured(self) -> dict[str, Any]:
+        """Return what the final validation has found besides scores, as JSON values."""
+        return {}
+
     def identity(self) -> dict[str, str]:
         """Return the checksums of the prepared data."""
         return self.prepared.identity()

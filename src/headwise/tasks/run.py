@@ -136,7 +136,7 @@ def train(
             trainer = begin(resolved, time.perf_counter() - began)
             progress = trainer.fit()
         if world.first:
-            record_measured(run, before, kind.signatures())
+            record_measured(run, before, kind.signatures(), task.measured())
     except RuntimeError:
         # If a worker has exited, the collective operation fails with an unspecific error; raise the worker's own.
         if workers is not None and (failure := workers.failure()) is not None:

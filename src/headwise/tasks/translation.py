@@ -16,8 +16,10 @@ from headwise.config import Config, TrainingConfig
 from headwise.data.plans import plan_batches
 from headwise.decoding.engine import fastest_engine
 from headwise.engine.options import SearchOptions
+from headwise.engine.quality import KEY, QualityCurve
 from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError, ConfigError
+from headwise.evaluation.metrics import find_metric
 from headwise.evaluation.translation import bleu
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_weights
@@ -43,6 +45,7 @@ class TranslationTask(PreparedTask[AnyPrepared, Seq2Seq]):
         super().__init__(config, prepared, model)
         start = find_start(config, _STARTS)
         self._initialized_from = {"initialized_from": start.checksum} if start else {}
+        self._quality: QualityCurve | None = None  # of the final validation
 
     @property
     def dev_tokens(self) -> int:
@@ -78,8 +81,12 @@ class TranslationTask(PreparedTask[AnyPrepared, Seq2Seq]):
             return {}
         scores = self._scores()
         if self.config.training.validate_bleu:
-            scores |= self._bleu(self._search_options(final))
+            scores |= self._bleu(self._search_options(final), final)
         return scores
+
+    def measured(self) -> dict[str, Any]:
+        """Return the expected chrF2 of translations by their probability, on the development set."""
+        return {} if self._quality is None else {KEY: self._quality.to_json()}
 
     def _scores(self) -> dict[str, float]:
         """Return the loss and perplexity on the development set."""
@@ -103,12 +110,17 @@ class TranslationTask(PreparedTask[AnyPrepared, Seq2Seq]):
             length_factor=self._length_factor,
         )
 
-    def _bleu(self, options: SearchOptions) -> dict[str, float]:
+    def _bleu(self, options: SearchOptions, final: bool) -> dict[str, float]:
         subwords = self.prepared.subwords
         engine = fastest_engine(self.model, self.config.model, subwords)
         translator = Translator(engine, subwords, self.config.decoding)
-        translations = translator.translate(list(self.prepared.dev_source), options)
-        return {"bleu": bleu([t.text for t in translations], list(self.prepared.dev_target)).score}
+        outputs = [each.outputs[0] for each in translator.translate(list(self.prepared.dev_source), options)]
+        texts, references = [output.text for output in outputs], list(self.prepared.dev_target)
+        if final:
+            chrf = find_metric("chrf")
+            scores = [chrf.combined(sentence) for sentence in chrf.statistics(texts, references).tolist()]
+            self._quality = QualityCurve.fit([output.probability for output in outputs], scores)
+        return {"bleu": bleu(texts, references).score}
 
     @cached_property
     def _length_factor(self) -> float:

@@ -19,10 +19,12 @@ from headwise.metrics import MEASURED, averaged_scores, read_metrics
 from headwise.nn.device import describe_hardware
 
 
-def record_measured(run: Path, before: dict[str, Any], signatures: Mapping[str, str]) -> None:
+def record_measured(
+    run: Path, before: dict[str, Any], signatures: Mapping[str, str], more: Mapping[str, Any]
+) -> None:
     """Record with what scores were measured, unless they are those of `before`.
 
-    `signatures` are those of the scores whose definition has several variants.
+    `signatures` are those of the scores whose definition has several variants, and `more` what else was measured.
     """
     scores = averaged_scores(run)
     if scores == before:
@@ -32,6 +34,7 @@ def record_measured(run: Path, before: dict[str, Any], signatures: Mapping[str, 
         "hardware": describe_hardware(),
         "versions": {"torch": torch.__version__},
         "signatures": {name: text for name, text in signatures.items() if name in scores},
+        **more,
     }
     write_text(run / MEASURED, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 

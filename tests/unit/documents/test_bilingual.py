@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from xml.etree import ElementTree
+
 import pytest
 
 pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
 
 from document_translation import of_document
 from headwise.documents.formats import read_file
+from headwise.documents.reading import Confidence
 from headwise.documents.values import with_key
 from headwise.errors import DataError
 
@@ -40,12 +43,43 @@ TMX = r"""<!DOCTYPE tmx SYSTEM "tmx14.dtd"><tmx version="1.4"><header srclang="e
   <tuv xml:lang="fr"><seg>Salut</seg></tuv>
   <tuv xml:lang="en-US"><seg>Hello you</seg></tuv>
 </tu></body></tmx>"""
+ITS = "http://www.w3.org/2005/11/its"
 STATE = ' state="needs-review-translation" state-qualifier="leveraged-mt"'
 
 
 def translated(name: str, source: str, target: str = "de") -> str:
     file = read_file(name, source.encode(), target)
     return file.write([of_document(text, str.upper) for text in file.texts]).decode()
+
+
+@pytest.mark.parametrize(("source", "mark"), [("XLIFF", "target"), ("XLIFF_2", "mrk")])
+def test_the_models_estimate_is_beside_the_translation(source: str, mark: str) -> None:
+    content = globals()[source]
+    file = read_file("a.xlf", content.encode(), "de")
+    texts = [of_document(text, str.upper) for text in file.texts]
+    assert file.write_rated is not None
+    count = len(texts)
+    rated = file.write_rated(texts, [Confidence(0.25, "chrF2")] * count).decode()
+    marked = [
+        each for each in ElementTree.fromstring(rated).iter() if f"{{{ITS}}}mtConfidence" in each.attrib
+    ]
+    units = sum(text.text != "" for text in file.texts)  # the others are attributes
+    assert len(marked) == units > 0
+    for each in marked:
+        assert each.tag.endswith(mark)
+        assert each.get(f"{{{ITS}}}mtConfidence") == "0.250"
+        assert each.get(f"{{{ITS}}}annotatorsRef") == "mt-confidence|chrF2"
+    plain, found = (
+        [
+            "".join(each.itertext())
+            for each in ElementTree.fromstring(text).iter()
+            if each.tag.endswith("target")
+        ]
+        for text in (file.write(texts).decode(), rated)
+    )
+    assert found == plain
+    assert file.write_rated(texts, [None] * count) == file.write(texts)
+    assert not any(text.text for text in read_file("a.xlf", rated.encode(), "de").texts)
 
 
 def targets(source: str) -> list[str]:

@@ -11,8 +11,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sacrebleu.metrics.chrf import CHRF
 
 from headwise.config import Config
+from headwise.decoding.engine import PyTorchEngine
 from headwise.engine.options import SearchOptions
 from headwise.engine.outputs import Translation
 from headwise.engine.translator import Translator
@@ -72,6 +74,23 @@ def test_a_validation_translates_greedily_and_not_to_the_limit(
     assert (options.beam, options.extra_length) == (1, 10)
     lengths = task.prepared.dev.source_lengths
     assert max(map(options.limit, lengths.tolist())) < max(SearchOptions().limit(n) for n in lengths.tolist())
+
+
+def test_the_final_validation_calibrates_the_models_estimate(task: TranslationTask) -> None:
+    task.model.eval()
+    task.validate()
+    assert task.measured() == {}
+    task.validate(final=True)
+    curve = task.measured()["quality"]
+    translator = Translator(PyTorchEngine(task.model), task.prepared.subwords, task.config.decoding)
+    outputs = [each.outputs[0] for each in translator.translate(list(task.prepared.dev_source))]
+    scores = [
+        CHRF().sentence_score(output.text, [reference]).score
+        for output, reference in zip(outputs, task.prepared.dev_target, strict=True)
+    ]
+    assert np.mean(curve["chrf"]) == pytest.approx(np.mean(scores), rel=0.1)  # of groups of about equal size
+    below = sum(output.probability < curve["review"] for output in outputs)
+    assert below == pytest.approx(PAIRS / 5, abs=1)
 
 
 def test_the_final_validation_searches_with_the_runs_own_options(

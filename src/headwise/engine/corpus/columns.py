@@ -46,6 +46,9 @@ def _record(number: int, translation: Translation) -> dict[str, Any]:
             "text": output.text,
             "score": output.score,
             "log_probability": output.log_probability,
+            "probability": output.probability,
+            "quality": output.quality,
+            "review": output.review,
             "pieces": output.pieces,
             "token_log_probabilities": output.token_log_probabilities,
         }

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from headwise.characters import unwritable
 from headwise.documents.formats import read_file
 from headwise.documents.reading import DocumentFile
+from headwise.engine.documents import write
 from headwise.errors import DataError, HeadwiseError
 from headwise.serve.translation.document_store import Document, DocumentStore
 from headwise.serve.translation.service import Service, TranslationJob
@@ -95,7 +96,9 @@ class Documents:
                     if error.status != 429 or time.monotonic() > end:
                         raise
                     await asyncio.sleep(error.retry_after or 1)
-            self._store.finish(document, await asyncio.to_thread(file.write, [one.text for one in found]))
+            texts = [one.text for one in found]
+            outputs = [[sentence.outputs[0] for sentence in one.sentences] for one in found]
+            self._store.finish(document, await asyncio.to_thread(write, file, texts, outputs))
         except (ServiceError, HeadwiseError) as error:
             status = error.status if isinstance(error, ServiceError) else 400
             self._store.fail(document, str(error), status)
@@ -107,7 +110,8 @@ class Documents:
         if job.source is not None or job.model is not None:
             return job
         text = "\n".join(one.text for one in file.texts)
-        return replace(job, source=self._service.source_of(job, text)[0])
+        language, _ = self._service.source_of(job, text)
+        return job if language == self._service.models.target(job.target) else replace(job, source=language)
 
 
 def _safe(name: str) -> str:
