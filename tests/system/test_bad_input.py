@@ -147,6 +147,15 @@ def test_names_that_are_not_utf_8(program: Call, toy: Toy, run: Path, tmp_path: 
 # Configuration and command line
 
 
+@pytest.mark.parametrize("key", ["model.attention=typo", "model.positions=typo", "model.architecture=typo"])
+def test_a_model_that_can_not_be_built_is_refused_before_text_is_read(
+    key: str, program: Call, toy: Toy, tmp_path: Path
+) -> None:
+    error = program("train", "-c", toy.config, key, "-o", tmp_path / "run").error
+    assert error.startswith(f"{key.partition('=')[0]}: expected ")
+    assert not (tmp_path / "run").exists()
+
+
 def test_all_problems_are_reported_together(program: Call, tmp_path: Path) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text("model: {droput: 0.1, heads: zero}\ntraning: {max_steps: 5}\nbatch: {tokens: -1}\n")

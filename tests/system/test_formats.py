@@ -310,9 +310,8 @@ def test_the_average_command_gives_the_average_of_training(
     assert re.fullmatch(f"headwise: {other}: .* MB; the average of steps 4, 6\n", outcome.err)
     assert (other / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
     more = tmp_path / "more"
-    assert program("export", run, "--to", "run", "--average=3", "-o", more).error == (
-        f"{run}: expected at least 3 checkpoints to average, found 2"
-    )
+    error = program("export", run, "--to", "run", "--average=3", "-o", more).error
+    assert error.startswith(f"{run}: expected at least 3 checkpoints to average, found 2; average fewer, or ")
     error = program("export", tmp_path, "--to", "run", "--average=3", "-o", more).error
     assert error == f"{tmp_path}: expected a run directory, found none"
     assert not more.exists()

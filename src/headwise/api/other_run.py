@@ -80,7 +80,10 @@ def _average(run: Path, config: Config, last: int, file: Path) -> list[int]:
     checkpoints = SavedCheckpoints(run)
     steps = checkpoints.to_average(last, config.training.checkpoint_every)
     if len(steps) < last:
-        raise CheckpointError(f"{run}: expected at least {last} checkpoints to average, found {len(steps)}")
+        raise CheckpointError(
+            f"{run}: expected at least {last} checkpoints to average, found {len(steps)}; average fewer, or train with "
+            f"training.average_last={last}, which keeps as many"
+        )
     checkpoints.write_average(steps, file, config.digest())
     return steps
 

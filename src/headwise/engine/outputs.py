@@ -13,6 +13,7 @@ from headwise.engine.hypotheses import length_penalty
 from headwise.engine.quality import mean_probability
 from headwise.text.reading.glossary import Match
 from headwise.text.reading.lines import one_line
+from headwise.text.tokens.subwords import Subwords
 
 _KEPT = "it is in the target language already, and stays as it is"
 
@@ -93,17 +94,19 @@ class Translation:
         best = self.outputs[0]
         return drawn(self.source, best.text, best.alignment)
 
-    def checked(self, matches: Sequence[Match], *, lowercase: bool) -> Translation:
-        """Return the translation with a warning for each of its glossary entries that the best output lacks.
-
-        `lowercase` is whether the model's outputs are in lower case.
-        """
-        missing = [match for match in matches if match.missing(self.text, lowercase=lowercase)]
-        sentences = tuple(
-            f"glossary: expected {' or '.join(match.entry.targets)} for {match.entry.source}, found it missing"
-            for match in missing
-        )
+    def checked(self, matches: Sequence[Match], subwords: Subwords) -> Translation:
+        """Return the translation with a warning for each of its glossary entries that the best output lacks."""
+        missing = [match for match in matches if match.missing(self.text, lowercase=subwords.lowercases)]
+        sentences = tuple(_about_missing(match, subwords) for match in missing)
         return replace(self, warnings=self.warnings + sentences) if missing else self
+
+
+def _about_missing(match: Match, subwords: Subwords) -> str:
+    """Return the warning for a glossary entry that an output lacks, with the characters that can't be written."""
+    targets = " or ".join(match.entry.targets)
+    lacking = subwords.unwritable(targets)
+    cause = f": the model's vocabulary can't write {' '.join(lacking)}" if lacking else ""
+    return f"glossary: expected {targets} for {match.entry.source}, found it missing{cause}"
 
 
 def join_translations(

@@ -80,14 +80,14 @@ class EncodedSentences:
             return ""
         return self.recased[sentence].text if sentence in self.recased else self.texts[sentence]
 
-    def finished(self, sentence: int, translation: Translation, *, lowercase: bool) -> Translation:
+    def finished(self, sentence: int, translation: Translation, subwords: Subwords) -> Translation:
         """Return the translation of a sentence, given by its number, in its case and with its glossary's warnings.
 
-        `lowercase` is whether the model's outputs are in lower case.
+        `subwords` are the model's.
         """
         if sentence in self.kept:
             return Translation.kept(translation.source)
-        checked = translation.checked(self.matches_of(sentence), lowercase=lowercase)
+        checked = translation.checked(self.matches_of(sentence), subwords)
         recased = self.recased.get(sentence)
         return checked if recased is None else recased.restored(checked)
 

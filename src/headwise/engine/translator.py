@@ -281,7 +281,7 @@ class Translator:
                 join_translations(
                     list(itertools.islice(part_translations, parts)), text, encoded.alpha, aligned=alignments
                 ),
-                lowercase=self.subwords.lowercases,
+                self.subwords,
             )
             for number, (text, parts) in enumerate(zip(encoded.texts, encoded.parts, strict=True))
         ]

@@ -110,7 +110,7 @@ class TaskKind(ABC):
     after: ClassVar[str] = "try `headwise evaluate {run}`"
 
     def check(self, config: Config) -> None:
-        """Raise `ConfigError` if an unused key is set or values are inconsistent."""
+        """Raise `ConfigError` if an unused key is set, values are inconsistent, or no such model can be built."""
         for key, value in unused_keys(config, Tasks, self.name):
             raise ConfigError(
                 f"{key}: expected nothing here, as task {self.name} has no use for it, found {value!r}"

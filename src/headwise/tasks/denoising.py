@@ -20,7 +20,7 @@ from headwise.engine.options import SearchOptions
 from headwise.engine.symbols import SYMBOLS
 from headwise.errors import ConfigError, DataError
 from headwise.models.base import Seq2Seq
-from headwise.models.build import build_model, load_model
+from headwise.models.build import build_model, load_model, weightless
 from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.tasks.batches.denoising import Damage, DenoisingStream, make_pairs, symbol_names
@@ -90,6 +90,7 @@ class Denoising(TaskKind):
 
     def check(self, config: Config) -> None:  # noqa: D102
         super().check(config)
+        weightless(lambda: build_model(config.model, config.subwords.size, config.subwords.size))
         window, symbols = window_of(config), len(symbol_names(config.denoising, window_of(config)))
         if window < 2 or window + symbols + 1 > config.model.max_length:
             raise ConfigError(

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from headwise.config import Config
 from headwise.data.plans import plan_rows
 from headwise.errors import CheckpointError, ConfigError
-from headwise.models.build import build_encoder_only, load_filled
+from headwise.models.build import build_encoder_only, load_filled, weightless
 from headwise.models.output_heads import HeadedEncoder, load_encoder
 from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import (
@@ -104,6 +104,10 @@ class EncoderKind(TaskKind, Generic[Example]):
     def token_dropout(self, config: Config) -> float:
         """Return the share of training tokens that are replaced by <mask>, or <unk> if the vocabulary has no <mask>."""
         return 0.0
+
+    def check(self, config: Config) -> None:  # noqa: D102
+        super().check(config)
+        weightless(lambda: build_encoder_only(config.model, config.subwords.size))
 
     def prepare(  # noqa: D102
         self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]

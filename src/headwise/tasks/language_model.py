@@ -16,7 +16,7 @@ from headwise.config import Config
 from headwise.decoding.generation import Generator, first_token, load_language_model
 from headwise.engine.options import GenerationOptions
 from headwise.errors import ConfigError
-from headwise.models.build import build_decoder_only
+from headwise.models.build import build_decoder_only, weightless
 from headwise.models.decoder_only import DecoderOnly
 from headwise.tasks.base import Evaluation, EvaluationRequest, Prediction, Predictor, PreparedTask, TaskKind
 from headwise.tasks.batches.windows import WindowBatch, WindowStream, make_windows, rows_of, scoring_windows
@@ -147,6 +147,7 @@ class LanguageModeling(TaskKind):
 
     def check(self, config: Config) -> None:  # noqa: D102
         super().check(config)
+        weightless(lambda: build_decoder_only(config.model, config.subwords.size))
         options = config.language_model
         if _window(config) > config.model.max_length:
             raise ConfigError(

@@ -16,7 +16,7 @@ from torch import Tensor
 from headwise.config import Config
 from headwise.data.plans import plan_rows
 from headwise.errors import ConfigError, DataError
-from headwise.models.build import build_encoder_only, load_filled
+from headwise.models.build import build_encoder_only, load_filled, weightless
 from headwise.models.output_heads import HeadedEncoder, MaskedTokenHead, load_encoder
 from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import (
@@ -157,6 +157,7 @@ class MaskedLanguageModeling(TaskKind):
 
     def check(self, config: Config) -> None:  # noqa: D102
         super().check(config)
+        weightless(lambda: build_encoder_only(config.model, config.subwords.size))
         most = config.model.max_length - 2
         if _window(config) > most or most < 1:
             raise ConfigError(

@@ -22,7 +22,7 @@ from headwise.errors import CheckpointError, ConfigError
 from headwise.evaluation.metrics import find_metric
 from headwise.evaluation.translation import bleu
 from headwise.models.base import Seq2Seq
-from headwise.models.build import build_model, load_weights
+from headwise.models.build import build_model, load_weights, weightless
 from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.tasks.batches.pairs import Batch, BatchStream, make_batch
 from headwise.tasks.start import find_start
@@ -182,6 +182,7 @@ class Translation(TaskKind):
     def check(self, config: Config) -> None:
         """Raise `ConfigError` as for every task, and for subwords that can't be learned or come from two runs."""
         super().check(config)
+        weightless(lambda: build_model(config.model, config.subwords.size, config.subwords.size))
         if config.subwords.kind == "characters":
             raise ConfigError(
                 "subwords.kind: expected bpe or imported for task translation, found characters"

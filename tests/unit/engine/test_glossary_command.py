@@ -54,7 +54,9 @@ def test_terms_are_words_of_the_translation(
     for number in {*range(len(texts))} - {*changed}:
         assert found[number].text == plain[number].text
         assert found[number].warnings == ()
-    assert found[2].warnings == ("glossary: expected 馬 for cat, found it missing",)
+    assert found[2].warnings == (
+        "glossary: expected 馬 for cat, found it missing: the model's vocabulary can't write 馬",
+    )
 
 
 def test_a_long_text_has_its_terms_in_the_parts_where_they_belong(run: Path, glossary: Glossary) -> None:
@@ -62,7 +64,9 @@ def test_a_long_text_has_its_terms_in_the_parts_where_they_belong(run: Path, glo
     text = " ".join(ENGLISH)
     assert len(translator.encode([text], translator.options, split=True).searched) > 2
     (found,) = translator.translate([text], glossary=glossary, split=True)
-    assert found.warnings == ("glossary: expected 馬 for cat, found it missing",)
+    assert found.warnings == (
+        "glossary: expected 馬 for cat, found it missing: the model's vocabulary can't write 馬",
+    )
 
 
 def test_only_sentences_with_terms_have_a_wider_beam(run: Path, glossary: Glossary) -> None:
@@ -90,6 +94,6 @@ def test_the_command(run: Path, files: tuple[Path, Path], capsys: pytest.Capture
     records = [json.loads(line) for line in done.out.splitlines()]
     assert "Katze" in records[0]["text"] or "Katzen" in records[0]["text"]
     assert records[0]["warnings"] == []
-    sentence = "glossary: expected 馬 for cat, found it missing"
+    sentence = "glossary: expected 馬 for cat, found it missing: the model's vocabulary can't write 馬"
     assert records[2]["warnings"] == [sentence]
     assert f"headwise: warning: line 3: {sentence}" in done.err.splitlines()

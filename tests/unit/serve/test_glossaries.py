@@ -158,7 +158,9 @@ def test_a_term_that_the_vocabulary_can_not_write_is_a_warning(
     for source, texts in (("en", [ENGLISH[0]]), ("fr", ["horse"])):  # the latter over English
         answer = ask(address, keys[1], texts=texts, source=source, target="de", glossary={"entries": entries})
         (found,) = answer.json()["translations"]
-        assert found["warnings"] == ["glossary: expected 馬 for horse, found it missing"]
+        assert found["warnings"] == [
+            "glossary: expected 馬 for horse, found it missing: the model's vocabulary can't write 馬"
+        ]
 
 
 def test_over_a_pivot_terms_are_looked_up_in_the_first_language(

@@ -216,6 +216,10 @@ class Subwords:
         """Encode one target sentence, without special ids; raises `DataError` for a lone surrogate."""
         return self.target_processor.encode(check_characters(text, "target"))
 
+    def unwritable(self, text: str) -> list[str]:
+        """Return the characters of a target text that the vocabulary lacks."""
+        return [each for each in dict.fromkeys(text) if UNK in self.encode_target(each)]
+
     def encode_source_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode many source sentences, in one thread."""
         return self.source_processor.encode(list(texts), num_threads=1)
