@@ -160,7 +160,7 @@ class TranslationTracer(Tracer[Seq2Seq]):
         notes = []
         if len(ids) > self.longest:
             notes.append(f"the text has {len(ids)} subwords, and the first {self.longest} are looked into")
-        notes += self._unknown_notes(text, "source")
+        notes += [*self._unknown_notes(text, "source"), *self.translator.about_words(_line(text))]
         side = self.side((*ids[: self.longest], EOS), source=True)
         # Unknown subwords decode to ⁇, so unknown words are replaced by those of the text. The words correspond one to
         # one, unless the text itself contains SentencePiece's symbol for a space.

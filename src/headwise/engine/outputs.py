@@ -94,11 +94,14 @@ class Translation:
         best = self.outputs[0]
         return drawn(self.source, best.text, best.alignment)
 
+    def with_warnings(self, sentences: tuple[str, ...]) -> Translation:
+        """Return the translation with further sentences about it."""
+        return replace(self, warnings=self.warnings + sentences) if sentences else self
+
     def checked(self, matches: Sequence[Match], subwords: Subwords) -> Translation:
         """Return the translation with a warning for each of its glossary entries that the best output lacks."""
         missing = [match for match in matches if match.missing(self.text, lowercase=subwords.lowercases)]
-        sentences = tuple(_about_missing(match, subwords) for match in missing)
-        return replace(self, warnings=self.warnings + sentences) if missing else self
+        return self.with_warnings(tuple(_about_missing(match, subwords) for match in missing))
 
 
 def _about_missing(match: Match, subwords: Subwords) -> str:

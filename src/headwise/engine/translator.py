@@ -35,6 +35,7 @@ from headwise.engine.sentences import EncodedSentences, encode_source, with_pref
 from headwise.engine.shortlist import FILE as SHORTLIST
 from headwise.engine.shortlist import Shortlist
 from headwise.engine.symbols import SYMBOLS
+from headwise.engine.training_words import TrainingWords
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.extras import optional_module
 from headwise.shipped.runs import find_run
@@ -42,6 +43,8 @@ from headwise.text.reading.glossary import Glossary
 from headwise.text.reading.lines import one_line
 from headwise.text.tokens.subwords import EOS, Subwords
 from headwise.text.tokens.unknown import SideName, UnknownWordFinder
+
+_NAMED = 8  # words in a sentence
 
 
 class Translator:
@@ -62,6 +65,7 @@ class Translator:
         self.shortlist: Shortlist | None = None
         self.languages: tuple[str | None, str | None] = (None, None)  # of source and target, where known
         self.quality: QualityCurve | None = None  # None: not measured
+        self.training_words: TrainingWords | None = None  # of a shipped run
         self.unknown: dict[SideName, UnknownWordFinder] = {
             "source": UnknownWordFinder(subwords, "source"),
             "target": UnknownWordFinder(subwords, "target"),
@@ -104,6 +108,7 @@ class Translator:
             ensemble([loaded.engine for loaded in loaded_runs]), first.subwords, first.config.decoding
         )
         translator.languages = first.config.data.languages
+        translator.training_words = TrainingWords.of_run(paths[0])
         translator.quality = QualityCurve.of_run(paths[0]) if len(paths) == 1 else None
         if shortlist:
             sizes = first.subwords.source_size, first.subwords.target_size
@@ -242,6 +247,14 @@ class Translator:
         lettered = not options.allow_empty and self.needs_letter(text, prefix)
         return SearchSentence(source, options, prefix, allowed, lettered=lettered)
 
+    def about_words(self, text: str) -> tuple[str, ...]:
+        """Return a sentence about words that a shipped run's training text lacks, if a text has some."""
+        lacking = () if self.training_words is None else self.training_words.lacks(text)
+        more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
+        return (
+            (f"words that the model has never read: {', '.join(lacking[:_NAMED])}{more}",) if lacking else ()
+        )
+
     def _translated(self, texts: Sequence[str]) -> frozenset[int]:
         """Return the numbers of the texts that are surely in the target language; raises `ConfigError`."""
         optional_module("py3langid", "--already-translated keep")
@@ -282,7 +295,7 @@ class Translator:
                     list(itertools.islice(part_translations, parts)), text, encoded.alpha, aligned=alignments
                 ),
                 self.subwords,
-            )
+            ).with_warnings(self.about_words(encoded.read(number)))
             for number, (text, parts) in enumerate(zip(encoded.texts, encoded.parts, strict=True))
         ]
 

@@ -78,6 +78,10 @@ class Task(Protocol):
         """
         ...
 
+    def measured(self) -> dict[str, Any]:
+        """Return what the final validation has found besides scores, as JSON values."""
+        ...
+
     def locate(self, batch: Any) -> str:
         """Return the input lines of a batch, for an error message."""
         ...

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import headwise
-from headwise.corpora.built_in import write_built_in
+from headwise.analysis.translation_tracer import TranslationTracer
+from headwise.corpora.built_in import read_built_in, write_built_in
 from headwise.engine.translator import Translator
 from headwise.shipped.runs import FOLDER
 from program import call
@@ -64,3 +65,14 @@ def test_the_demo_trains_a_model_of_this_quality(tmp_path: Path, capsys: pytest.
     outcome = call(capsys, "demo", "--out", tmp_path / "run", "--json")
     assert outcome.code == 0
     assert json.loads(outcome.out)["bleu"] == pytest.approx(card_bleu(), abs=_SEEDS)
+
+
+def test_words_that_the_training_text_lacks_are_named() -> None:
+    translator = Translator.load(DEMO, device="cpu")
+    source = read_built_in("miniature", "test.en")[0]
+    lines = [source, source.upper(), "A zyzzyva and a xenolith, xenolith!"]
+    found = [each.warnings for each in translator.translate(lines)]
+    sentence = "words that the model has never read: zyzzyva, xenolith"
+    assert [sentence in warnings for warnings in found] == [False, False, True]
+    assert not any("never read" in each for each in found[0] + found[1])
+    assert sentence in TranslationTracer(translator).trace(lines[2]).notes
