@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -11,12 +12,14 @@ import pytest
 import headwise
 from docs_walk import walk, write_pairs
 from headwise import plugins
+from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.evaluation.metrics import METRICS
 from headwise.models import build
 from headwise.models.transformer import Transformer
-from headwise.nn import attention
+from headwise.nn import attention, positions
 from headwise.processes import Child
+from headwise.tasks.registry import TASKS
 from paths import DOCS
 from program import call
 
@@ -48,12 +51,12 @@ def test_the_page(clean: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # without the option, in a process that hasn't imported the module
     del sys.modules[MODULE]
     sentence = (
-        f"runs/cosine/config.yaml: imports: expected --import {MODULE} (in Python imports=['{MODULE}']), as its parts "
-        "are used, found it not imported"
+        f"runs/cosine/config.yaml: imports: expected --import {MODULE}, as its parts are used, found it not "
+        "imported"
     )
     assert call(capsys, "translate", "runs/cosine").error == sentence
     assert call(capsys, "export", "runs/cosine", "--to=run", "--average=1", "-o", "copy").error == sentence
-    with pytest.raises(ConfigError, match="expected --import cosine_attention"):
+    with pytest.raises(ConfigError, match=r"expected imports=\['cosine_attention'\], as its parts"):
         headwise.load("runs/cosine")
     assert f"headwise: error: {sentence}" in (DOCS / "plug-ins.md").read_text(encoding="utf-8")
 
@@ -71,6 +74,52 @@ def test_a_module_is_found_by_its_name_alone(clean: Path, capsys: pytest.Capture
     with pytest.raises(ModuleNotFoundError, match="no_such_package"):
         plugins.import_modules(["broken"])
     assert "broken" not in sys.modules
+
+
+def test_an_architecture_positions_and_a_task_of_ones_own(
+    clean: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The task is that of docs/tasks.md."""
+    (clean / "parts.py").write_text(
+        "import torch\n"
+        "from headwise.models.build import ARCHITECTURES\n"
+        "from headwise.models.transformer import Transformer\n"
+        "from headwise.nn import register_table\n"
+        "@register_table('zeros')\n"
+        "def zeros(length, d_model):\n    return torch.zeros(length, d_model)\n"
+        "class Mine(Transformer):\n    pass\n"
+        "ARCHITECTURES['mine'] = Mine\n"
+    )
+    (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "tasks.md").read_text("utf-8"), re.DOTALL)
+    registered = "from headwise.tasks.registry import TASKS\nTASKS['echo'] = f'{__name__}:Echo'\n"
+    (clean / "echo_task.py").write_text(block + registered, "utf-8")
+    (clean / "echo.yaml").write_text(
+        "task: echo\nmodel: {encoder_layers: 1, d_model: 16, d_ff: 16, heads: 2}\n"
+    )
+    write_pairs(clean, 200)
+    files = ("--source", "train.en", "--target", "train.de")
+    model = [
+        f"model.{key}" for key in ("architecture=mine", "positions=zeros", "heads=2", "d_model=16", "d_ff=16")
+    ]
+    keys = ("training.processes=1", "training.products=torch", "data.dev_pairs=4", "decoding.beam=1")
+    try:
+        for module, *what in (("parts", *files, *model, *keys), ("echo_task", "-c", "echo.yaml")):
+            trained = call(
+                capsys, "train", "--import", module, *what, "--max-steps=1", "-o", f"runs/{module}"
+            )
+            assert trained.code == 0, trained.err
+            assert Config.load(Path("runs", module, "config.yaml")).imports == [module]
+        assert len(headwise.load("runs/parts").translate(["The old cat sleeps."])) == 1
+        assert call(capsys, "evaluate", "runs/echo_task").code == 0
+    finally:
+        for name, registry in (
+            ("mine", build.ARCHITECTURES),
+            ("zeros", positions._ENCODINGS),
+            ("echo", TASKS),
+        ):
+            registry.pop(name, None)
+        for module in ("parts", "echo_task"):
+            sys.modules.pop(module, None)
 
 
 def test_a_metric_of_ones_own_is_scored(clean: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,7 +167,6 @@ def test_a_part_of_the_script_itself_trains_in_one_process(
 
     Mine.__module__ = "__main__"
     monkeypatch.setitem(build.ARCHITECTURES, "mine", Mine)
-    monkeypatch.setattr(build, "_refuse_unused", lambda config, kind, what: None)
     write_pairs(clean, 200)
     model = {"architecture": "mine", "encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_ff": 16}
     run = headwise.train("train.en", "train.de", out="runs/mine", max_steps=1, model=model)

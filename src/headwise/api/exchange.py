@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headwise.api.arguments import with_arguments
 from headwise.api.run import Run
 from headwise.errors import ConfigError
 
@@ -74,6 +75,7 @@ def import_run(
     return [*imported.notes, f"{out}: {parameters:,} parameters from {source} ({name})"]
 
 
+@with_arguments
 def import_model(
     path: str | os.PathLike[str],
     out: str | os.PathLike[str],

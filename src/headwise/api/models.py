@@ -13,6 +13,7 @@ from torch import Tensor
 
 from headwise.analysis.interventions import Part
 from headwise.analysis.recording import attention_by_part
+from headwise.api.arguments import with_arguments
 from headwise.config import Config, ModelConfig
 from headwise.decoding.batching import padded
 from headwise.decoding.engine import PyTorchEngine
@@ -31,6 +32,7 @@ from headwise.text.tokens.subwords import BOS, EOS, PAD, Subwords
 Ids = Sequence[Sequence[int]] | Tensor
 
 
+@with_arguments
 def build(
     config: Config | ModelConfig | Mapping[str, Any], vocabulary: int | Subwords | None = None
 ) -> Seq2Seq:
@@ -55,6 +57,7 @@ def build(
     return build_model(config.model, size, size)
 
 
+@with_arguments
 def decode(model: Seq2Seq, ids: Ids, **options: Any) -> list[list[Hypothesis]]:
     """Search the outputs of sources, best first: `decode(model, ids, beam=4)[0][0].tokens`.
 
@@ -90,6 +93,7 @@ class ModelRecording:
 
 
 @torch.no_grad()
+@with_arguments
 def record(model: Seq2Seq, source: Sequence[int], target: Sequence[int]) -> ModelRecording:
     """Run a model on a pair of ids with teacher forcing and record all that it computes, without dropout.
 

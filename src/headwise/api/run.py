@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headwise.api.arguments import with_arguments
 from headwise.config import Config
 from headwise.engine.outputs import Output, Translation
 from headwise.engine.translator import Translator
@@ -49,6 +50,7 @@ class Run:
         self.config = Config.of_run(self._paths[0])
 
     @classmethod
+    @with_arguments
     def from_model(cls, model: Seq2Seq, subwords: Subwords, config: Config | None = None) -> Run:
         """Return the run of a translation model that was trained by one's own loop, with the model's parameters of now.
 
@@ -93,6 +95,7 @@ class Run:
         more = [Config.of_run(path, "translation") for path in self._paths[1:]]
         return Translator.load(self._paths, configs=[self.config, *more], **self._options)
 
+    @with_arguments
     def translate(self, texts: Sequence[str], **options: Any) -> list[Translation]:
         """Translate sentences; the results, each with `.text`, are in their order.
 
@@ -106,6 +109,7 @@ class Run:
         """Translate a stream of lines in order, with a thousand of them in memory; options as for `translate`."""
         return self.translator.translate_lines(lines, **options)
 
+    @with_arguments
     def translate_file(
         self,
         file: StrPath,
@@ -128,6 +132,7 @@ class Run:
         runs = Runs(self._paths, search, self._options)
         return translate_any(runs, Path(file), Path(out), glossary=glossary, split=split)
 
+    @with_arguments
     def score(self, sources: Sequence[str], targets: Sequence[str], **options: Any) -> list[Output]:
         """Return the log-probabilities of given translations, by forced decoding; `alpha` is an option.
 
@@ -135,6 +140,7 @@ class Run:
         """
         return self.translator.score(sources, targets, **options)
 
+    @with_arguments
     def evaluate(
         self,
         sources: Sequence[str],
@@ -156,6 +162,7 @@ class Run:
         )
         return scores
 
+    @with_arguments
     def predict(self, texts: Sequence[str], *, precision: str = "float32") -> list[Prediction]:
         """Return the label, tags, answer, filled masks or continuation of each text, by the run's task.
 
@@ -169,6 +176,7 @@ class Run:
         predict = kind.predictor(self.path, self.config, device=self._device, precision=precision)
         return predict([(text, f"text {number}") for number, text in enumerate(texts, start=1)])
 
+    @with_arguments
     def explain(self, text: str, *, do: Sequence[str] = (), **options: Any) -> Explanation:
         """Translate or complete a text and record every head's attention, the probabilities and the beam tree.
 
@@ -194,6 +202,7 @@ class Run:
         """The PyTorch model, whose parameters may be read; it is in evaluation mode."""
         return self.tracer.trained
 
+    @with_arguments
     def save(self, path: StrPath) -> Run:
         """Write a new run directory with what inference needs; return its run.
 
@@ -208,6 +217,7 @@ class Run:
             write_other_run(self.path, Path(path))
         return Run(path)
 
+    @with_arguments
     def export(
         self,
         path: StrPath,
@@ -235,6 +245,7 @@ class Run:
             )
 
 
+@with_arguments
 def load(
     run: StrPath,
     *more: StrPath,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headwise.api.arguments import with_arguments
 from headwise.config import Config
 from headwise.config.languages import parse_languages
 from headwise.config.presets import STUDENT, preset_changes, student_changes
@@ -155,6 +156,7 @@ class TrainingPlan:
         return result
 
 
+@with_arguments
 def train(
     source: Files | None = None,
     target: Files | None = None,

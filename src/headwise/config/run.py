@@ -71,9 +71,7 @@ class Config(Section):
     def _are_imported(cls, names: list[str]) -> list[str]:
         """Reject modules that aren't imported: a configuration imports no code by itself."""
         for name in missing(names):
-            raise ValueError(
-                f"expected --import {name} (in Python imports=[{name!r}]), as its parts are used, found it not imported"
-            )
+            raise ValueError(f"expected --import {name}, as its parts are used, found it not imported")
         return names
 
     @model_validator(mode="after")

@@ -15,9 +15,10 @@ import torch
 from torch.nn import functional
 
 import headwise
+from headwise.api.arguments import in_arguments
 from headwise.config import SubwordConfig
 from headwise.engine.translator import Translator
-from headwise.errors import CheckpointError, ConfigError, DataError
+from headwise.errors import CheckpointError, ConfigError, DataError, HeadwiseError
 from headwise.models.base import Seq2Seq
 from headwise.processes import child_environment, python_command
 from headwise.text.tokens.subwords import BOS, EOS
@@ -124,10 +125,38 @@ def test_an_error_in_the_callback_ends_the_training(toy: Toy, tmp_path: Path) ->
 def test_unknown_keys_are_errors_that_name_the_nearest(toy: Toy, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"model\.d_modle: unknown key \(did you mean model\.d_model\?\)"):
         headwise.train(config=toy.config, out=tmp_path / "run", model={"d_modle": 16})
-    with pytest.raises(ConfigError, match="expected --source and --target"):
-        headwise.train(out=tmp_path / "run")
     with pytest.raises(ConfigError, match=r"model\.layers"):
         headwise.build({"layers": 2})
+
+
+def test_errors_name_arguments_and_not_options(run: headwise.Run, toy: Toy, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    for sentence, wrong in (
+        ("train: expected source and target, or config FILE, found neither", lambda: headwise.train(out=out)),
+        (
+            "data.target (target): expected one file for each plain-text file in data.source (source) (1 beside 0 with "
+            "both sides), found 0",
+            lambda: headwise.train(toy.source, out=out),
+        ),
+        (
+            "imports: expected the name of a Python module, such as my_attention, found '-'",
+            lambda: headwise.load(run.path or "", imports=["-"]),
+        ),
+        (
+            "precision: expected int8 or bfloat16 for to run, found 'int3'",
+            lambda: run.export(out, to="run", precision="int3"),
+        ),
+    ):
+        with pytest.raises(HeadwiseError) as raised:
+            wrong()
+        assert str(raised.value) == sentence
+    message = (
+        "use --restart, or run `headwise export RUN --to run -o DIR`; -s patience=2 and /tmp/a--b/--x stay"
+    )
+    expected = (
+        "use restart=True, or run `headwise export RUN --to run -o DIR`; patience=2 and /tmp/a--b/--x stay"
+    )
+    assert in_arguments(message) == expected
 
 
 def test_a_run_does_what_its_translator_does(run: headwise.Run, directory: Path) -> None:
