@@ -19,7 +19,7 @@ from headwise.training.loss import smoothed_cross_entropy
 from seq2seq import VOCABULARY, small_model
 
 BEAMS = [1, 4]
-STEPS, ROWS = 250, 64
+STEPS, ROWS = 150, 64
 
 
 def draw(count: int, seed: int) -> list[list[int]]:

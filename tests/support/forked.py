@@ -61,8 +61,7 @@ if sys.platform == "linux":
             request["env"] = dict(os.environ if env is None else env)
             self.pid = _nursery().start(request, streams)
             self._child_created = True
-            for opened in set(child) - {-1}:
-                os.close(opened)
+            self._close_pipe_fds(*pipes[:6])  # type: ignore[attr-defined] - not those that the caller opened
 
 else:
     Popen = subprocess.Popen

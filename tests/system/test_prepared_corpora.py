@@ -11,6 +11,8 @@ import pytest
 from program import Call, finish, result, saved_step, snapshot, start, wait_for
 from toy import toy_pairs, write_toy
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 MODEL = (
     *(
         "model.encoder_layers=1",

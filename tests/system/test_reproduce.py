@@ -24,7 +24,7 @@ from headwise.parsing import read_yaml
 from program import call
 from toy import Toy
 
-pytestmark = pytest.mark.usefixtures("at_the_root")
+pytestmark = pytest.mark.usefixtures("at_the_root", "forked")
 
 
 @pytest.fixture

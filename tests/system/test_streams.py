@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import typer
 
+from forked import Popen
 from headwise.cli import data
 from headwise.cli.main import COMMANDS
 from program import Outcome, environment, finish, headwise, saved_step, start, wait_for
@@ -47,20 +48,23 @@ def in_shell(redirection: str, *arguments: object) -> Outcome:
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
+def full(*arguments: object) -> Outcome:
+    """Run `headwise` with a file on a full disk as standard output."""
+    return writing_to(os.open("/dev/full", os.O_WRONLY), *arguments)
+
+
 def unread(*arguments: object) -> Outcome:
     """Run `headwise` with a pipe as standard output whose reading end is closed."""
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run(
-        program(*arguments),
-        env=environment(PYTHONUNBUFFERED=""),
-        stdout=writing,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    os.close(writing)
-    return Outcome(done.returncode, "", done.stderr)
+    return writing_to(writing, *arguments)
+
+
+def writing_to(stdout: int, *arguments: object) -> Outcome:
+    process = Popen(program(*arguments), env=environment(), stdout=stdout, stderr=subprocess.PIPE, text=True)
+    os.close(stdout)
+    _, err = process.communicate()
+    return Outcome(process.returncode, "", err)
 
 
 def program(*arguments: object) -> list[str]:
@@ -73,7 +77,7 @@ def _name(arguments: list[str]) -> str:
 
 @pytest.mark.parametrize("command", EVERY_COMMAND, ids=_name)
 def test_help_that_can_not_be_written(command: list[str]) -> None:
-    outcome = in_shell(">/dev/full", *command, "--help")
+    outcome = full(*command, "--help")
     assert outcome.error == FULL
     assert len(outcome.err.splitlines()) == 1
 
@@ -107,7 +111,7 @@ PRINTING: dict[str, Callable[[Path, Toy], list[object]]] = {
 def test_results_that_can_not_be_written(
     arguments: Callable[[Path, Toy], list[object]], run: Path, toy: Toy
 ) -> None:
-    assert in_shell(">/dev/full", *arguments(run, toy)).error == FULL
+    assert full(*arguments(run, toy)).error == FULL
 
 
 @pytest.mark.parametrize("name", ["--version", "data list", "translate"])

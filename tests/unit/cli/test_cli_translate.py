@@ -149,6 +149,7 @@ def test_score_gives_what_the_search_reported(run, translator, tmp_path, capsysb
         assert record["score"] == record["log_probability"] == pytest.approx(output.log_probability, abs=1e-4)
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_long_line_is_warned_of_on_standard_error(run, tmp_path) -> None:
     text = tmp_path / "long.en"
     text.write_text("A dog.\n" + " ".join(ENGLISH) + "\n", encoding="utf-8")
@@ -165,6 +166,7 @@ def test_a_long_line_is_warned_of_on_standard_error(run, tmp_path) -> None:
     assert len(whole.stdout.splitlines()) == 2
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_reader_that_goes_away_is_no_error(run, tmp_path) -> None:
     text = tmp_path / "many.en"
     text.write_text("A dog.\n" * 3000, encoding="utf-8")
@@ -182,6 +184,7 @@ def test_a_reader_that_goes_away_is_no_error(run, tmp_path) -> None:
         assert b" engine (" in engine
 
 
+@pytest.mark.usefixtures("forked")
 def test_lines_come_out_before_the_input_ends(run) -> None:
     with subprocess.Popen(
         [*PROGRAM, "translate", run, "--chunk", "1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -27,6 +27,7 @@ def cached_repository(cache: Path) -> Path:
     return snapshot
 
 
+@pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize("name", ["owner/model", "owner/model@v1", f"owner/model@{_COMMIT}"])
 def test_the_local_cache_needs_no_network(name: str, tmp_path: Path) -> None:
     snapshot = cached_repository(tmp_path)
@@ -38,6 +39,7 @@ def test_the_local_cache_needs_no_network(name: str, tmp_path: Path) -> None:
     assert result.stdout.strip() == str(snapshot)
 
 
+@pytest.mark.usefixtures("forked")
 def test_what_is_not_there_gets_a_sentence(tmp_path: Path) -> None:
     program = "import sys\nfrom headwise.cli.main import run\nsys.exit(run(['import', 'hf:owner/model', '-o', 'run']))"
     environment = os.environ | {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
