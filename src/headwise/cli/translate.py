@@ -117,6 +117,8 @@ def command(
 
     search = search_settings(settings, beam=beam, alpha=alpha, n_best=n_best, recase=recase or None)
     if already_translated is not None:
+        if "keep_translated" in search:
+            raise ConfigError("-s keep_translated: expected it once, found --already-translated beside it")
         search["keep_translated"] = already_translated == "keep"
     columns = Columns(numbers=search.get("n_best", 1) > 1, scores=scores, alignments=alignments, jsonl=jsonl)
     of_lines = {

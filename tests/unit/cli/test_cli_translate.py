@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -100,6 +101,30 @@ def test_jsonl_says_everything(run, english, translator, capsysbinary) -> None:
                 output.token_log_probabilities, abs=1e-4
             )
             assert [tuple(link) for link in written["alignment"]] == list(output.alignment or ())
+
+
+def test_text_as_people_write_it(run, translator, tmp_path, capsys) -> None:
+    pytest.importorskip("py3langid", reason="needs pip install 'headwise[languages]'")
+    german = "Die alte Frau liest eine Zeitung im Garten."
+    (tmp_path / "a.en").write_text(f"{ENGLISH[0].upper()}\n{german}\n", encoding="utf-8")
+    told = tmp_path / "told"
+    shutil.copytree(run, told)
+    config = (told / "config.yaml").read_text()
+    assert config.count("source_language: null") == config.count("target_language: null") == 1
+    config = config.replace("source_language: null", "source_language: en")
+    (told / "config.yaml").write_text(config.replace("target_language: null", "target_language: de"))
+    command = ["translate", str(told), str(tmp_path / "a.en"), "--recase", "--already-translated", "keep"]
+    (ordinary,) = translator.translate(ENGLISH[:1])
+    for out in ([], ["-o", str(tmp_path / "a.de")]):
+        assert headwise([*command, *out]) == 0
+        printed = capsys.readouterr()
+        text = (tmp_path / "a.de").read_text("utf-8") if out else printed.out
+        assert text == f"{ordinary.text.upper()}\n{german}\n"
+        assert "line 2: it is in the target language already, and stays as it is" in printed.err
+    assert headwise([*command, "-s", "keep_translated=true"]) == 2
+    assert "-s keep_translated: expected it once" in capsys.readouterr().err
+    assert headwise(["translate", str(run), *command[2:]]) == 2
+    assert "expected a run whose two languages are known, found none" in capsys.readouterr().err
 
 
 def test_search_options_reach_the_search(run, english, translator, tmp_path, capsysbinary) -> None:

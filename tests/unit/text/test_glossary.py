@@ -82,6 +82,11 @@ TBX_2019 = """<tbx style="dca" type="TBX-Basic" xml:lang="en" xmlns="urn:iso:std
 <langSec xml:lang="de"><termSec><term>Ufer</term></termSec></langSec></conceptEntry></body></text></tbx>"""
 
 
+def concept(source: str, target: str) -> bytes:
+    languages = f'<langSet xml:lang="en">{source}</langSet><langSet xml:lang="de">{target}</langSet>'
+    return f"<tbx><conceptEntry>{languages}</conceptEntry></tbx>".encode()
+
+
 def test_term_bases(tmp_path: Path) -> None:
     old, new = tmp_path / "old.tbx", tmp_path / "new.tbx"
     old.write_text(TBX_2008)
@@ -123,6 +128,11 @@ def test_a_term_base_of_another_program(tmp_path: Path) -> None:
             "expected segments of at most 1,048,576 characters",
         ),
         ("a.tbx", TBX_2019.encode()[:-9], "expected well-formed XML"),
+        (
+            "a.tbx",
+            concept("<term>a</term>" * 1_000, "".join(f"<term>{number}</term>" for number in range(1_000))),
+            "a.tbx line 1: expected from 1 to 32 translations, found more",
+        ),
         ("terms.tsv", b"", "expected lines of text, found an empty file"),
         ("terms.tsv", b"# nothing\n", "expected from 1 to 100,000 entries, found 0"),
         (

@@ -137,8 +137,11 @@ def _read_concepts(path: Path, languages: tuple[str | None, str | None], ignore_
     for terms, translations, line in read_terms(path, *languages):
         targets = [one_line(term).strip() for term in translations]
         for term in (one_line(each).strip() for each in terms if translations):
-            places.setdefault(term, f"{path} line {line}")
-            forms.setdefault(term, {}).update(dict.fromkeys(targets, term))
+            place = places.setdefault(term, f"{path} line {line}")
+            found = forms.setdefault(term, {})
+            found.update(dict.fromkeys(targets, term))
+            if len(found) > MOST_FORMS:
+                raise DataError(f"{place}: expected from 1 to {MOST_FORMS} translations, found more")
             if len(forms) > MOST_ENTRIES:
                 raise DataError(f"{path}: expected at most {MOST_ENTRIES:,} entries, found more")
     entries = [Entry(term, tuple(targets)) for term, targets in forms.items()]
