@@ -291,15 +291,15 @@ class Trainer:
 
     def _report(self, window: _Window) -> None:
         options, progress = self.options, self.progress
+        self.monitor.max_steps = self.pace.last_step
         if progress.step % options.log_every:
-            self.monitor.advance(progress.step)
+            self.monitor.advance(progress.step, self.pace.seconds_left)
             return
         if self.device.type == "cpu":
             give_back_freed_memory()
         loss = progress.recent_nll / progress.recent_tokens
         progress.recent_nll, progress.recent_tokens = 0.0, 0
         if self.world.first:
-            self.monitor.max_steps = self.pace.last_step
             self.monitor.train(
                 progress.step,
                 loss=loss,

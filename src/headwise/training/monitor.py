@@ -71,11 +71,11 @@ class Monitor:
             self._bar = Progress(
                 TextColumn("step {task.completed}/{task.total}"),
                 BarColumn(bar_width=8 if self._narrow else 24),
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}{task.fields[left]}"),
                 TimeElapsedColumn(),
                 console=self.console,
             )
-            self._task = self._bar.add_task("", total=self.max_steps, completed=step)
+            self._task = self._bar.add_task("", total=self.max_steps, completed=step, left="")
             self._bar.start()
 
     def train(
@@ -89,13 +89,14 @@ class Monitor:
         seconds: float | None = None,
     ) -> None:
         """Log training: loss in nats per target token, learning rate, target tokens per second, seconds so far."""
-        line = f"loss {loss:.3f}  rate {rate:.2e}  {speed:,.0f} target tokens/s  {clock(seconds_left)} left"
+        line = f"loss {loss:.3f}  rate {rate:.2e}  {speed:,.0f} target tokens/s  "
         if self._bar is not None:
             if self._narrow:
-                line = f"loss {loss:.2f}  {speed:,.0f} tokens/s  {clock(seconds_left)} left"
-            self._bar.update(self._task, completed=step, description=line)
+                line = f"loss {loss:.2f}  {speed:,.0f} tokens/s  "
+            self._bar.update(self._task, description=line)
+            self.advance(step, seconds_left)
         else:
-            self.say(f"step {step}/{self.max_steps}  {line}")
+            self.say(f"step {step}/{self.max_steps}  {line}{clock(seconds_left)} left")
         values = {"loss": loss, "learning_rate": rate, "target_tokens_per_second": speed}
         self._record("train", step, **values, **_time(seconds))
 
@@ -104,10 +105,11 @@ class Monitor:
         """Whether the terminal has no room for all that is reported, so that the bar would be squeezed."""
         return self.console.width < 120
 
-    def advance(self, step: int) -> None:
-        """Update the progress bar between reports."""
+    def advance(self, step: int, seconds_left: float) -> None:
+        """Update the progress bar, between reports, too."""
         if self._bar is not None:
-            self._bar.update(self._task, completed=step)
+            left = f"{clock(seconds_left)} left"
+            self._bar.update(self._task, completed=step, total=self.max_steps, left=left)
 
     def validation(
         self,

@@ -56,7 +56,7 @@ def test_plain_lines_go_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[
     monitor = Monitor(tmp_path, max_steps=100)
     monitor.start(0)
     report(monitor, 10)
-    monitor.advance(11)
+    monitor.advance(11, 60.0)
     monitor.validation(20, {"loss": 0.5, "bleu": 31.25}, best=True)
     monitor.validation(30, {"loss": 0.75, "bleu": 30.0}, best=False)
     monitor.stop()
@@ -73,13 +73,19 @@ def test_a_terminal_gets_a_bar(tmp_path: Path) -> None:
     monitor, screen = Monitor(tmp_path, max_steps=100), io.StringIO()
     monitor.console = Console(file=screen, force_terminal=True, width=120, highlight=False)
     monitor.start(40)
+    monitor.advance(41, 4000.0)  # before the first report
+    monitor.stop()
+    assert "step 41/100" in screen.getvalue()
+    assert "1:06:40 left" in screen.getvalue()
+    monitor.start(41)
+    monitor.max_steps = 200
     report(monitor, 50)
-    monitor.advance(51)
+    monitor.advance(51, 3600.0)
     monitor.say("[not markup] a line above the bar")
     monitor.stop()
     shown = screen.getvalue()
-    assert "step 51/100" in shown
-    assert "12,346 target tokens/s  1:02:05 left" in shown
+    assert "step 51/200" in shown
+    assert "12,346 target tokens/s  1:00:00 left" in shown
     assert "[not markup] a line above the bar" in shown
 
 
