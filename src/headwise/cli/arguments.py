@@ -59,7 +59,9 @@ OutputFile = Annotated[Path | None, typer.Option("-o", "--out", help="Write here
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 Engine = Annotated[str, typer.Option(help="native, pytorch, or auto: the faster.")]
-CorpusEngine = Annotated[str, typer.Option(help="native, pytorch, auto, or ray: a cluster.")]
+CorpusEngine = Annotated[
+    str, typer.Option(help="native, pytorch, auto, or ray: a cluster.", show_default=False)
+]
 TargetLanguage = Annotated[
     str | None,
     typer.Option("--target-language", help="Code in an imported vocabulary: deu for >>deu<<."),
@@ -130,11 +132,9 @@ Alpha = Annotated[
 
 AlreadyTranslated = Annotated[
     Literal["keep", "translate"] | None,
-    typer.Option(help="What becomes of text that is in the target language."),
+    typer.Option(metavar="RULE", help="Text in the target language: keep or translate.", show_default=False),
 ]
-Recase = Annotated[
-    bool, typer.Option("--recase", help="Translate capitals and titles as ordinary text, and restore them.")
-]
+Recase = Annotated[bool, typer.Option("--recase", help="Read capitals and titles as ordinary text.")]
 
 Workers = Annotated[
     int,

@@ -40,9 +40,7 @@ InputFile = Annotated[Path | None, typer.Argument(help="Lines, .jsonl, .parquet,
 
 NBest = Annotated[int | None, typer.Option(callback=searchable, help="Translations a line, numbered.")]
 PrefixFile = Annotated[Path | None, typer.Option(help="Beginnings of the translations, a line each.")]
-GlossaryFile = Annotated[
-    Path | None, typer.Option(help="Terms to place: source, tab, translation a line; .csv, .tbx.")
-]
+GlossaryFile = Annotated[Path | None, typer.Option(help="Terms to place: .tsv, .csv or .tbx.")]
 IgnoreCase = Annotated[bool, typer.Option("--ignore-case", help="Find the glossary's terms in any case.")]
 Alignments = Annotated[
     bool, typer.Option("--alignments", help="Put a tab and word links (0-0 1-2) behind it.")
@@ -103,8 +101,7 @@ def command(
     """Translate a file or standard input, line by line, in its order; an empty line stays empty.
 
     With FILE and -o OUT, the same command resumes after an interruption. A document (.html, .xml, .docx, .srt, .po,
-    .xlf, .tmx and others) keeps all but its sentences. Keys of -s: min_length, max_length, no_repeat_ngram, patience,
-    guard, sample, temperature, top_k, top_p, seed, ….
+    .xlf, .tmx and others) keeps all but its sentences. Keys of -s: max_length, guard, sample, seed, ….
 
     Example: headwise translate runs/de test.en -o test.de --beam 5
 
