@@ -6,6 +6,7 @@ import importlib
 import json
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,9 @@ def test_a_run_does_what_its_translator_does(run: headwise.Run, directory: Path)
     assert run.translate(ENGLISH, beam=2) == translator.translate(ENGLISH, beam=2)
     assert list(run.translate_lines(iter(ENGLISH))) == translator.translate(ENGLISH)
     assert run.score(ENGLISH, GERMAN) == translator.score(ENGLISH, GERMAN)
+    with ThreadPoolExecutor(4) as threads:
+        each = threads.map(lambda text: run.translate([text], beam=2)[0].text, ENGLISH)
+        assert [*each] == [translation.text for translation in run.translate(ENGLISH, beam=2)]
     with pytest.raises(ConfigError, match="did you mean beam"):
         run.translate(ENGLISH, baem=2)
     with pytest.raises(CheckpointError, match="expected a run directory"):

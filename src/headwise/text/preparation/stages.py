@@ -238,7 +238,7 @@ class Stages:
             option = "--dev-pairs" if job.shard_pairs else "data.dev_pairs"
             sentence += f", 1 in {_DEV_SHARE}, rather than the {job.dev_pairs:,} that {option} asks for"
         if equal > count:
-            sentence += f"; {equal - count:,} training pairs equal to one of them left out"
+            sentence += f"; {equal - count:,} equal to one of them left out of training"
         self.report.append(sentence)
 
     def _gather(self, chosen: list[tuple[str, NDArray[np.int64]]]) -> None:
