@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python tools/install.py
 
-.PHONY: demo demo-model test test-slow test-cluster test-numerical test-sanitized sanitize fuzz lint lint-page picture learn notebooks docs docs-serve screenshots format dist clean
+.PHONY: demo demo-model test test-slow test-cluster test-numerical test-lowest test-sanitized sanitize fuzz lint lint-page picture learn notebooks docs docs-serve screenshots format dist clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/user
@@ -39,6 +39,18 @@ test-slow: $(VENV)/dev
 test-cluster: $(VENV)/dev
 	$(INSTALL) --editable '.[ray,s3,gs]' 'moto[server]' gcp-storage-emulator
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m cluster
+
+# The lowest versions that pyproject.toml allows for translating and serving, in an environment without PyTorch. Typer's
+# layout of a help text has changed.
+LOWEST_TESTS := tests/system/test_without_torch.py tests/unit/cli/test_commands.py tests/unit/config/test_config.py tests/unit/config/test_languages.py tests/unit/documents tests/unit/evaluation tests/unit/parsing tests/unit/serve/test_keys.py tests/unit/web/test_uvicorn.py
+
+test-lowest: $(VENV)/dev
+	mkdir -p build
+	$(BIN)/python tools/lowest.py serve train | grep -v ^torch= > build/lowest.txt
+	$(PYTHON) -m venv build/lowest
+	build/lowest/bin/pip install --quiet --requirement build/lowest.txt
+	build/lowest/bin/pip install --quiet --constraint constraints.txt pytest hypothesis httpx polib python-docx python-pptx openpyxl html5lib
+	PYTHONPATH=src OMP_NUM_THREADS=1 build/lowest/bin/pytest -k 'not fits_on_a_screen' $(LOWEST_TESTS)
 
 # The native engine with AddressSanitizer and UndefinedBehaviorSanitizer, which end its tests at the first bad access.
 # What they say goes by pytest, which would swallow it. Its own leaks are looked for apart, as Python has many.
