@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from headwise.checkpoints import read_state
+from headwise.checkpoints import read_state, state_sha256
 from headwise.config import Config
 from headwise.tasks.run import train
 from headwise.training.checkpoint import Checkpoints
@@ -174,14 +174,12 @@ def test_every_start_has_its_own_identifier_which_resuming_keeps(toy: Toy, tmp_p
 def test_runs_without_identifiers_resume_and_are_averaged(
     runs: tuple[Path, Path], toy: Toy, tmp_path: Path
 ) -> None:
-    from headwise.training import checkpoint
-
     run = Path(shutil.copytree(runs[1], tmp_path / "run"))
     for step in Checkpoints(run).steps():
         file = Checkpoints(run).path(step) / "state.json"
         record = json.loads(file.read_text())
         del record["start"]
-        record["sha256"]["state.json"] = checkpoint._state_sha256(record)
+        record["sha256"]["state.json"] = state_sha256(record)
         file.write_text(json.dumps(record))
     train(Config.load(toy.config, [*ANEW, "training.max_steps=3"]), run, quiet=True)
     assert read_recipe(run / "model.safetensors")["steps"] == [1, 2, 3]

@@ -25,6 +25,8 @@ from headwise.training.task import Task
 _SHARE = 0.005  # duration of a trial without its first step, as a share of the training
 _LEAST_SECONDS, _SECONDS = 0.7, 2.0  # bounds of this duration
 _STEP = 2.0  # seconds; if a step takes longer, only a part of the examples of each batch is computed
+_LONGEST_STEP = 10.0  # seconds that a step of one thread may take before its speed is known
+_HOPELESS = 4.0  # a division that begins so many times slower than another one isn't tried again
 WORTH = 60.0  # seconds of training from which on workers, which take seconds to start, may pay off
 _MANY_STEPS = 500  # of a training that is likely to be worth it, before a step has been timed
 _FEW_WORKERS = 7  # most workers that are started before that
@@ -126,18 +128,21 @@ def _measure(
     one = [Division(1, threads), Division(1, 1)]
     speeds: dict[Division, float] = {}
     steps: dict[Division, float] = {}
+    fraction = 1
     for division in one:
         torch.set_num_threads(division.threads)
-        speed = time_steps(task, config, alone, Trial(1, 0.0, steps=1))
-        speeds[division], steps[division] = speed.typical, speed.seconds
+        speed = time_steps(task, config, alone, Trial(fraction, 0.0, steps=1))
+        speeds[division], steps[division] = speed.typical, fraction * speed.seconds
+        fraction = max(1, math.ceil(threads * speed.seconds / _LONGEST_STEP))  # for one thread
     whole = min(steps.values())
     training = training_seconds(config, whole)
     if training < WORTH:
         return speeds
     seconds = min(_SECONDS, max(_LEAST_SECONDS, _SHARE * training)) / _ROUNDS
     trial = Trial(max(1, math.ceil(whole / _STEP)), seconds, steps=1)
+    promising = [division for division in one if _HOPELESS * speeds[division] > max(speeds.values())]
     # The most first, so that all workers start at once.
-    divisions = [*one, *(Division(number, threads) for number in sorted(numbers[1:], reverse=True))]
+    divisions = [*promising, *(Division(number, threads) for number in sorted(numbers[1:], reverse=True))]
     rounds: dict[Division, list[float]] = {division: [] for division in divisions}
     for _ in range(_ROUNDS):
         for division in divisions:
@@ -149,7 +154,7 @@ def _measure(
                 rounds[division].append(time_steps(task, config, world, trial).typical)
             finally:
                 world.leave()
-    return {division: max(found) for division, found in rounds.items()}
+    return speeds | {division: max(found) for division, found in rounds.items()}
 
 
 def take_part(task: Task, config: Config, world: World, order: Mapping[str, Any]) -> None:

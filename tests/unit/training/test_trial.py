@@ -94,6 +94,25 @@ def test_a_round_that_another_program_disturbs_decides_nothing(
     assert rounds == 3
 
 
+def test_on_many_processors_one_thread_is_tried_for_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step takes 5 seconds with 64 threads, and 200 with one."""
+    tried: dict[int, list[float]] = {1: [], 64: []}
+
+    def time_steps(task: Regression, config: Config, world: World, trial: Trial) -> Speed:
+        threads = torch.get_num_threads()
+        seconds = {1: 200.0, 64: 5.0}[threads] / trial.fraction
+        tried[threads].append(seconds)
+        return Speed(seconds, 1000.0 / trial.fraction / seconds, 0.0)
+
+    monkeypatch.setattr(trial, "time_steps", time_steps)
+    with trial_workers() as workers:
+        speeds = trial._measure(Regression(), CONFIG, 64, [1], workers)
+    assert speeds == pytest.approx({Division(1, 64): 200.0, Division(1, 1): 5.0})
+    assert len(tried[1]) == 1
+    assert tried[1][0] < 10
+    assert len(tried[64]) == 4
+
+
 @pytest.mark.parametrize(("slow", "threads"), [(2, 1), (1, 2), (0, 2)])
 def test_a_short_training_has_one_thread_where_that_is_faster(
     slow: int, threads: int, monkeypatch: pytest.MonkeyPatch
