@@ -58,6 +58,14 @@ def test_another_training_begins_from_it(run: Path, program: Call, tmp_path: Pat
     assert done.err.count("its best checkpoint, of step 300, is used") == 1
 
 
+def test_before_the_first_step_there_is_nothing_to_use(program: Call, tmp_path: Path) -> None:
+    (tmp_path / "prepared").mkdir()
+    for command in (("translate", tmp_path), ("export", tmp_path, "--to", "marian", "-o", tmp_path / "out")):
+        assert program(*command).error == (
+            f"{tmp_path}: was stopped before training began; the same `headwise train` command goes on"
+        )
+
+
 @pytest.mark.parametrize("name", ["../../step-1", "", "step-00000500"])
 def test_the_name_of_a_checkpoint_is_checked(name: str, run: Path, program: Call, tmp_path: Path) -> None:
     (tmp_path / "in.en").write_text("Dog bites man.\n")

@@ -142,6 +142,10 @@ class Config(Section):
         """
         if not run.is_dir():
             raise CheckpointError(f"{run}: expected a run directory, found none")
+        if (run / "prepared").is_dir() and not (run / "config.yaml").exists():
+            raise CheckpointError(
+                f"{run}: was stopped before training began; the same `headwise train` command goes on"
+            )
         config = cls.load(run / "config.yaml", trained=True)
         if tasks and config.task not in tasks:
             raise CheckpointError(
