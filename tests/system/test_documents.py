@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 import re
@@ -74,6 +75,7 @@ def _words(line: str) -> list[str]:
     return list(reader)
 
 
+@functools.cache
 def click_command(name: str) -> Any:
     module = importlib.import_module(COMMANDS[name][0])
     if hasattr(module, "app"):
