@@ -28,7 +28,7 @@ from headwise.evaluation.translation import score_translations
 from headwise.files import atomic_directory, write_text
 from headwise.interop.huggingface.card import facts
 from headwise.interop.runs import open_trained
-from headwise.training.monitor import read_measured
+from headwise.metrics import read_measured
 
 CURVES = ("metrics.jsonl", "measured.json")
 

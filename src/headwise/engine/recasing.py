@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headwise.documents.protected import find_pieces
@@ -46,8 +46,7 @@ def recased(text: str, subwords: Subwords) -> Recased | None:
     addresses and the like don't count, and stay as they are.
     """
     words = _words(text)
-    several = [word for word in words if len(word) > 1]
-    if several and all(map(str.isupper, several)) and sum(map(len, words)) >= _CAPITALS:
+    if _in_capitals(words):
         restore = str.upper
     elif len(words) >= _TITLE and all(word[0].isupper() for word in words):
         restore = title_case
@@ -56,6 +55,16 @@ def recased(text: str, subwords: Subwords) -> Recased | None:
     ordinary = _outside_pieces(text, lambda part: _WORD.sub(lambda word: _known(word[0], subwords), part))
     ordinary = _START.sub(lambda match: match[0][:-1] + match[1].upper(), ordinary)
     return None if ordinary == text else Recased(ordinary, restore)
+
+
+def in_capitals(text: str) -> bool:
+    """Whether a line is in capitals, as `recased` defines it."""
+    return _in_capitals(_words(text))
+
+
+def _in_capitals(words: Sequence[str]) -> bool:
+    several = [word for word in words if len(word) > 1]
+    return bool(several) and all(map(str.isupper, several)) and sum(map(len, words)) >= _CAPITALS
 
 
 def _words(text: str) -> list[str]:

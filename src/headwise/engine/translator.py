@@ -29,7 +29,7 @@ from headwise.engine.loading import EngineOptions, ensemble, open_run
 from headwise.engine.options import SearchOptions, changed_options
 from headwise.engine.outputs import Output, Translation, join_translations
 from headwise.engine.quality import QualityCurve, mean_probability
-from headwise.engine.recasing import recased
+from headwise.engine.recasing import in_capitals, recased
 from headwise.engine.searching import search_checked
 from headwise.engine.sentences import EncodedSentences, encode_source, with_prefixes
 from headwise.engine.shortlist import FILE as SHORTLIST
@@ -45,6 +45,7 @@ from headwise.text.tokens.subwords import EOS, Subwords
 from headwise.text.tokens.unknown import SideName, UnknownWordFinder
 
 _NAMED = 8  # words in a sentence
+_CAPITALS = "it is in capitals, which the model wasn't trained with; recase reads it as ordinary text"
 
 
 class Translator:
@@ -66,6 +67,7 @@ class Translator:
         self.languages: tuple[str | None, str | None] = (None, None)  # of source and target, where known
         self.quality: QualityCurve | None = None  # None: not measured
         self.training_words: TrainingWords | None = None  # of a shipped run
+        self.reads_capitals = True  # whether it was trained with text in capitals, or may have been
         self.unknown: dict[SideName, UnknownWordFinder] = {
             "source": UnknownWordFinder(subwords, "source"),
             "target": UnknownWordFinder(subwords, "target"),
@@ -108,6 +110,12 @@ class Translator:
             ensemble([loaded.engine for loaded in loaded_runs]), first.subwords, first.config.decoding
         )
         translator.languages = first.config.data.languages
+        config = first.config
+        translator.reads_capitals = (
+            config.data.augment.capitals > 0
+            or config.subwords.kind == "imported"
+            or first.subwords.lowercases
+        )
         translator.training_words = TrainingWords.of_run(paths[0])
         translator.quality = QualityCurve.of_run(paths[0]) if len(paths) == 1 else None
         if shortlist:
@@ -248,12 +256,13 @@ class Translator:
         return SearchSentence(source, options, prefix, allowed, lettered=lettered)
 
     def about_words(self, text: str) -> tuple[str, ...]:
-        """Return a sentence about words that a shipped run's training text lacks, if a text has some."""
+        """Return sentences about a text in capitals, and about words that a shipped run's training text lacks."""
+        found = () if self.reads_capitals or not in_capitals(text) else (_CAPITALS,)
         lacking = () if self.training_words is None else self.training_words.lacks(text)
         more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
-        return (
-            (f"words that the model has never read: {', '.join(lacking[:_NAMED])}{more}",) if lacking else ()
-        )
+        if lacking:
+            found += (f"words that the model has never read: {', '.join(lacking[:_NAMED])}{more}",)
+        return found
 
     def _translated(self, texts: Sequence[str]) -> frozenset[int]:
         """Return the numbers of the texts that are surely in the target language; raises `ConfigError`."""

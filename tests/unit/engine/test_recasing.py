@@ -54,5 +54,8 @@ def test_a_translator_reads_capitals_as_ordinary_text(tmp_path: Path) -> None:
         assert found.source_pieces == expected.source_pieces
         assert found.text == expected.text.upper()
         assert found.warnings == expected.warnings
+    unread = translator.translate([ordinary.upper(), "USA"])
+    assert [bool(each.warnings) for each in unread] == [True, False]
+    assert unread[0].warnings[0].startswith("it is in capitals, which the model wasn't trained with")
     lines = [ordinary, "☃"]
     assert translator.translate(lines, recase=True) == translator.translate(lines)
