@@ -21,24 +21,14 @@ from headwise.page.application import page_app
 from headwise.page.runs import open_runs
 from image_run import make_image_run
 from language_model_run import make_language_model_run
-from translator_run import ENGLISH, make_run
+from translator_run import ENGLISH
 
 TEXT = ENGLISH[0]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("runs") / "small", seed=3)
-
-
-@pytest.fixture(scope="module")
 def tracer(run: Path) -> TranslationTracer:
     return TranslationTracer(Translator.load(run, device="cpu"))
-
-
-@pytest.fixture(scope="module")
-def client(run: Path) -> TestClient:
-    return TestClient(page_app(open_runs([run], "cpu")), base_url="http://localhost")
 
 
 def test_a_box_is_the_librarys(client: TestClient, tracer: TranslationTracer) -> None:

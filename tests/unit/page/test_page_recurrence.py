@@ -18,21 +18,9 @@ from headwise.analysis.recurrence.comparing import compare
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.cli.main import run as command_line
 from headwise.engine.translator import Translator
-from headwise.page.application import page_app
-from headwise.page.runs import open_runs
-from translator_run import ENGLISH, make_run
+from translator_run import ENGLISH
 
 TEXT = ENGLISH[0]
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("runs") / "small", seed=3)
-
-
-@pytest.fixture(scope="module")
-def client(run: Path) -> TestClient:
-    return TestClient(page_app(open_runs([run], "cpu")), base_url="http://localhost")
 
 
 def test_the_comparison_is_the_librarys(client: TestClient, run: Path) -> None:
