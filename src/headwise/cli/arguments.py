@@ -104,7 +104,8 @@ def search_settings(settings: list[str] | None, **options: Any) -> dict[str, Any
     found = SearchOptions.parse(settings or [])
     given = {name: value for name, value in options.items() if value is not None}
     for name in found.keys() & given.keys():
-        raise ConfigError(f"-s {name}: expected it once, found --{name.replace('_', '-')} beside it")
+        option = "already-translated" if name == "keep_translated" else name.replace("_", "-")
+        raise ConfigError(f"-s {name}: expected it once, found --{option} beside it")
     both = found | given
     known: dict[str, Any] = both if {"beam", "n_best"} <= both.keys() else both | {"n_best": 1}
     try:  # without a beam, the run tells how many hypotheses there may be

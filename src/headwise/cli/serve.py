@@ -124,8 +124,7 @@ def command(
     from headwise.web.hosts import checked_origin
     from headwise.web.server import listening, serve
 
-    subset = "test" if miniature else None
-    corpus = _measured(source, target, gold, miniature=subset, tokenized=tokenized, lowercase=lowercase)
+    corpus = _measured(source, target, gold, miniature, tokenized=tokenized, lowercase=lowercase)
     threads = prepare_parent(workers, device) if workers > 1 else 0
     ignore_hangup()
     opened, page = _opened(runs, device, threads, corpus)
@@ -155,9 +154,8 @@ def command(
     for path, store in ((api_keys, KeyStore), (glossaries, GlossaryStore)):
         if path is not None:
             store(path).close()  # raises now where it is none; a connection can't be carried across a fork
-    given = given_languages(languages or [], opened)
     for run in opened.values():
-        served_languages(run, given, say)
+        served_languages(run, given_languages(languages or [], opened), say)
     with listening(host, port, allow_host or [], _show_address) as (listener, hosts):
         supervise(Served(opened, listener, hosts, page, production, threads), workers, say, limits)
 
@@ -181,21 +179,22 @@ def _served_search(
 
 
 def _measured(
-    source: Path | None, target: Path | None, gold: Path | None, *, miniature: str | None, **options: bool
+    source: Path | None, target: Path | None, gold: Path | None, miniature: bool, **options: bool
 ) -> EvaluationPairs | None:
     """Return the sentence pairs to measure the heads on, if any; the options are those of `read_sentences`."""
     if (source is None) != (target is None):
         raise ConfigError("serve: expected --source and --target together, found one of them alone")
     if gold is not None and source is None:
         raise ConfigError("serve: expected --gold together with --source and --target, found it alone")
-    if source is None and miniature is None:
+    if source is None and not miniature:
         return None
     if not installed("torch"):
         raise not_installed("--miniature" if source is None else "--source", "torch")
     from headwise.cli.annotated import read_sentences
     from headwise.page.evaluation_pairs import MOST_SENTENCES, EvaluationPairs
 
-    sentences = read_sentences(source, target, miniature=miniature, limit=MOST_SENTENCES, **options)
+    subset = "test" if miniature else None
+    sentences = read_sentences(source, target, miniature=subset, limit=MOST_SENTENCES, **options)
     name = "the built-in corpus" if source is None else source.name
     assert sentences.targets is not None
     corpus = EvaluationPairs(name, sentences.sources, sentences.targets, sentences.gold)

@@ -112,11 +112,9 @@ def command(
     from headwise.engine.corpus.columns import Columns
     from headwise.engine.corpus.runs import Runs
 
-    search = search_settings(settings, beam=beam, alpha=alpha, n_best=n_best, recase=recase or None)
-    if already_translated is not None:
-        if "keep_translated" in search:
-            raise ConfigError("-s keep_translated: expected it once, found --already-translated beside it")
-        search["keep_translated"] = already_translated == "keep"
+    keeps = None if already_translated is None else already_translated == "keep"
+    asked = {"beam": beam, "alpha": alpha, "n_best": n_best, "recase": recase or None}
+    search = search_settings(settings, **asked, keep_translated=keeps)
     columns = Columns(numbers=search.get("n_best", 1) > 1, scores=scores, alignments=alignments, jsonl=jsonl)
     of_lines = {
         "--n-best": columns.numbers,
@@ -132,10 +130,7 @@ def command(
     }
     document = document_format(file, out, [option for option, given in of_lines.items() if given])
     terms = _terms(glossary, run, ignore_case)
-    if threads:
-        from headwise.nn.device import use_threads  # imports torch, which the native engine doesn't need
-
-        use_threads(threads)
+    _use_threads(threads)
     opened = {"device": device, "precision": precision, "engine": engine, "workers": workers}
     runs = Runs(
         [run, *(also or [])], search, {**opened, "shortlist": shortlist, "language": language}, batch_tokens
@@ -147,14 +142,20 @@ def command(
         handling = {"bad_lines": on_bad_line, "restart": restart, "say": say}
         warn(translate_file(translation, file, out, (source_field, target_field), **handling))
     else:
-        of_files = {"--on-bad-line": on_bad_line, "--restart": restart, "--engine ray": runs.on_cluster}
-        _refuse([option for option, given in of_files.items() if given])
+        _refuse({"--on-bad-line": on_bad_line, "--restart": restart, "--engine ray": runs.on_cluster})
         _translate_stream(translation, file, out, source_field)
 
 
-def _refuse(options: list[str]) -> None:
-    """Raise `ConfigError` for options that a stream doesn't have."""
-    for option in options:
+def _use_threads(threads: int) -> None:
+    if threads:
+        from headwise.nn.device import use_threads  # imports torch, which the native engine doesn't need
+
+        use_threads(threads)
+
+
+def _refuse(options: dict[str, str | bool | None]) -> None:
+    """Raise `ConfigError` for given options that a stream doesn't have."""
+    for option in (option for option, given in options.items() if given):
         raise ConfigError(f"{option}: expected a FILE and -o beside it, found a stream")
 
 

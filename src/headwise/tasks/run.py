@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,19 +64,13 @@ def train(
 ) -> TrainingResult:
     """Prepare the data, then train in the run directory, or resume from its last checkpoint.
 
-    `listener` is called with each record of metrics.jsonl, in this process.
-
-    With `restart`, the results of an earlier training are removed first; without a checkpoint to resume from, the rest
-    of an interrupted restart is removed. Raises a `HeadwiseError` for problems that the user can fix: data,
-    configuration, device, disk, or a directory with other content.
+    `listener` is called with each record of metrics.jsonl, in this process. With `restart`, the results of an earlier
+    training are removed first; without a checkpoint to resume from, the rest of an interrupted restart is. Raises a
+    `HeadwiseError` for what the user can fix: data, configuration, device, disk, or a directory with other content.
     """
     kind, device = checked_task(config, run)
     config = _with_imports(config)
-    if config.training.threads:
-        torch.set_num_threads(config.training.threads)
-    world = World.join(config.training.device, shares_batches=kind.shares_batches)
-    if world.size > 1 and device.type == "cuda":
-        device = torch.device("cuda", world.local_rank)
+    world, device = _join(config, kind, device)
     threads = torch.get_num_threads()
 
     def say(line: str) -> None:
@@ -104,37 +99,27 @@ def train(
             say(line)
         before = averaged_scores(run)
         choice = shared and known.training.processes == "auto" and len(possible_numbers(threads, model)) > 1
-
-        def begin(resolved: Config, trial: float | None) -> Trainer:
-            nonlocal world
+        resolved, began = known, time.perf_counter()
+        if workers is not None:
+            resolved = resolve_by_trials(task, known, threads, workers, say, fresh=fresh, shared=shared)
+        trial = time.perf_counter() - began if choice else None
+        while True:
             if workers is not None:
                 torch.set_num_threads(resolved.training.threads or threads)
                 order = {"do": "train", "trial": trial, **job_of(resolved, run)}
                 world = workers.gather(int(resolved.training.processes), threads, order)
             trainer = Trainer(task, resolved, run, device=device, world=world, quiet=quiet, trial=trial)
             trainer.monitor.listener = listener
-
-            def write() -> None:  # after the last checkpoint, if any, has been loaded
-                remove_partial(run / "*")
-                prepared.save(run)
-                write_text(run / "config.yaml", resolved.to_yaml())
-                say(summary(resolved, model, device, world))
-
-            world.on_first(write)
-            return trainer
-
-        resolved, began = known, time.perf_counter()
-        if workers is not None:
-            resolved = resolve_by_trials(task, known, threads, workers, say, fresh=fresh, shared=shared)
-        trainer = begin(resolved, time.perf_counter() - began if choice else None)
-        progress = trainer.fit()
-        while workers is not None and trainer.trial_is_due:
+            world.on_first(partial(_write_begun, run, resolved, prepared))
+            say(summary(resolved, model, device, world))
+            progress = trainer.fit()
+            if workers is None or not trainer.trial_is_due:
+                break
             world.leave()
             world, began = World(), time.perf_counter()
             say(f"step {progress.step}: trying the numbers of processes again")
             resolved = resolve_again(task, known, resolved, threads, workers, say)
-            trainer = begin(resolved, time.perf_counter() - began)
-            progress = trainer.fit()
+            trial = time.perf_counter() - began
         if world.first:
             record_measured(run, before, kind.signatures(), task.measured())
     except RuntimeError:
@@ -148,6 +133,23 @@ def train(
         torch.set_num_threads(threads)
     scores = {key: value for key, value in averaged_scores(run).items() if key not in ("kind", "step")}
     return TrainingResult(run, progress, parameter_count(model), scores)
+
+
+def _join(config: Config, kind: TaskKind, device: torch.device) -> tuple[World, torch.device]:
+    """Join the ranks of torchrun, if any; return them and this one's device. Sets the threads of the configuration."""
+    if config.training.threads:
+        torch.set_num_threads(config.training.threads)
+    world = World.join(config.training.device, shares_batches=kind.shares_batches)
+    if world.size > 1 and device.type == "cuda":
+        device = torch.device("cuda", world.local_rank)
+    return world, device
+
+
+def _write_begun(run: Path, resolved: Config, prepared: Prepared) -> None:
+    """Write what a run begins with, after the last checkpoint, if any, has been loaded."""
+    remove_partial(run / "*")
+    prepared.save(run)
+    write_text(run / "config.yaml", resolved.to_yaml())
 
 
 def _prepared(
