@@ -21,7 +21,7 @@ _ARGUMENTS = {
 _OPTION = re.compile(r"(?<![\w/.-])(--[a-z][a-z-]*[a-z]|-[oc])(?![\w-])")
 _MODULE = re.compile(r"--import ([\w.]+)")
 _VALUE = re.compile(r"(?<![\w/.-])-s (?=[a-z_]+=)")
-_COMMAND = re.compile(r"`[^`]*`")  # what a terminal runs stays as it is
+_COMMAND = re.compile(r"`[a-z][^`]*`")  # what a terminal runs stays as it is
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
