@@ -151,6 +151,7 @@ def test_errors_name_arguments_and_not_options(run: headwise.Run, toy: Toy, tmp_
         with pytest.raises(HeadwiseError) as raised:
             wrong()
         assert str(raised.value) == sentence
+    assert in_arguments("swapped; `--no-checks` trains") == "swapped; `checks=False` trains"
     message = (
         "use --restart, or run `headwise export RUN --to run -o DIR`; -s patience=2 and /tmp/a--b/--x stay"
     )
