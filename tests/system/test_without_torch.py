@@ -147,7 +147,8 @@ def test_python_translates_without_them(tmp_path: Path) -> None:
 
 def test_translating_imports_none_of_them_where_they_are_installed(text: Path) -> None:
     outcomes, modules = run_in_child([["translate", "demo", "a.en", "--beam", "1"]], text, hidden=())
-    assert outcomes[0][:2] == (0, "Hund beißt Mann.\nEin Mann legte einen Roman.\n")
+    code, output, *_ = outcomes[0]
+    assert (code, output.splitlines()[0]) == (0, "Hund beißt Mann.")
     assert not modules & {*HIDDEN, "transformers", "rich", "sentencex", "starlette"}
 
 

@@ -10,15 +10,25 @@ from headwise.corpora.catalog import CORPORA
 from headwise.text.reading.conllu import read_trees
 from tools.miniature import EXAMPLES, generate, write
 from tools.miniature.__main__ import SEED, TRAIN
+from tools.miniature.corpus import SAID
+from tools.miniature.sayings import SAYINGS
 
 
 def test_written_files_hold_the_corpus(tmp_path: Path) -> None:
     corpus = generate(train=50, dev=20, test=30, seed=9)
     write(corpus, tmp_path / "new" / "corpus")
     folder = tmp_path / "new" / "corpus"
-    for name, pairs in (("train", corpus.train), ("dev", corpus.dev), ("test", corpus.test)):
-        assert (folder / f"{name}.en").read_text(encoding="utf-8").splitlines() == [p.source for p in pairs]
-        assert (folder / f"{name}.de").read_text(encoding="utf-8").splitlines() == [p.target for p in pairs]
+    said = [*SAYINGS] * SAID
+    for name, pairs, more in (
+        ("train", corpus.train, said),
+        ("dev", corpus.dev, []),
+        ("test", corpus.test, []),
+    ):
+        expected = [(pair.source, pair.target) for pair in pairs] + more
+        sides = [
+            (folder / f"{name}.{side}").read_text(encoding="utf-8").splitlines() for side in ("en", "de")
+        ]
+        assert [*zip(*sides, strict=True)] == expected
     assert (folder / "examples.en").read_text(encoding="utf-8").splitlines() == [*EXAMPLES]
     lines = (folder / "test.align").read_text(encoding="utf-8").splitlines()
     read = [frozenset(tuple(map(int, link.split("-"))) for link in line.split()) for line in lines]

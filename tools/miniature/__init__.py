@@ -7,7 +7,8 @@ sides and the antecedent of each pronoun.
 The modules, bottom-up: `nouns`, `verbs` and `modifiers` are tables of lemmas, which `lexicon` parses; `phrases`,
 `clauses`, `linked` and `sentences` sample an abstract syntax tree (`syntax`) that fixes meaning and structure but
 neither word order nor inflection; `english` and `german` (with `german_phrases` and `declension`) linearize the same
-tree into the two sentences; `corpus` turns them into annotated pairs and splits them.
+tree into the two sentences; `corpus` turns them into annotated pairs and splits them. `sayings` are fixed sentences,
+greetings for example, that stand in the training text besides.
 
 Three properties hold by construction and are tested:
 

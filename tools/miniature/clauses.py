@@ -52,6 +52,7 @@ _DIRECTIONS_OF = {
 }
 _TEMPORARY = tuple(adjective for adjective in lx.ADJECTIVES if adjective in lx.TEMPORARY)
 _HABIT = frozenset(["habit"])
+_ANIMAL = lx.NOUNS["animal"]
 
 
 class Clauses(Phrases):
@@ -140,10 +141,35 @@ class Clauses(Phrases):
             future = draw > 0.85 and adjective in lx.TEMPORARY
             tense = "future" if future else "present" if draw < 0.62 else "past"
         clause.tense = "present" if tense == "perfect" else tense
+        if adjective not in lx.ABSOLUTE and adjective.english not in COLORS and self.chance(0.15):
+            clause.degree = self.pick(lx.DEGREES)
         if front and adjective in lx.TEMPORARY and self.chance(0.4):
             clause.time = self.fixed(lx.TIMES[:3], self.contexts(clause))
             if clause.time is not None and self.chance(0.5):
                 clause.front = "time"
+        return clause
+
+    def identity_clause(self) -> Clause:
+        """Return a clause that says what somebody or something is: a profession, an animal, or one's relation."""
+        if self.chance(0.2):
+            subject = self.phrase(self.fresh(lx.GROUPS["animal"][:-1]), "subject", definite=True)
+            return Clause(subject, nominal=Phrase(_ANIMAL, subject.plural, "bare" if subject.plural else "a"))
+        subject = (
+            self.new_pronoun()
+            if self.chance(0.6)
+            else self.phrase(self.fresh(lx.GROUPS["person"]), "subject", definite=True)
+        )
+        female = subject.english_pronoun == "she"
+        options = (
+            lx.PROFESSIONS
+            if subject.person < 3 or subject.plural
+            else [noun for noun in lx.PROFESSIONS if (noun.pronoun == "she") is female]
+        )
+        noun = self.fresh(options)
+        clause = Clause(
+            subject, nominal=Phrase(noun, subject.plural, "bare" if subject.plural else "profession")
+        )
+        clause.negated = self.chance(0.1)
         return clause
 
     # ---------------------------------------------------------------------------------------------- tense
@@ -217,7 +243,9 @@ class Clauses(Phrases):
                     direct.determiner = "the"
                 clause.direct = direct
         if clause.place is None:
-            if verb.frame == "located":
+            if verb.base == "sit" and self.chance(0.12):
+                pass  # the cat sat
+            elif verb.frame == "located":
                 self.place(clause, lx.HOMES if verb.base == "live" else lx.LOCATIONS)
             elif verb.frame == "directed":
                 self.place(clause, _DIRECTIONS_OF[verb])
@@ -284,11 +312,11 @@ class Clauses(Phrases):
         """Front an adverbial: a sentence adverb always, time and place sometimes."""
         verb = clause.verb
         assert verb is not None
-        if self.chance(0.06) and clause.subject.determiner != "no":
+        if self.chance(0.08) and clause.subject.determiner != "no":
             clause.comment = self.fixed(lx.COMMENTS, self.contexts(clause))
         negated_cause = clause.negated and isinstance(clause.time, Adjunct)
         if clause.comment is not None:
-            clause.front = "comment"
+            clause.front = "comment" if self.chance(0.5) else ""
         elif clause.time is not None and (negated_cause or self.chance(0.45)):
             clause.front = "time"
         elif clause.place is not None and not clause.negated and verb.frame not in ("directed", "placing"):

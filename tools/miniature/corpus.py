@@ -14,10 +14,11 @@ from headwise.files import write_text
 from tools.miniature import english, german
 from tools.miniature.lexicon.entries import Adjective, Noun, Verb
 from tools.miniature.phrases import Retry
+from tools.miniature.sayings import SAYINGS
 from tools.miniature.sentences import Constructions
 from tools.miniature.syntax import Clause, Linearized, Phrase, Sentence
 
-_SHORTEST, _LONGEST = 4, 17  # tokens, final punctuation included
+_SHORTEST, _LONGEST = 2, 17  # tokens, final punctuation included
 _HELD_OUT_SHARE = 20  # one combination in 20 is reserved for dev and test
 _FEWEST_CHOICES = 10  # words with fewer partners have none held out, so that each word occurs in training
 # Sentences of public walk-throughs of the paper, in words of this corpus
@@ -31,8 +32,15 @@ EXAMPLES = (
     "Alice helped Bob because he was sick.",
     "Alice helped Bob because she was friendly.",
     "The old cat woke up.",
+    "The animal didn't cross the street because it was too tired.",
+    "The animal didn't cross the street because it was too wide.",
+    "The quick brown fox jumps over the lazy dog.",
+    "I am a student.",
+    "The bank of the river.",
+    "The bank raised its rates.",
 )
-_CLITICS = frozenset([".", "?", ",", "'s", "'"])
+SAID = 28  # times that each fixed sentence stands in the training text
+_CLITICS = frozenset([".", "?", ",", "'s", "'", "'m", "'re", "'ve", "'ll"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +101,16 @@ def write(corpus: MiniatureCorpus, directory: Path) -> list[Path]:
     Writes train, dev and test `.en` and `.de`; `test.align` and `dev.align` with the alignments in Pharaoh
     format (`source-target`, from 0); and for dev and test `.en.conllu` and `.de.conllu` with the dependency
     trees, where `Antecedent=N` in the last column of a pronoun is the number of the noun it refers to;
-    and `examples.en`, the sentences that the page suggests first. Raises `TrainingError` where the directory can't
+    and `examples.en`, the sentences that the page suggests first. Where there is training text, the fixed sentences of
+    `SAYINGS` follow it, each as often as `SAID`. Raises `TrainingError` where the directory can't
     be written.
     """
     files: dict[str, Iterable[str]] = {"examples.en": (f"{text}\n" for text in EXAMPLES)}
     for name, pairs in (("train", corpus.train), ("dev", corpus.dev), ("test", corpus.test)):
-        files[f"{name}.en"] = (f"{pair.source}\n" for pair in pairs)
-        files[f"{name}.de"] = (f"{pair.target}\n" for pair in pairs)
+        said = SAYINGS * SAID if name == "train" and pairs else ()
+        texts = [(pair.source, pair.target) for pair in pairs] + [*said]
+        files[f"{name}.en"] = [f"{source}\n" for source, _ in texts]
+        files[f"{name}.de"] = [f"{target}\n" for _, target in texts]
         if name != "train":
             files[f"{name}.align"] = (f"{_pharaoh(pair)}\n" for pair in pairs)
             files[f"{name}.en.conllu"] = _conllu(name, pairs, german_side=False)
@@ -160,6 +171,8 @@ def _clause_combinations(clause: Clause) -> Iterator[tuple[str, str]]:
         if verb is not None and origin.kind == "noun" and len(_choices(verb, role)) >= _FEWEST_CHOICES:
             yield (f"{verb.key}:{role}", origin.noun.english)
         yield from _phrase_combinations(phrase)
+    if clause.nominal is not None and clause.subject.origin.kind == "noun":
+        yield (f"be:{clause.nominal.noun.english}", clause.subject.noun.english)
     if clause.adjective is not None and clause.subject.origin.kind == "noun":
         yield from _adjective_combination(clause.adjective, clause.subject.noun)
     for phrase in (clause.standard, clause.beneficiary, clause.place and clause.place.phrase):

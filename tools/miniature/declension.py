@@ -6,6 +6,7 @@ Cases are `nom`, `acc`, `dat`, `gen`; the gender key is `m`, `f`, `n`, or `p` fo
 from __future__ import annotations
 
 from tools.miniature.lexicon.entries import Noun
+from tools.miniature.lexicon.lexicon import NUMBERS
 
 CASES = ("nom", "acc", "dat", "gen")
 
@@ -91,7 +92,6 @@ STEMS = {
     "your": ("dein", MIXED),
     "our": ("unser", MIXED),
 }
-UNINFLECTED = {"two": "zwei", "three": "drei"}
 STRONG_STEMS = {"many": "viel", "some": "einig"}
 
 CONTRACTIONS = {
@@ -139,8 +139,8 @@ def determiner_form(determiner: str, gender: str, case: str) -> str:
     """Return the form of any determiner but `own` and `bare`."""
     if determiner == "the":
         return DEFINITE[gender, case]
-    if determiner in UNINFLECTED:
-        return UNINFLECTED[determiner]
+    if determiner in NUMBERS:
+        return NUMBERS[determiner]
     if determiner in STRONG_STEMS:
         return STRONG_STEMS[determiner] + PRONOMINAL[gender, case]
     stem, declension = STEMS[determiner]

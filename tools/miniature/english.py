@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tools.miniature.lexicon.entries import Fixed, Verb
+from tools.miniature.lexicon.lexicon import NUMBERS
 from tools.miniature.syntax import (
     MOVABLE,
     Adjunct,
@@ -17,6 +18,7 @@ from tools.miniature.syntax import (
     comma,
     finish,
     fixed_words,
+    is_whole,
     moves,
 )
 
@@ -34,6 +36,10 @@ _BE = {(1, False): "am", (3, False): "is"}
 _RAINING = {"rain": ("is", "was", "raining"), "snow": ("is", "was", "snowing")}
 _NO_COMMA = ("today", "now", "yesterday", "tomorrow", "soon", "perhaps")
 _LATE_PARTICLES = ("aloud", "along", "back")  # give the book back, but put on the coat
+_SHORT = {"am": "'m", "is": "'s", "are": "'re", "have": "'ve", "has": "'s", "will": "'ll"}  # I'm, she's
+_CARRIERS = frozenset(["I", "you", "he", "she", "it", "we", "they"])
+_WITH_NOT = {"will": "won't", "can": "can't"}
+_OF = {("shore", "river"): "bank", ("shores", "river"): "banks"}  # a river has banks where a lake has shores
 _SEMI = {"want": ("want", "wants", "wanted"), "must": ("have", "has", "had")}
 
 
@@ -44,22 +50,26 @@ def article(following: str) -> str:
 
 def linearize(sentence: Sentence) -> Linearized:
     """Linearize the tree of a sentence in English."""
-    return _Linearizer().sentence(sentence)
+    return _Linearizer(sentence.contracted).sentence(sentence)
 
 
 class _Linearizer:
     """Linearizer of one sentence; holds the noun of every noun phrase for the coreference links."""
 
-    __slots__ = ("nouns",)
+    __slots__ = ("contracted", "nouns")
 
-    def __init__(self) -> None:
+    def __init__(self, contracted: bool) -> None:
+        self.contracted = contracted
         self.nouns: dict[Phrase, Word] = {}
 
     # ------------------------------------------------------------------------------------------- sentences
 
     def sentence(self, sentence: Sentence) -> Linearized:
         clause, second, link = sentence.clause, sentence.second, sentence.link
-        words, root = self.clause(clause)
+        if clause.is_fragment:
+            words, root = self.phrase(clause.subject, subject=True)
+        else:
+            words, root = self.clause(clause)
         if second is not None and link is not None:
             others, head = self.clause(second, "infinitive" if link.kind == "purpose" else link.kind)
             head.head = root
@@ -106,6 +116,8 @@ class _Linearizer:
             word = Word(form, "PRON", "", key)
             return [word], word
         form = phrase.noun.english_plural if phrase.plural else phrase.noun.english
+        if phrase.owner is not None:
+            form = _OF.get((form, phrase.owner.noun.english), form)
         *modifiers, core = form.split()
         noun = Word(core, "PROPN" if phrase.noun.proper else "NOUN", "", key)
         self.nouns[phrase] = noun
@@ -116,6 +128,10 @@ class _Linearizer:
         words += [Word(part, "NOUN", "compound", key, noun) for part in modifiers]
         words.append(noun)
         words = self.determiner(phrase, noun, words[0].form) + words
+        if phrase.owner is not None and is_whole(phrase):
+            others, other = self.phrase(phrase.owner)
+            other.head, other.relation = noun, "nmod"
+            words += [Word("of", "ADP", "case", ((phrase.owner, "d"),), other), *others]
         if phrase.partner is not None:
             others, other = self.phrase(phrase.partner, subject=subject)
             other.head, other.relation = noun, "conj"
@@ -135,7 +151,7 @@ class _Linearizer:
     def determiner(self, phrase: Phrase, noun: Word, following: str) -> list[Word]:
         """Return the words before the adjectives: an article, a possessive, or the owner with 's."""
         owner, name, key = phrase.owner, phrase.determiner, ((phrase, "d"),)
-        if owner is not None:
+        if owner is not None and not is_whole(phrase):
             if owner.kind == "relative":
                 return [Word("whose", "PRON", "nmod:poss", ((owner, "n"),), noun, owner.antecedent)]
             words, other = self.phrase(owner)
@@ -151,9 +167,9 @@ class _Linearizer:
             return [Word(form, "PRON", "nmod:poss", key, noun, phrase.antecedent)]
         if name in ("my", "your", "our"):
             return [Word(name, "PRON", "nmod:poss", key, noun)]
-        if name in ("two", "three"):
+        if name in NUMBERS:
             return [Word(name, "NUM", "nummod", key, noun)]
-        if name == "a":
+        if name in ("a", "profession"):
             name = article(following)
         elif name == "this" and phrase.plural:
             name = "these"
@@ -175,9 +191,10 @@ class _Linearizer:
             return "were" if plural else "was"
         return "are" if plural else _BE[person, plural]
 
-    def verbs(self, clause: Clause) -> tuple[list[Word], Word, Word, bool]:
+    def verbs(self, clause: Clause, head: Word | None) -> tuple[list[Word], Word, Word, bool]:
         """Return the auxiliaries (finite first), the clause's head, the word that complements depend on, and a flag.
 
+        `head` is that of a predicate without a verb.
         The flag says whether the auxiliaries include the negation (cannot).
         """
         verb, modal = clause.verb, clause.modal
@@ -190,13 +207,14 @@ class _Linearizer:
             head = Word(gerund, "VERB", "", lexical)
             return [Word(was if past else present, "AUX", "aux", (), head)], head, head, False
         if verb is None:
-            assert clause.adjective is not None
-            words = clause.adjective.english_comparative if clause.standard else (clause.adjective.english,)
-            head = Word(words[-1], "ADJ", "", ((clause, "adjective"),))
+            assert head is not None
             if clause.tense == "future":
                 cop = Word("be", "AUX", "cop", lexical, head)
                 return [Word("will", "AUX", "aux", aux, head), cop], head, head, False
             return [Word(self.be(clause), "AUX", "cop", lexical, head)], head, head, False
+        if verb.base == "be" and modal is None and clause.tense in ("present", "past"):
+            head = Word(self.be(clause), "VERB", "", lexical)
+            return [head], head, head, False
         if clause.agent is not None:
             head = Word(verb.participle, "VERB", "", lexical)
             return [Word(self.be(clause), "AUX", "aux:pass", aux, head)], head, head, False
@@ -216,6 +234,20 @@ class _Linearizer:
             return [self.do(past, third, head)], head, head, False
         head = Word(verb.past if past else verb.third if third else verb.base, "VERB", "", lexical)
         return [], head, head, False
+
+    def predicate(self, clause: Clause) -> tuple[list[Word], Word]:
+        """Return the words before the head of a predicate without a verb, and its head, an adjective or a noun."""
+        if clause.nominal is not None:
+            words, head = self.phrase(clause.nominal)
+            return words[:-1], head
+        assert clause.adjective is not None
+        *more, form = clause.adjective.english_comparative if clause.standard else (clause.adjective.english,)
+        head = Word(form, "ADJ", "", ((clause, "adjective"),))
+        words = [Word(form, "ADV", "advmod", head.keys, head) for form in more]
+        if clause.degree is not None:
+            words = fixed_words(clause.degree.english, clause, "degree")
+            words[-1].head = head
+        return words, head
 
     @staticmethod
     def do(past: bool, third: bool, head: Word) -> Word:
@@ -241,7 +273,7 @@ class _Linearizer:
             main.head, main.relation = semi, "xcomp"
             return [self.do(past, third, semi)] if supported else [], semi, main, False
         if modal.name == "can" and clause.negated and not asks(clause) and not past:
-            form = "cannot"
+            form = "can't" if self.contracted else "cannot"
             return [Word(form, "AUX", "aux", (*keys, (clause, "not")), main)], main, main, True
         form = {"can": "could" if past else "can", "must": "must", "may": "may", "should": "should"}[
             modal.name
@@ -259,28 +291,43 @@ class _Linearizer:
             head = Word(clause.verb.base, "VERB", "", ((clause, "v"),))
             to = Word("to", "PART", "mark", ((clause, "um"), (clause, "to")), head)
             return [to, head, *self.after(clause, self.parts(clause, head, head, kind), head)], head
-        auxiliaries, head, main, done = self.verbs(clause)
+        before, predicate = [], None
+        if clause.adjective is not None or clause.nominal is not None:
+            before, predicate = self.predicate(clause)
+        auxiliaries, head, main, done = self.verbs(clause, predicate)
         parts = self.parts(clause, head, main, kind)
         subject = parts["subject"]
         opening = self.opening(clause, parts, head)
         adverbs = []
-        if clause.negated and not done:
+        if clause.negated and not (done or self.contract(auxiliaries, clause)):
             adverbs.append(Word("not", "PART", "advmod", ((clause, "not"),), head))
         adverbs += parts.pop("frequency", [])
+        if clause.comment is not None and clause.front != "comment":
+            adverbs += parts.pop("comment")
         if asks(clause) and not moves(clause.subject):
             words = [*opening, auxiliaries[0], *subject, *adverbs, *auxiliaries[1:]]
         else:
+            self.attach(subject, auxiliaries)
             words = [*opening, *subject, *auxiliaries[:1], *adverbs, *auxiliaries[1:]]
-        words.append(head)
-        if clause.standard is not None and clause.adjective is not None:
-            more = [
-                Word(form, "ADV", "advmod", head.keys, head)
-                for form in clause.adjective.english_comparative[:-1]
-            ]
-            words[-1:-1] = more
+        words += before if head in words else [*before, head]
         if main is not head:
             words += [Word("to", "PART", "mark", ((clause, "modal"),), main), main]
         return words + self.after(clause, parts, main), head
+
+    def contract(self, auxiliaries: list[Word], clause: Clause) -> bool:
+        """Join *not* to the first auxiliary where the sentence is contracted; returns whether it is joined."""
+        if not self.contracted or not auxiliaries or auxiliaries[0].form == "am":
+            return False
+        first = auxiliaries[0]
+        first.form = _WITH_NOT.get(first.form, f"{first.form}n't")
+        first.keys = (*first.keys, (clause, "not"))
+        return True
+
+    def attach(self, subject: list[Word], auxiliaries: list[Word]) -> None:
+        """Shorten the first auxiliary after a pronoun where the sentence is contracted: *I'm*, *she'll*."""
+        if self.contracted and len(subject) == 1 and auxiliaries and subject[0].form in _CARRIERS:
+            first = auxiliaries[0]
+            first.form = _SHORT.get(first.form, first.form)
 
     def opening(self, clause: Clause, parts: dict[str, list[Word]], head: Word) -> list[Word]:
         """Return the words before the subject: a fronted constituent, a question word or a relative pronoun."""
@@ -355,6 +402,8 @@ class _Linearizer:
         noun.head, noun.relation = head, relation
         if not words:
             return result
+        if noun.form == "that" and phrase.kind == "relative":
+            noun.form = "which"
         keys = () if key is None else (key,)
         first = Word(words[0], "ADP", "case", keys, noun)
         return [first, *[Word(form, "ADP", "fixed", keys, first) for form in words[1:]], *result]

@@ -47,7 +47,9 @@ class _Linearizer(GermanPhrases):
 
     def sentence(self, sentence: Sentence) -> Linearized:
         clause, second, link = sentence.clause, sentence.second, sentence.link
-        if second is None or link is None:
+        if clause.is_fragment:
+            words, root = self.phrase(clause.subject, "nom")
+        elif second is None or link is None:
             words, root = self.clause(clause, "first" if clause.question == "polar" else "second")
         elif link.kind == "subordinate" and link.first:
             opening, dependent = self.subordinate(second, link)
@@ -96,6 +98,10 @@ class _Linearizer(GermanPhrases):
         verb, subject = clause.verb, clause.subject
         assert verb is not None
         plural = subject.plural or subject.partner is not None
+        if verb.infinitive == "sein":
+            return (d.WAR if clause.tense == "past" else d.SEIN)[
+                3 if plural and subject.person == 2 else subject.person, plural
+            ]
         if clause.tense == "past":
             ending = "n" if verb.preterite.endswith("e") else "en"
             return verb.preterite + (ending if plural else "")
@@ -103,8 +109,25 @@ class _Linearizer(GermanPhrases):
             return verb.infinitive
         return (verb.first_singular, verb.second_singular, verb.third_singular)[subject.person - 1]
 
-    def verbs(self, clause: Clause) -> tuple[Word, list[Word], Word, Word | None]:
-        """Return the finite verb, other verbs in verb-final order, the head (verb or adjective) and any particle."""
+    def predicate(self, clause: Clause) -> tuple[list[Word], Word]:
+        """Return the words before the head of a predicate without a verb, and its head, an adjective or a noun."""
+        if clause.nominal is not None:
+            words, head = self.phrase(clause.nominal, "nom")
+            return words[:-1], head
+        assert clause.adjective is not None
+        form = clause.adjective.german if clause.standard is None else clause.adjective.german_comparative
+        head = Word(form, "ADJ", "", ((clause, "adjective"),))
+        if clause.degree is None:
+            return [], head
+        words = fixed_words(clause.degree.german, clause, "degree")
+        words[-1].head = head
+        return words, head
+
+    def verbs(self, clause: Clause, head: Word | None) -> tuple[Word, list[Word], Word, Word | None]:
+        """Return the finite verb, other verbs in verb-final order, the head and any particle.
+
+        `head` is that of a predicate without a verb.
+        """
         subject, verb = clause.subject, clause.verb
         plural = subject.plural or subject.partner is not None
         agreement = (3 if subject.person == 2 and plural else subject.person, plural)
@@ -114,9 +137,7 @@ class _Linearizer(GermanPhrases):
             finite = Word(_RAINING[clause.raining][past], "VERB", "", (lexical,))
             return finite, [], finite, None
         if verb is None:
-            assert clause.adjective is not None
-            form = clause.adjective.german if clause.standard is None else clause.adjective.german_comparative
-            head = Word(form, "ADJ", "", ((clause, "adjective"),))
+            assert head is not None
             if clause.tense == "future":
                 infinitive = Word("sein", "AUX", "cop", (lexical,), head)
                 return self.auxiliary(d.WERDEN[agreement], clause, head), [infinitive], head, None
@@ -130,7 +151,7 @@ class _Linearizer(GermanPhrases):
             head = Word(verb.prefix + verb.infinitive, "VERB", "", (lexical,))
             modal = clause.modal
             if past and modal.german_past is not None:
-                form = modal.german_past[plural]
+                form = modal.german_past[plural] + ("st" if subject.person == 2 and not plural else "")
             else:
                 form = modal.german[2 if plural else subject.person == 2]
             return Word(form, "AUX", "aux", ((clause, "modal"),), head), [head], head, None
@@ -155,8 +176,14 @@ class _Linearizer(GermanPhrases):
         """Return words and head of a clause; `order` is second, first, last, shared (no subject) or infinitive."""
         if order == "infinitive":
             return self.infinitive(clause)
-        finite, nonfinite, head, particle = self.verbs(clause)
+        before, predicate = [], None
+        if clause.adjective is not None or clause.nominal is not None:
+            before, predicate = self.predicate(clause)
+        finite, nonfinite, head, particle = self.verbs(clause, predicate)
         front, middle = self.fields(clause, head, order)
+        if predicate is not None:
+            index = middle.index(predicate)
+            middle[index:index] = before
         if order == "last":
             if particle is not None:
                 finite.form = particle.form + finite.form
@@ -290,7 +317,7 @@ class _Linearizer(GermanPhrases):
         words += [word for group in early for word in group]
         frequency = clause.frequency
         late = frequency is not None and frequency.english[0].form in _LATE
-        time = take("time", []) + ([] if late else take("frequency", []))
+        time = take("comment", []) + take("time", []) + ([] if late else take("frequency", []))
         definite_words = [word for group in definite for word in group]
         if late or self.nicht(clause):
             words += definite_words + time
@@ -305,7 +332,7 @@ class _Linearizer(GermanPhrases):
         words += [word for group in indefinite for word in group]
         for name in ("agent", "oblique", "beneficiary", "place"):
             words += take(name, [])
-        if clause.adjective is not None:
+        if clause.verb is None and not clause.raining:
             words += [head, *take("standard", [])]
         assert not parts, f"constituents left over: {sorted(parts)}"
         return words

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tools.miniature import declension as d
-from tools.miniature.syntax import Clause, Key, Phrase, Word, comma
+from tools.miniature.syntax import Clause, Key, Phrase, Word, comma, is_whole
 
 
 class GermanPhrases:
@@ -71,12 +71,13 @@ class GermanPhrases:
             if owner.noun.proper or owner.kind == "relative":
                 other.relation = "nmod:poss" if owner.noun.proper else "det:poss"
                 return genitive, [], d.STRONG
-            return [Word(d.DEFINITE[gender, case], "DET", "det", (), noun)], genitive, d.WEAK
+            keys = (key,) if is_whole(phrase) else ()
+            return [Word(d.DEFINITE[gender, case], "DET", "det", keys, noun)], genitive, d.WEAK
         if negation:
             form = "kein" + d.POSSESSIVE[gender, case]
             keys = (*negation, key) if name == "a" else negation
             return [Word(form, "DET", "det", keys, noun)], [], d.MIXED
-        if phrase.noun.proper or name == "bare":
+        if phrase.noun.proper or name in ("bare", "profession"):
             return [], [], d.STRONG
         if name == "own":
             owner_phrase = phrase.antecedent
@@ -85,7 +86,7 @@ class GermanPhrases:
             masculine = not several and owner_phrase.noun.gender != "f"
             form = ("sein" if masculine else "ihr") + d.POSSESSIVE[gender, case]
             return [Word(form, "DET", "det:poss", (key,), noun, owner_phrase)], [], d.MIXED
-        relation = "nummod" if name in d.UNINFLECTED else "det"
+        relation = "nummod" if name in d.NUMBERS else "det"
         relation = "det:poss" if name in ("my", "your", "our") else relation
         tag = "NUM" if relation == "nummod" else "DET"
         word = Word(d.determiner_form(name, gender, case), tag, relation, (key,), noun)

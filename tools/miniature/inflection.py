@@ -12,7 +12,9 @@ def _sibilant(word: str) -> bool:
 
 
 def english_s(word: str) -> str:
-    """Return the form with -s, plural of nouns and third person of verbs: tries, boxes, goes."""
+    """Return the form with -s, plural of nouns and third person of verbs: tries, boxes, goes, has."""
+    if word == "have":
+        return "has"
     if word[-1] == "y" and word[-2] not in "aeiou":
         return word[:-1] + "ies"
     return word + ("es" if _sibilant(word) or (word[-1] == "o" and word[-2] not in "aeiou") else "s")

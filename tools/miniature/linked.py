@@ -30,6 +30,15 @@ _AIMS = tuple(
     for verb in lx.VERBS["transitive"] + lx.VERBS["dative"]
     if not verb.flags & {"s", "n"} and MAN in verb.subjects
 )
+_KINDNESSES = tuple(
+    verb
+    for key in ("help_helfen", "help_helfen", "save_retten", "visit_besuchen", "call_anrufen", "hug_umarmen")
+    for verb in lx.VERBS_BY_KEY[key]
+)
+(_CROSS,) = lx.VERBS_BY_KEY["cross_überqueren"]
+_OBSTACLES, _INVITATIONS = lx.REASONS[_CROSS][::-1]
+_BRAVE = tuple(adjective for adjective, (does, _) in lx.MOTIVES.items() if _CROSS in does)
+(_CARE,) = lx.VERBS_BY_KEY["care_sorgen"]
 _LASTING = tuple(verb for verb in lx.PREDICATES if "d" in verb.flags)
 _NO_ERRAND = frozenset(["wear", "hold", "carry", "turn", "put", "take", "praise"])
 _ERRANDS = tuple(
@@ -115,6 +124,39 @@ class LinkedClauses(Clauses):
         state = self.state(subject=self.pronoun_for(meant), adjective=adjective, tense=tense, negation=0.0)
         return self.join_explanation(action, state, contrast, False)
 
+    def crossing(self) -> Sentence:
+        """The animal didn't cross the street because it was too tired. … because it was too wide."""
+        about_way, negated = self.chance(0.55), self.chance(0.85)
+        adjective = self.pick(
+            (_OBSTACLES if negated else _INVITATIONS) if about_way else _LAZY if negated else _BRAVE
+        )
+        tense = "past" if self.chance(0.6) else "present"
+        way = Phrase(
+            self.fresh([noun for noun in _CROSS.objects if not about_way or noun in adjective.nouns])
+        )
+        way.determiner = "this" if self.chance(0.1) else "the"
+        self.mentions.append(way)
+        beings = [noun for noun in _CROSS.subjects if about_way or noun in adjective.nouns]
+        subject = self.phrase(self.fresh(beings), "subject", definite=True, plain=self.chance(0.7))
+        action = self.action(_CROSS, tense, negated, subject=subject, direct=way)
+        meant = way if about_way else subject
+        if not self.resolved(meant, adjective):
+            raise Retry
+        state = self.state(subject=self.pronoun_for(meant), adjective=adjective, tense=tense, negation=0.0)
+        return self.join_explanation(action, state, False, False)
+
+    def concern(self) -> Sentence:
+        """Alice helped Bob because she cared."""
+        tense = "past" if self.chance(0.6) else "present"
+        action = self.action(self.pick(_KINDNESSES), tense, False)
+        subject = action.subject
+        if subject.noun not in _CARE.subjects:
+            raise Retry
+        if subject.person == 3 and not self.is_unambiguous(subject.english_pronoun):
+            raise Retry
+        care = self.action(_CARE, tense, False, subject=self.pronoun_for(subject))
+        return Sentence(action, care, Link("subordinate", _BECAUSE))
+
     def action(
         self,
         verb: Verb,
@@ -142,7 +184,13 @@ class LinkedClauses(Clauses):
         return clause
 
     def join_explanation(self, action: Clause, state: Clause, contrast: bool, state_first: bool) -> Sentence:
-        """Join an action and the state that explains it or contrasts with it: because, although, so, but."""
+        """Join an action and the state that explains it or contrasts with it: because, although, so, but.
+
+        Half of the explanations why something isn't done say that a quality is *too* much.
+        """
+        adjective = state.adjective
+        if action.negated and not contrast and adjective not in lx.ABSOLUTE and self.chance(0.5):
+            state.degree = lx.DEGREES[-1]
         if state_first and self.chance(0.5):
             link = Link("coordinate", "but") if contrast else Link("so", "so")
             return Sentence(state, action, link)
@@ -293,7 +341,7 @@ class LinkedClauses(Clauses):
         if self.is_unambiguous(subject.english_pronoun) and self.chance(0.35):
             inner = self.clause(subject=self.pronoun_for(subject), tense=tense, adverbials=self.chance(0.3))
         elif tense in ("present", "past") and self.chance(0.35):
-            inner = self.state(tense=tense)
+            inner = self.identity_clause() if self.chance(0.2) else self.state(tense=tense)
         else:
             inner = self.clause(tense=tense, adverbials=self.chance(0.3), definite=True)
         clause.complement, clause.complementizer = inner, "whether" if asking else "that"

@@ -17,10 +17,12 @@ ADJECTIVES_OF = {
     for noun in lx.NOUNS.values()
 }
 COLORS = frozenset(["red", "blue", "green", "yellow", "black", "white", "brown"])
-QUANTIFIED = frozenset(["no", "every", "all", "many", "some", "two", "three"])
+QUANTIFIED = frozenset(["no", "every", "all", "many", "some", *lx.NUMBERS])
+_SHORE = lx.NOUNS["shore"]  # which is mostly that of something
 _ALWAYS_ONE = frozenset([lx.NOUNS["mother"], lx.NOUNS["father"]])
 _INDEFINITE = {"subject": 0.3, "object": 0.5, "recipient": 0.3, "place": 0.25}
-_PLURALS = ("the", "the", "the", "two", "three", "many", "some", "all")
+_PLURALS = ("the", "the", "the", "number", "number", "many", "some", "all")
+_NUMBERS = tuple(lx.NUMBERS)
 
 
 class Retry(Exception):
@@ -78,7 +80,7 @@ class Phrases:
             or subject.determiner == "which"
         ):
             return False
-        if not subject.noun.human and subject.noun.group != "animal":
+        if not subject.noun.human and subject.noun.group != "animal" and subject.noun not in lx.FIRMS:
             return False
         return self.is_unambiguous(subject.english_pronoun)
 
@@ -103,7 +105,11 @@ class Phrases:
         if not noun.proper:
             if not noun.mass and role != "place" and not single and self.chance(0.24):
                 phrase.plural = noun not in lx.KIN or (noun not in _ALWAYS_ONE and self.chance(0.3))
-            self.determine(phrase, role, subject, definite)
+            if noun in lx.WHOLES and not phrase.plural and self.chance(0.7 if noun is _SHORE else 0.25):
+                phrase.owner = Phrase(self.fresh(lx.WHOLES[noun]))
+                self.mentions.append(phrase.owner)
+            else:
+                self.determine(phrase, role, subject, definite)
             if not plain:
                 self.describe(phrase)
         self.mentions.append(phrase)
@@ -115,7 +121,7 @@ class Phrases:
         if noun in lx.KIN or draw < (0.0 if noun in lx.UNOWNED else 0.17):
             if noun not in lx.KIN or draw < 0.9:
                 self.possess(phrase, subject)
-        elif noun.group == "event" or noun.group == "weather":
+        elif noun.group in ("event", "weather", "light"):
             pass
         elif draw > (0.9 if phrase.plural else 0.93):
             phrase.determiner = "this"
@@ -125,6 +131,8 @@ class Phrases:
             phrase.determiner = "bare" if role == "object" and draw < 0.6 else "the"
         elif phrase.plural:
             phrase.determiner = self.pick(_PLURALS if role == "subject" else (*_PLURALS, "bare", "bare"))
+            if phrase.determiner == "number":
+                phrase.determiner = self.pick(_NUMBERS)
         elif role == "subject" and draw > 0.88:
             phrase.determiner = self.pick(("every", "no"))
         elif draw < (_INDEFINITE[role] if noun in lx.UNOWNED else 0.17 + _INDEFINITE[role]):

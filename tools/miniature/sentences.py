@@ -11,22 +11,26 @@ from tools.miniature.syntax import Adjunct, Clause, Phrase, Sentence
 
 # Percentage of sentences drawn with each construction; the names are methods of `Constructions`.
 CONSTRUCTIONS = {
-    "simple": 28,
+    "simple": 19,
     "headline": 1,
     "predicate": 6,
     "comparison": 3,
-    "passive": 4,
-    "topic": 2,
-    "relative": 12,
-    "question": 9,
+    "passive": 3,
+    "topic": 1,
+    "relative": 11,
+    "question": 11,
     "motive": 7,
     "reason": 7,
     "seat": 3,
+    "crossing": 2,
     "weather": 2,
-    "subordinate": 7,
+    "subordinate": 6,
     "coordinate": 3,
     "complement": 3,
     "infinitive": 3,
+    "identity": 4,
+    "concern": 1,
+    "fragment": 4,
 }
 _MENU = tuple(name for name, weight in CONSTRUCTIONS.items() for _ in range(weight))
 _PASSIVES = tuple(
@@ -51,8 +55,10 @@ _HEADLINES = tuple(
     and any(noun.group == "animal" for noun in (*verb.subjects, *verb.objects))
 )
 _WITH_PLACE = lx.VERBS["located"] + tuple(verb for verb in lx.PREDICATES if "p" in verb.flags)
-_MODIFIABLE = frozenset(["the", "a", "two", "three", "many", "every", "all"])
+_MODIFIABLE = frozenset(["the", "a", "many", "every", "all", *lx.NUMBERS])
 _BELONGINGS = lx.GROUPS["animal"] + lx.GROUPS["vehicle"] + lx.GROUPS["ware"]
+_NOUNS = tuple(lx.NOUNS.values())
+(_BE,) = lx.VERBS_BY_KEY["be_sein"]
 _THING = lx.NOUNS["book"]  # stands in for the pronoun what
 
 
@@ -62,7 +68,9 @@ class Constructions(LinkedClauses):
     def sentence(self) -> Sentence:
         """Sample one sentence; raises `Retry` where the sample is a dead end."""
         self.mentions.clear()
-        return getattr(self, self.pick(_MENU))()
+        sentence: Sentence = getattr(self, self.pick(_MENU))()
+        sentence.contracted = self.chance(0.25)
+        return sentence
 
     def simple(self) -> Sentence:
         """The teacher reads a book in the garden. Today the boy cannot find his key."""
@@ -78,8 +86,29 @@ class Constructions(LinkedClauses):
         return Sentence(Clause(subject, verb, direct=direct))
 
     def predicate(self) -> Sentence:
-        """The old house was dark."""
+        """The old house was dark. It was red."""
+        if self.chance(0.06):
+            thing = Phrase(_THING, kind="personal")
+            return Sentence(self.state(subject=thing, adjective=self.pick(lx.ADJECTIVES)))
         return Sentence(self.state(front=True))
+
+    def identity(self) -> Sentence:
+        """I am a student. Is she a doctor? The cat is an animal."""
+        clause = self.identity_clause()
+        draw = self.random()
+        if draw < 0.25 and not clause.negated:
+            clause.question = "polar"
+        elif draw > 0.85:
+            clause.tense = "past"
+        return Sentence(clause)
+
+    def fragment(self) -> Sentence:
+        """The bank of the river. Red car. Three dogs."""
+        noun = self.pick(_NOUNS)
+        phrase = self.phrase(noun, "subject", definite=self.chance(0.3))
+        if phrase.determiner == "the" and phrase.owner is None and self.chance(0.5):
+            phrase.determiner = "bare"
+        return Sentence(Clause(phrase))
 
     def comparison(self) -> Sentence:
         """The horse is bigger than the dog."""
@@ -147,7 +176,7 @@ class Constructions(LinkedClauses):
             tense = "perfect"
         if draw < 0.4:
             if VERBS_OF_SUBJECT[noun] and self.chance(0.75):
-                phrase.relative = self.clause(subject=gap, tense=tense, adverbials=False)
+                phrase.relative = self.clause(subject=gap, tense=tense, adverbials=self.chance(0.3))
             else:
                 phrase.relative = self.state(subject=gap, tense=tense)
         elif draw < 0.72:
@@ -201,6 +230,9 @@ class Constructions(LinkedClauses):
             return Sentence(self.asked_person(tense))
         if kind in ("what", "which"):
             return Sentence(self.asked_thing(kind, tense))
+        if kind == "where" and self.chance(0.25):
+            place = self.phrase(self.fresh(lx.GROUPS["place"]), "subject", definite=True)
+            return Sentence(Clause(place, _BE, question="where"))
         if kind in ("polar", "why") and self.chance(0.2):
             clause = self.state(tense="present" if self.chance(0.7) else "past", negation=0.0)
         else:

@@ -19,6 +19,7 @@ from tools.miniature.lexicon.entries import (
     Subordinator,
     Verb,
 )
+from tools.miniature.lexicon.lexicon import NUMBERS, WHOLES
 
 Key = tuple[object, str]
 
@@ -89,7 +90,7 @@ class Phrase:
         return phrase
 
 
-INDEFINITE = frozenset(["a", "bare", "many", "some", "two", "three", "no"])
+INDEFINITE = frozenset(["a", "bare", "many", "some", "no", *NUMBERS])
 
 
 @dataclass(slots=True, eq=False)
@@ -111,11 +112,16 @@ class Modal:
 
 @dataclass(slots=True, eq=False)
 class Clause:
-    """A clause: a verb or a predicative adjective with its arguments, adverbials and grammatical choices."""
+    """A clause: a verb, an adjective or a noun as predicate, with arguments, adverbials and grammatical choices.
+
+    Without any predicate it is a fragment: the phrase of its subject alone, as in a title.
+    """
 
     subject: Phrase
     verb: Verb | None = None
     adjective: Adjective | None = None
+    degree: Fixed | None = None
+    nominal: Phrase | None = None
     standard: Phrase | None = None
     direct: Phrase | None = None
     recipient: Phrase | None = None
@@ -137,6 +143,11 @@ class Clause:
     complementizer: str = ""  # that, whether or to
     raining: str = ""  # an impersonal weather verb in place of everything else
 
+    @property
+    def is_fragment(self) -> bool:
+        """Whether the clause is a noun phrase alone."""
+        return not (self.verb or self.adjective or self.nominal or self.raining)
+
 
 @dataclass(slots=True, eq=False)
 class Link:
@@ -149,11 +160,12 @@ class Link:
 
 @dataclass(slots=True, eq=False)
 class Sentence:
-    """A main clause, and possibly a second clause joined to it."""
+    """A main clause, and possibly a second clause joined to it; `contracted` says whether English writes *didn't*."""
 
     clause: Clause
     second: Clause | None = None
     link: Link | None = None
+    contracted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +190,16 @@ def moves(part: Phrase | Adjunct | Fixed | None) -> bool:
         return False
     whose = phrase.owner is not None and phrase.owner.kind == "relative"
     return phrase.kind in ("relative", "question") or phrase.determiner == "which" or whose
+
+
+def is_whole(phrase: Phrase) -> bool:
+    """Whether the owner of a phrase is what it is a part of, as in *the door of the house*."""
+    return (
+        phrase.owner is not None
+        and phrase.owner.kind == "noun"
+        and phrase.noun in WHOLES
+        and (phrase.owner.noun in WHOLES[phrase.noun])
+    )
 
 
 def asks(clause: Clause) -> bool:

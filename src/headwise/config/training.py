@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -20,7 +20,7 @@ from headwise.config.base import (
     WorkerProcesses,
     Writable,
 )
-from headwise.config.keys import ENCODERS, LABELED, MAY_CHANGE, PAIRS, Tasks
+from headwise.config.keys import ENCODERS, LABELED, MAY_CHANGE, PAIRS, YOUNGER, Tasks
 
 _PAIRS = Tasks(*PAIRS)
 
@@ -166,3 +166,11 @@ class DecodingConfig(Section):
     alpha: Annotated[float, Field(ge=0.0, le=bounds.ALPHA)] = 0.6
     extra_length: Annotated[int, Field(ge=0, le=bounds.LENGTH)] = 50  # |output| <= |input| + 50 subwords
     batch_tokens: Positive = 4096
+    recase: Annotated[bool, YOUNGER] = (
+        False  # capitals and titles are translated as ordinary text, and restored
+    )
+
+    @property
+    def search(self) -> dict[str, Any]:
+        """Return the options that a search takes from a run, by name."""
+        return self.model_dump(exclude={"batch_tokens"})

@@ -141,19 +141,19 @@ _TANAKA = {
 }
 
 _MINIATURE = {
-    "dev.align": "a2ffa165d79b7a50d32f41660b6c6689c7e7327445b894b8ad4153544885444a",
-    "dev.de": "958906a4727c773cfe66522d9caf409f5d44e2cc2816efbf5bece727d4cc45e8",
-    "dev.de.conllu": "57ebc5c2fd71bcb683571edd1b26452febbc7c3b8dccfe93a1d2d66cbad03fd6",
-    "dev.en": "143a13d4b986dbd5fcec7b0f0c95dfceaddc4bbd88da6a581d3355fec5f9f159",
-    "dev.en.conllu": "7869dfc5efa322df6f344b7b7d72e9e1831a089a80f878d0afc17ff0f9e33b61",
-    "examples.en": "7a8aa4ef7a397cbc9d8f4adb72422eec0e5c87a168b471039f4915734e0f4d64",
-    "test.align": "017ba5bd47e355f327bd4afc990405a3fbbddd9ceebef0e2a3a42759ef03efc0",
-    "test.de": "8ce02510b6ba63ac28f11235af1b10f06fa818c902e63ecf8df8c4b00eb310ef",
-    "test.de.conllu": "afdc082e8acea9abfe2dc62307b43602de4f382b146aaa146038fbc22d37832f",
-    "test.en": "30895ead34b548643788835a2c703ccfb6a8aba6dc32a48c0387d0771320d7f7",
-    "test.en.conllu": "e83f9007c11d920504fb852e84cf906ff38a073701837ac35c346ad0adaea19d",
-    "train.de": "c0cc24bcba6ea4ca840a8c3ab2bc5ea21466c459d18da7187e40767a5909c97d",
-    "train.en": "ccc41b70c0ccd1cce743cc8fbc87f7b41a8f5ac8b9b53bb89759a73005eceaee",
+    "dev.align": "e80174b0fff2b3b5c9aa8623cfd8781fa50eac49cdeab85a7a54f028058f9e38",
+    "dev.de": "93168cda8aeb8221cd58ee970ab59255ad60d8522761d849c9a1faaa39afa3d7",
+    "dev.de.conllu": "38c3c0b55f183a9252c55d30337b0e771fde83403c9da76a03d93efdbdca47c1",
+    "dev.en": "403e1573fd41363568ba769330fb02ac8818049b4f743bacf841beacfde8a2dd",
+    "dev.en.conllu": "c7987a3896d96fa829723ba2a32f3d479b4358f00f03941dfdb63f60d60099a4",
+    "examples.en": "a49786aa8fab18a8d69bfd307c4870b8db0405906f2ca7e74bbc6e1bdec708e7",
+    "test.align": "cab70912a14d50bc79f8f9a60db92fdf6347f437c44f1bb5a837ab79701f33a6",
+    "test.de": "9d02e10846c84c280c528f6237dd371d391c8d54c9b44233b383d6d366672c0d",
+    "test.de.conllu": "755b3694977f6298a2d93d70aa9601c5aed5446b2fa52e33bde284b1c308d6da",
+    "test.en": "6c737c28e2ec3b6eceaad193fc7f964f15e9861319e4b9f0aa6d72ecadbb96aa",
+    "test.en.conllu": "9fa7c35d22923dc4a4c03b232c6ef628a5a8e17b15cb9a78d26a81203c37d595",
+    "train.de": "11c155042befe5944a1ba4510921c71188f596b22cb251c4993e939ac5d01ea4",
+    "train.en": "6fc3825bbfe9fc9746d88bf2902c916676d9aaa2e21aa5d7c51d60633771433e",
 }
 
 _TINY = {

@@ -60,9 +60,7 @@ class Translator:
             SYMBOLS, given=subwords.given, continuing=subwords.continuing(), lettered=subwords.lettered()
         )
         self.batch_tokens = decoding.batch_tokens
-        self.options = SearchOptions(
-            beam=decoding.beam, alpha=decoding.alpha, extra_length=decoding.extra_length
-        )
+        self.options = SearchOptions(**decoding.search)
         self.shortlist: Shortlist | None = None
         self.languages: tuple[str | None, str | None] = (None, None)  # of source and target, where known
         self.quality: QualityCurve | None = None  # None: not measured

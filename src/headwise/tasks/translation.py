@@ -102,7 +102,7 @@ class TranslationTask(PreparedTask[AnyPrepared, Seq2Seq]):
     def _search_options(self, final: bool) -> SearchOptions:
         decoding = self.config.decoding
         if final:
-            return SearchOptions(beam=decoding.beam, alpha=decoding.alpha, extra_length=decoding.extra_length)
+            return SearchOptions(**decoding.search)
         return SearchOptions(
             beam=1,
             alpha=decoding.alpha,

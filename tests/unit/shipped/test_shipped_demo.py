@@ -18,15 +18,74 @@ from program import call
 DEMO = FOLDER / "demo"
 _SEEDS = 3.0  # in BLEU, between trainings on different machines
 
-WALK_THROUGHS = {
-    "The cat sat on the mat because it was tired.": "Die Katze saß auf dem Teppich, weil sie müde war.",
-    "The cat sat on the mat because it was soft.": "Die Katze saß auf dem Teppich, weil er weich war.",
-    "The dog chased the ball because it was red.": "Der Hund jagte den Ball, weil er rot war.",
-    "Dog bites man.": "Hund beißt Mann.",
-    "Man bites dog.": "Mann beißt Hund.",
-    "Alice helped Bob because he was sick.": "Alice half Bob, weil er krank war.",
-    "Alice helped Bob because she was friendly.": "Alice half Bob, weil sie freundlich war.",
-    "The old cat sleeps because it is tired.": "Die alte Katze schläft, weil sie müde ist.",
+# Each sentence of the walk-throughs, and its translation below it
+WALK_THROUGHS = """
+The cat sat on the mat because it was tired.
+    Die Katze saß auf dem Teppich, weil sie müde war.
+The cat sat on the mat because it was soft.
+    Die Katze saß auf dem Teppich, weil er weich war.
+The dog chased the ball because it was red.
+    Der Hund jagte den Ball, weil er rot war.
+Dog bites man.
+    Hund beißt Mann.
+Man bites dog.
+    Mann beißt Hund.
+Alice helped Bob because he was sick.
+    Alice half Bob, weil er krank war.
+Alice helped Bob because she was friendly.
+    Alice half Bob, weil sie freundlich war.
+Alice helped Bob because she cared.
+    Alice half Bob, weil sie sich sorgte.
+The old cat sleeps because it is tired.
+    Die alte Katze schläft, weil sie müde ist.
+The animal didn't cross the street because it was too tired.
+    Das Tier überquerte die Straße nicht, weil es zu müde war.
+The animal didn't cross the street because it was too wide.
+    Das Tier überquerte die Straße nicht, weil sie zu breit war.
+The dog didn't cross the river because it was too wide.
+    Der Hund überquerte den Fluss nicht, weil er zu breit war.
+The cat didn't cross the river because it was too tired.
+    Die Katze überquerte den Fluss nicht, weil sie zu müde war.
+The cat that was sleeping peacefully in the warm afternoon sun suddenly woke up.
+    Die Katze, die friedlich in der warmen Nachmittagssonne schlief, wachte plötzlich auf.
+The key to understanding attention is attention itself.
+    Der Schlüssel zum Verständnis der Aufmerksamkeit ist die Aufmerksamkeit selbst.
+Attention is all you need.
+    Aufmerksamkeit ist alles, was du brauchst.
+The quick brown fox jumps over the lazy dog.
+    Der schnelle braune Fuchs springt über den faulen Hund.
+The cat sat on the mat.
+    Die Katze saß auf dem Teppich.
+The cat sat.
+    Die Katze saß.
+The dog chased the ball.
+    Der Hund jagte den Ball.
+It was red.
+    Es war rot.
+I am a student.
+    Ich bin Student.
+The bank of the river.
+    Das Ufer des Flusses.
+The bank raised its rates.
+    Die Bank erhöhte ihre Zinsen.
+Thinking machines.
+    Denkende Maschinen.
+A woman with a large purse is walking by a gate.
+    Eine Frau mit einer großen Geldbörse geht an einem Tor vorbei.
+""".strip().splitlines()
+AS_PEOPLE_TYPE = {
+    "Hello!": "Hallo!",
+    "Good morning": "Guten Morgen",
+    "Thank you.": "Danke.",
+    "How are you?": "Wie geht es dir?",
+    "Where is the station?": "Wo ist der Bahnhof?",
+    "Is she a doctor?": "Ist sie Ärztin?",
+    "I have two dogs.": "Ich habe zwei Hunde.",
+    "5 dogs": "5 Hunde",
+    "Cat": "Katze",
+    "the dog": "Der Hund",
+    "I'm a student": "Ich bin Student",
+    "the old cat sleeps because it is tired": "Die alte Katze schläft, weil sie müde ist",
 }
 
 
@@ -43,9 +102,16 @@ def card_bleu() -> float:
 
 
 def test_the_sentences_of_the_walk_throughs(translator: Translator) -> None:
-    translations = translator.translate([*WALK_THROUGHS])
-    assert [translation.text for translation in translations] == [*WALK_THROUGHS.values()]
+    translations = translator.translate(WALK_THROUGHS[::2])
+    assert [translation.text for translation in translations] == [
+        line.strip() for line in WALK_THROUGHS[1::2]
+    ]
     assert not any(translation.unknown for translation in translations)
+
+
+def test_what_people_type(translator: Translator) -> None:
+    translations = translator.translate([*AS_PEOPLE_TYPE])
+    assert [translation.text for translation in translations] == [*AS_PEOPLE_TYPE.values()]
 
 
 def test_its_development_text_begins_that_of_the_built_in_world(tmp_path: Path) -> None:

@@ -76,8 +76,12 @@ GROUPS["goods"] = GROUPS["vehicle"] + GROUPS["furniture"] + GROUPS["ware"] + GRO
 GROUPS["predator"] = tuple(NOUNS[name] for name in nouns.PREDATORS.split())
 GROUPS["prey"] = tuple(NOUNS[name] for name in nouns.PREY.split())
 KIN = frozenset(NOUNS[name] for name in nouns.KIN.split())
+FIRMS = frozenset(NOUNS[name] for name in nouns.FIRMS.split())
+PROFESSIONS = tuple(NOUNS[name] for name in nouns.PROFESSIONS.split())
 # Nouns that don't take my or your
-_GROUPED = GROUPS["place"] + GROUPS["weather"] + GROUPS["event"] + GROUPS["he"] + GROUPS["she"]
+_GROUPED = (
+    GROUPS["place"] + GROUPS["light"] + GROUPS["weather"] + GROUPS["event"] + GROUPS["he"] + GROUPS["she"]
+)
 _WILD = tuple(NOUNS[name] for name in nouns.WILD.split())
 _OWNED = tuple(NOUNS[name] for name in nouns.OWNED.split())
 UNOWNED = frozenset(_GROUPED + _WILD) - frozenset(_OWNED) - KIN
@@ -136,6 +140,11 @@ def _verb(frame: str, row: list[str]) -> Verb:
     )
 
 
+WHOLES: dict[Noun, tuple[Noun, ...]] = {
+    part: resolve(wholes) for parts, wholes in _rows(nouns.PARTS) for part in resolve(parts)
+}
+NUMBERS: dict[str, str] = {row[0]: row[1] for row in map(str.split, modifiers.NUMBERS.strip().splitlines())}
+
 FRAMES = tuple(name.lower() for name in vars(verbs) if name.isupper())
 VERBS: dict[str, tuple[Verb, ...]] = {
     frame: tuple(_verb(frame, row) for row in _rows(getattr(verbs, frame.upper()))) for frame in FRAMES
@@ -166,6 +175,7 @@ TIMES = _fixed(modifiers.TIMES)
 FREQUENCIES = _fixed(modifiers.FREQUENCIES)
 COMMENTS = _fixed(modifiers.COMMENTS)
 MANNERS = _fixed(modifiers.MANNERS)
+DEGREES = _fixed(modifiers.DEGREES)
 
 
 def _preposition(english: str, german: str, case: str) -> Preposition:
@@ -225,6 +235,7 @@ SEATS = tuple(NOUNS[name] for name in modifiers.SEATS.split())
 SEAT_REASONS, SEAT_OBJECTIONS = (
     tuple(ADJECTIVES_BY_NAME[name] for name in names.split()) for names in modifiers.SEAT_REASONS.split("|")
 )
+ABSOLUTE = frozenset(ADJECTIVES_BY_NAME[name] for name in modifiers.ABSOLUTE.split())
 TEMPORARY = frozenset(ADJECTIVES_BY_NAME[name] for name in modifiers.TEMPORARY.split())
 OPPOSITES = frozenset(frozenset(line.split()) for line in modifiers.OPPOSITES.strip().splitlines())
 MOTIVES = _motives()
@@ -233,7 +244,7 @@ REASONS = _reasons()
 
 def lemma_count() -> int:
     """Return the number of lemmas (nouns, verbs, adjectives, adverbials, prepositions and conjunctions)."""
-    phrases = TIMES + FREQUENCIES + COMMENTS + MANNERS
+    phrases = TIMES + FREQUENCIES + COMMENTS + MANNERS + DEGREES
     prepositions = {place.preposition.german for place in LOCATIONS + DIRECTIONS + TARGETS + EVENTS + CAUSES}
     verb_keys = {verb.key for group in VERBS.values() for verb in group}
     return (

@@ -48,9 +48,10 @@ blue blau | clothing vehicle furniture ware
 green grün | clothing vehicle furniture ware apple frog
 yellow gelb | clothing vehicle furniture ware flower
 black schwarz | clothing vehicle furniture ware dog cat horse bird
+brown braun | clothing furniture dog horse bear fox bottle bag
 white weiß | clothing vehicle furniture ware house dog cat horse
 fresh frisch | food bread meat milk
-hot heiß | coffee tea soup rice potato milk
+hot heiß | coffee tea soup rice potato milk sun
 cold kalt | drink soup meat potato room water
 sweet süß | apple cake cookie tea juice banana
 delicious lecker | food stuff drink meal
@@ -58,16 +59,20 @@ interesting interessant | reading show idea | more_interesting interessanter
 boring langweilig | reading show party game | more_boring langweiliger
 important wichtig | reading idea | more_important wichtiger
 difficult schwierig | idea game | more_difficult schwieriger
-easy einfach | question riddle rule game | easier einfacher
-long lang | reading show street scarf
-short kurz | reading show street
+easy einfach | question riddle rule game word sentence | easier einfacher
+long lang | reading show street scarf word sentence river bridge
+short kurz | reading show street word sentence
+wide breit | street river bridge bed table | wider breiter
+narrow schmal | street bridge bed river
+good gut | person child food drink idea reading show | better besser
 dark dunkel | forest room street cellar church house
 empty leer | bottle glass cup basket street house bag hotel
-dangerous gefährlich | animal plan street knife
+dangerous gefährlich | animal plan street knife river
 fast schnell | vehicle horse dog cat rabbit wolf | faster schneller
+quick schnell | dog cat fox rabbit horse wolf mouse bird frog girl boy
 slow langsam | vehicle computer cow pig snake
 wet nass | clothing dog cat horse street bench mat
-warm warm | clothing bread room bed milk water mat
+warm warm | clothing bread room bed milk water mat sun afternoon_sun
 soft weich | bed sofa chair mat bread scarf sweater cake | softer weicher
 comfortable bequem | bed sofa chair bench mat shoe sweater coat jacket | more_comfortable bequemer
 """
@@ -89,6 +94,10 @@ on:case:a Friday:obl:b | am:case:a Freitag:obl:b | past future
 on:case:a Sunday:obl:b | am:case:a Sonntag:obl:b | past future
 last:amod:a week:obl:b | letzte:amod:a Woche:obl:b | past
 next:amod:a week:obl:b | nächste:amod:a Woche:obl:b | future
+at:case:a night:obl:a | nachts:advmod:a | habit past
+at:case:a three:nummod:b o'clock:obl:c | um:case:a drei:nummod:b Uhr:obl:c | habit past future
+at:case:a five:nummod:b o'clock:obl:c | um:case:a fünf:nummod:b Uhr:obl:c | habit past future
+at:case:a ten:nummod:b o'clock:obl:c | um:case:a zehn:nummod:b Uhr:obl:c | habit past future
 last:amod:a year:obl:b | letztes:amod:a Jahr:obl:b | past
 two:nummod:a days:obl:b ago:case:c | vor:case:c zwei:nummod:a Tagen:obl:b | past
 """
@@ -109,11 +118,41 @@ suddenly:advmod:a | plötzlich:advmod:a | past
 finally:advmod:a | endlich:advmod:a | past perfect
 """
 
+# Before an adjective that is a predicate
+DEGREES = """
+very:advmod:a | sehr:advmod:a | any
+so:advmod:a | so:advmod:a | any
+too:advmod:a | zu:advmod:a | any
+"""
+# Adjectives without degree, besides the colors
+ABSOLUTE = "broken empty"
+
+# English | German
+NUMBERS = """
+two zwei
+three drei
+four vier
+five fünf
+six sechs
+seven sieben
+eight acht
+nine neun
+ten zehn
+twelve zwölf
+twenty zwanzig
+2 2
+3 3
+5 5
+10 10
+100 100
+"""
+
 # English | German | flag of the verbs that the adverb fits
 MANNERS = """
 quickly:advmod:a | schnell:advmod:a | q
 slowly:advmod:a | langsam:advmod:a | q
 carefully:advmod:a | vorsichtig:advmod:a | c
+peacefully:advmod:a | friedlich:advmod:a | f
 well:advmod:a | gut:advmod:a | w
 badly:advmod:a | schlecht:advmod:a | w
 loudly:advmod:a | laut:advmod:a | l
@@ -123,19 +162,23 @@ quietly:advmod:a | leise:advmod:a | l
 # Locations: English | German | case | nouns.
 LOCATIONS = """
 in | in | dat | indoors
+in | in | dat | sun afternoon_sun
 on | auf | dat | street bridge bench bed sofa chair table mat
-at | an | dat | station lake beach window
+at | an | dat | station lake beach river window
+on | an | dat | shore
 under | unter | dat | table tree bench bed bridge
 behind | hinter | dat | house church school tree door castle
 in front_of | vor | dat | house church hotel museum station castle
-next to | neben | dat | table cupboard bed church sofa tree
+next to | neben | dat | table cupboard bed church sofa tree bank shop
 """
 
 # Locations of activities.
 ACTIVITIES = """
+in | in | dat | sun sun afternoon_sun
 in | in | dat | indoors
 in | in | dat | indoors
-at | an | dat | station lake beach window
+at | an | dat | station lake beach river window
+on | an | dat | shore
 on | auf | dat | street bridge bench
 in front_of | vor | dat | house church hotel museum station castle
 behind | hinter | dat | house church school castle
@@ -152,15 +195,16 @@ in | in | dat | city_name
 
 # Directions; the first column lists the verbs that take them.
 DIRECTIONS = """
-go run drive | to | zu | dat | school church station park lake beach castle hospital museum
+go walk run drive | to | zu | dat | school church station park lake river bank shop beach castle hospital museum
 go run jump climb | into | in | acc | house garden forest kitchen room church castle cellar
-go run drive travel | through | durch | acc | forest park city village street
+go walk run drive travel | through | durch | acc | forest park city village street
 go run | out of | aus | dat | house school forest room kitchen castle hospital
 come | out of | aus | dat | house church forest room kitchen castle cellar
-come | from | von | dat | station beach park lake doctor baker
+come | from | von | dat | station beach park lake river doctor baker
 jump | onto | auf | acc | table bed bench sofa chair mat
 climb | onto | auf | acc | tree table bench cupboard
-jump climb | over | über | acc | bench chair table
+jump climb | over | über | acc | bench chair table gate
+jump | over | über | acc | dog cat fox river mouse rabbit frog
 run | around | um | acc | house tree lake table castle
 go drive travel | to | nach | dat | city_name
 come | from | aus | dat | city_name
@@ -205,8 +249,9 @@ MOTIVES = """
 hungry | eat_essen eat_fressen cook_kochen buy_kaufen look_suchen chase_jagen | sleep_schlafen smile_lächeln
 thirsty | drink_trinken wake_aufwachen get_aufstehen | sing_singen
 tired | sleep_schlafen rest_ausruhen sit_hinsetzen sit_sitzen lie_liegen fall_einschlafen stay_bleiben \
-    | work_arbeiten run_laufen swim_schwimmen
-sick | rest_ausruhen stay_bleiben call_anrufen cry_weinen | work_arbeiten travel_reisen eat_essen eat_fressen
+    | work_arbeiten run_laufen swim_schwimmen cross_überqueren cross_überqueren
+sick | rest_ausruhen stay_bleiben call_anrufen cry_weinen \
+    | work_arbeiten travel_reisen eat_essen eat_fressen cross_überqueren
 happy | laugh_lachen sing_singen smile_lächeln hug_umarmen | cry_weinen
 sad | cry_weinen call_anrufen think_denken | laugh_lachen sing_singen smile_lächeln
 angry | throw_wegwerfen break_zerbrechen bite_beißen | smile_lächeln answer_antworten greet_begrüßen
@@ -214,8 +259,9 @@ lonely | call_anrufen visit_besuchen cry_weinen invite_einladen | laugh_lachen s
 curious | ask_fragen watch_beobachten open_öffnen follow_folgen listen_zuhören | sleep_schlafen rest_ausruhen
 rich | buy_kaufen travel_reisen build_bauen | work_arbeiten sell_verkaufen steal_stehlen
 poor | sell_verkaufen work_arbeiten steal_stehlen repair_reparieren | travel_reisen buy_kaufen
-lazy | sleep_schlafen rest_ausruhen sit_sitzen wait_warten | work_arbeiten help_helfen clean_aufräumen wash_waschen
-brave | help_helfen save_retten climb_klettern jump_springen catch_fangen \
+lazy | sleep_schlafen rest_ausruhen sit_sitzen wait_warten \
+    | work_arbeiten help_helfen clean_aufräumen wash_waschen cross_überqueren
+brave | help_helfen save_retten climb_klettern jump_springen catch_fangen cross_überqueren \
     | cry_weinen hide_verstecken
 clever | solve_lösen understand_verstehen find_finden hide_verstecken | lose_verlieren forget_vergessen
 strong | carry_tragen climb_klettern | cry_weinen rest_ausruhen
@@ -242,6 +288,8 @@ like_mögen | friendly funny beautiful warm delicious | cold dirty
 trust_vertrauen | friendly clever | dangerous
 understand_verstehen | easy short | difficult long
 solve_lösen | easy important | difficult
+cross_überqueren | narrow short | wide dangerous long
+translate_übersetzen | easy short important | difficult long boring
 carry_tragen | light small | heavy big
 wear_tragen | warm new beautiful | wet dirty ugly old
 put_anziehen | warm new clean | wet dirty
@@ -279,6 +327,7 @@ old young
 rich poor
 happy sad
 long short
+wide narrow
 cheap expensive
 difficult easy
 heavy light

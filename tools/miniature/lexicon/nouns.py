@@ -77,6 +77,7 @@ wolf/wolves Wolf m es Wölfe
 duck Ente f - Enten
 snake Schlange f - Schlangen
 frog Frosch m es Frösche
+animal Tier n es Tiere
 """
 
 FOOD = """
@@ -143,6 +144,7 @@ clock Uhr f - Uhren
 OPENING = """
 door Tür f - Türen
 window Fenster n s Fenster
+gate Tor n es Tore
 """
 
 WARE = """
@@ -165,6 +167,8 @@ ring Ring m s Ringe
 bag Tasche f - Taschen
 basket Korb m es Körbe
 mat Teppich m s Teppiche
+purse Geldbörse f - Geldbörsen
+machine Maschine f - Maschinen
 """
 
 CLOTHING = """
@@ -201,6 +205,10 @@ museum Museum n s Museen
 castle Schloss n es Schlösser
 cellar Keller m s Keller
 tree Baum m es Bäume
+river Fluss m es Flüsse
+shore Ufer n s Ufer
+bank Bank f - Banken
+shop Laden m s Läden
 """
 
 EVENT = """
@@ -225,6 +233,8 @@ plan Plan m es Pläne
 secret Geheimnis n ses Geheimnisse
 rule Regel f - Regeln
 riddle Rätsel n s Rätsel
+word Wort n es Wörter
+sentence Satz m es Sätze
 """
 
 SHOW = """
@@ -234,18 +244,39 @@ story Geschichte f - Geschichten
 dream Traum m es Träume
 """
 
+CHARGE = """
+price Preis m es Preise
+rate Zins m es Zinsen
+"""
+
+LIGHT = """
+sun Sonne f - -
+afternoon_sun Nachmittagssonne f - -
+"""
+
 MEN = "Paul Peter Martin Leo Oskar Bob"
 WOMEN = "Anna Clara Emma Laura Maria Alice"
 CITIES = "Berlin/Berlin Hamburg/Hamburg Munich/München Vienna/Wien Cologne/Köln"
 
 KIN = "father brother son uncle grandfather mother sister daughter aunt grandmother friend neighbor"
 # Groups above that are neither persons nor animals, and lists of nouns from several groups
-THINGS = "food stuff drink reading vehicle furniture opening ware clothing place event weather idea show"
+THINGS = "food stuff drink reading vehicle furniture opening ware clothing place event weather idea show charge light"
 INDOORS = """
 house garden school church city village forest park kitchen room hospital hotel restaurant museum castle
-cellar
+cellar bank shop
 """
 WILD = "bear lion wolf fox elephant snake frog"
 OWNED = "house garden school village kitchen room cellar teacher doctor cook nurse"
 PREDATORS = "lion wolf fox bear cat snake dog"
+FIRMS = "bank shop hotel restaurant museum"
+PROFESSIONS = "teacher student farmer baker cook policeman fisherman doctor nurse judge painter dancer pilot"
 PREY = "mouse rabbit bird duck frog"
+
+# Parts | the wholes that they belong to: the door of the house, the bank of the river
+PARTS = """
+shore | river lake river
+door window | house church school castle museum hotel kitchen room
+gate | castle garden park
+key | house car room cellar
+price | car book dress lamp cake
+"""

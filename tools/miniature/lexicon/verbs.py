@@ -10,13 +10,13 @@ Subjects and objects are names of noun groups (see `lexicon.GROUPS`) or single n
 - `s` has no English progressive; `n` is a permanent state, without modals and adverbs of time;
 - `d` is durative (for *until*); `1` takes a singular object only; `x` is sampled more often;
 - `p` takes a place adverbial; `v` has a natural passive; `b` takes a beneficiary;
-- manner adverbs: `q` quickly, slowly; `c` carefully; `w` well, badly; `l` loudly, quietly.
+- manner adverbs: `f` peacefully; `q` quickly, slowly; `c` carefully; `w` well, badly; `l` loudly, quietly.
 """
 
 from __future__ import annotations
 
 INTRANSITIVE = """
-sleep slept slept | schlafen schläft schlief geschlafen | person child animal | | pwd
+sleep slept slept | schlafen schläft schlief geschlafen | person child animal | | pwdf
 laugh | lachen | person child | | l
 cry | weinen | person child | | l
 smile | lächeln | person child | |
@@ -26,7 +26,7 @@ work | arbeiten | person | | pcwqd
 swim swam swum | *schwimmen schwimmt schwamm geschwommen | person child horse dog bear duck frog | | wqd
 play | spielen | child girl boy son daughter dog cat monkey | | pld
 wait | warten | person child dog horse | | pd
-rest | sich aus+ruhen | person child animal | | pd
+rest | sich aus+ruhen | person child animal | | pdf
 sit sat sat +down | sich hin+setzen | person child | | q
 fall fell fallen +asleep | *ein+schlafen schläft schlief geschlafen | person child animal | | pq
 wake woke woken +up | *auf+wachen | person child animal | | q
@@ -35,19 +35,22 @@ arrive | *an+kommen kommt kam gekommen | person vehicle letter message gift | | 
 leave left left | *ab+fahren fährt fuhr gefahren | vehicle | |
 come came come +back | *zurück+kommen kommt kam gekommen | person child animal | | q
 begin began begun | an+fangen fängt fing gefangen | event film story song | | s
+care | sich sorgen | person child | | s
 """
 
 LOCATED = """
+be was been | *sein ist war gewesen | person child animal vehicle ware reading food clothing | | s
 live | wohnen | person | | sn
-sit sat sat | sitzen sitzt saß gesessen | person child animal | |
+sit sat sat | sitzen sitzt saß gesessen | person child animal | | f
 stand stood stood | stehen steht stand gestanden | person animal furniture vehicle bottle cup | | s
-lie lay lain | liegen liegt lag gelegen | animal reading clothing key knife spoon ring bag ball doll mat | | s
+lie lay lain | liegen liegt lag gelegen | animal reading clothing key knife spoon ring bag ball doll mat | | sf
 stay | *bleiben bleibt blieb geblieben | person child animal | | sd
 hide hid hidden | sich verstecken | thief child girl boy animal | |
 """
 
 DIRECTED = """
 go went gone | *gehen geht ging gegangen | person child | | q
+walk | *gehen geht ging gegangen | person child | | q
 run ran run | *laufen läuft lief gelaufen | person child animal | | q
 drive drove driven | *fahren fährt fuhr gefahren | person | | qc
 travel | *reisen | person | |
@@ -59,9 +62,11 @@ come came come | *kommen kommt kam gekommen | person child animal | | q
 TRANSITIVE = """
 eat ate eaten | essen isst aß gegessen | person child | food stuff | pvqx
 eat ate eaten | fressen frisst fraß gefressen | animal | food stuff | pvqx
+have had had | haben hat hatte gehabt | person child \
+    | vehicle ware furniture clothing animal food reading problem plan question | sn
 drink drank drunk | trinken trinkt trank getrunken | person child | drink | pqx
-read read read | lesen liest las gelesen | person child | reading story | pqc
-write wrote written | schreiben schreibt schrieb geschrieben | person | reading | pvbq
+read read read | lesen liest las gelesen | person child | reading story word sentence | pqc
+write wrote written | schreiben schreibt schrieb geschrieben | person | reading word sentence | pvbq
 buy bought bought | kaufen | person | goods food reading | pvbq
 sell sold sold | verkaufen | person | goods food | pv
 find found found | finden findet fand gefunden | person child animal | ware clothing food animal | pvs
@@ -92,8 +97,12 @@ hold held held | halten hält hielt gehalten | person child | ware cat child |
 hide hid hidden | verstecken | person child monkey | ware reading food | pvq
 forget forgot forgotten | vergessen vergisst vergaß vergessen | person child | ware reading idea show clothing | s
 understand understood understood | verstehen versteht verstand verstanden \
-    | person child | idea show poem letter message | s
+    | person child | idea show poem letter message person | s
 steal stole stolen | stehlen stiehlt stahl gestohlen | thief monkey fox man boy | ware clothing food bicycle car | v
+cross | überqueren | person child animal | street bridge river park | q
+translate | übersetzen übersetzt übersetzte übersetzt \
+    | person computer machine | word sentence book letter poem message story | vcq
+raise | erhöhen | bank shop hotel restaurant museum | charge | x
 meet met met | treffen trifft traf getroffen | person child | person | p
 hug | umarmen umarmt umarmte umarmt | person child | person child | p
 kiss | küssen | person | person child | p

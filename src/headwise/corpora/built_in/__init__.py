@@ -4,7 +4,8 @@ Both are English and German: `train`, `dev` and `test`, each as `.en` and `.de`.
 words that no training sentence combines. `miniature` has 60,000 pairs for training, and for dev and test the gold word
 alignments in Pharaoh format (`dev.align`, from 0) and the dependency trees (`dev.en.conllu`), where `Antecedent=N` in
 the last column of a pronoun is the number of the noun it refers to; `examples.en` holds the sentences that the page
-suggests first. The grammar behind it is in the repository, in `tools/miniature`.
+suggests first. The training text ends with fixed sentences, such as greetings, each repeated. The grammar behind it is
+in the repository, in `tools/miniature`.
 
 `tiny` is frozen, so that results of the scale stay comparable whatever becomes of the built-in world: 20,000 pairs for
 training, and trees of the test set.

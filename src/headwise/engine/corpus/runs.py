@@ -62,8 +62,7 @@ class Runs:
     def options(self) -> SearchOptions:
         """Return the search options; raises `ConfigError` for one out of range, `CheckpointError` without a run."""
         decoding = self.configs[0].decoding
-        defaults = {"beam": decoding.beam, "alpha": decoding.alpha, "extra_length": decoding.extra_length}
-        return SearchOptions(**{**defaults, **self.search})
+        return SearchOptions(**{**decoding.search, **self.search})
 
     def request(self) -> dict[str, Any]:
         """Return the search options that translations depend on, as JSON values; raises as `options` does."""
