@@ -44,7 +44,7 @@ test-cluster: $(VENV)/dev
 # layout of a help text has changed.
 LOWEST_TESTS := tests/system/test_without_torch.py tests/unit/cli/test_commands.py tests/unit/config/test_config.py tests/unit/config/test_languages.py tests/unit/documents tests/unit/evaluation tests/unit/parsing tests/unit/serve/test_keys.py tests/unit/web/test_uvicorn.py
 
-test-lowest: $(VENV)/dev
+test-lowest: $(VENV)/user
 	mkdir -p build
 	$(BIN)/python tools/lowest.py serve train | grep -v ^torch= > build/lowest.txt
 	$(PYTHON) -m venv build/lowest
