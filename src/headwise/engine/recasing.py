@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headwise.documents.protected import find_pieces
 from headwise.engine.outputs import Translation
 from headwise.text.augmentation import title_case
 from headwise.text.tokens.subwords import UNK, Subwords
@@ -91,6 +90,8 @@ def _known(word: str, subwords: Subwords) -> str:
 
 def _outside_pieces(text: str, change: Callable[[str], str]) -> str:
     """Return the text with what lies between its protected pieces changed."""
+    from headwise.documents.protected import find_pieces  # which few texts need, and costs a start 17 ms
+
     parts: list[str] = []
     position = 0
     for start, end, _ in find_pieces(text):
