@@ -229,6 +229,10 @@ class _Task:
     def d_model(self) -> int:
         return self.config.model.d_model
 
+    @property
+    def dev_tokens(self) -> int:
+        return 0
+
     def batches(self, rank: int, world: int) -> Any:
         return _NoBatches()
 
