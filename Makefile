@@ -23,6 +23,7 @@ demo-model: $(VENV)/user
 	$(BIN)/python models/publish.py $(RUN) src/headwise/shipped/demo --source $(TEST).en --reference $(TEST).de \
 	--name demo --before "headwise data get miniature" --development 200 --license "MIT, as Headwise" \
 	--data "60,000 sentence pairs of Headwise's built-in world"
+	$(BIN)/python -c 'from headwise.engine.training_words import words_of; print(*words_of(open("data/miniature/train.en")), sep="\n")' > src/headwise/shipped/demo/words.txt
 
 # What arithmetic could change, as another processor: CPU=avx2 has no AVX-512, CPU=default has no AVX at all.
 CPU ?= avx2

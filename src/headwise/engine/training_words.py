@@ -1,34 +1,38 @@
-"""Words that the model in the package has never read: its training text is in the package, too."""
+"""Words that the model in the package has never read; a file of its run lists those that it has."""
 
 from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
-from headwise.corpora.built_in import read_built_in
 from headwise.shipped.runs import FOLDER
 
+FILE = "words.txt"  # of the source text that the run was trained with, in lower case, a word a line
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 
 
-class TrainingWords:
-    """The words of the source text that a shipped run was trained with, which is in the package."""
+def words_of(lines: Iterable[str]) -> list[str]:
+    """Return the words of a text in lower case, sorted: the lines of `FILE`."""
+    texts = {word for line in lines for word in line.split()}
+    return sorted({word.lower() for text in texts for word in _WORD.findall(text)})
 
-    def __init__(self, corpus: str, language: str) -> None:
-        self._corpus, self._language = corpus, language
+
+class TrainingWords:
+    """The words of the source text that a shipped run was trained with."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
 
     @classmethod
     def of_run(cls, run: Path) -> TrainingWords | None:
         """Return those of a run; None unless it is shipped."""
-        return cls("miniature", "en") if run == FOLDER / "demo" else None
+        return cls(run / FILE) if run == FOLDER / "demo" else None
 
     @functools.cached_property
     def _words(self) -> frozenset[str]:
-        texts = {
-            word for line in read_built_in(self._corpus, f"train.{self._language}") for word in line.split()
-        }
-        return frozenset(word.lower() for text in texts for word in _WORD.findall(text))
+        return frozenset(self._file.read_text("utf-8").splitlines())
 
     def lacks(self, text: str) -> tuple[str, ...]:
         """Return the words of a text that the training text lacks, in any case, each once."""

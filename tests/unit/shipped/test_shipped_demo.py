@@ -11,6 +11,7 @@ import pytest
 import headwise
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.corpora.built_in import read_built_in, write_built_in
+from headwise.engine.training_words import FILE, words_of
 from headwise.engine.translator import Translator
 from headwise.shipped.runs import FOLDER
 from program import call
@@ -131,6 +132,11 @@ def test_the_demo_trains_a_model_of_this_quality(tmp_path: Path, capsys: pytest.
     outcome = call(capsys, "demo", "--out", tmp_path / "run", "--json")
     assert outcome.code == 0
     assert json.loads(outcome.out)["bleu"] == pytest.approx(card_bleu(), abs=_SEEDS)
+
+
+def test_its_list_of_words_is_that_of_its_training_text() -> None:
+    listed = (DEMO / FILE).read_text("utf-8").splitlines()
+    assert listed == words_of(read_built_in("miniature", "train.en"))
 
 
 def test_words_that_the_training_text_lacks_are_named() -> None:
