@@ -11,8 +11,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headwise.api.exchange import import_model
     from headwise.api.explaining import Explanation
+    from headwise.api.importing import import_model
     from headwise.api.models import build, decode, record
     from headwise.api.run import Run, load
     from headwise.api.training import train
@@ -49,7 +49,7 @@ _MODULES = {
     "Translation": "headwise.engine.outputs",
     "build": "headwise.api.models",
     "decode": "headwise.api.models",
-    "import_model": "headwise.api.exchange",
+    "import_model": "headwise.api.importing",
     "load": "headwise.api.run",
     "record": "headwise.api.models",
     "train": "headwise.api.training",

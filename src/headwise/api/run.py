@@ -208,7 +208,7 @@ class Run:
 
         Raises `CheckpointError` if something is there.
         """
-        from headwise.api.exchange import save_model
+        from headwise.api.exporting import save_model
         from headwise.api.other_run import write_other_run
 
         if self.path is None:
@@ -234,7 +234,7 @@ class Run:
         `run`. Raises `ConfigError` for a model that the toolkit can't express, and `CheckpointError` if something is
         at `path`.
         """
-        from headwise.api.exchange import export
+        from headwise.api.exporting import export
 
         if self.path is not None:
             return export(self.path, Path(path), to, precision, average, languages, shortlist=shortlist)

@@ -54,7 +54,7 @@ def command(
 
     Example: headwise export runs/de --to run --precision int8 --shortlist -o runs/de-int8
     """
-    from headwise.api.exchange import export
+    from headwise.api.exporting import export
 
     notes = export(run, out, to, precision, last, (from_language, to_language), shortlist=shortlist)
     for note in notes:

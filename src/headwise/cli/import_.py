@@ -35,7 +35,7 @@ def command(
 
     Example: headwise import opus-mt-en-de -o runs/opus-en-de
     """
-    from headwise.api.exchange import import_run
+    from headwise.api.importing import import_run
 
     notes = import_run(source, out, form, languages, language)
     for note in notes:

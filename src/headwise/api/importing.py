@@ -1,0 +1,48 @@
+"""Runs of other toolkits' models, as `headwise import` makes them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from headwise.api.arguments import with_arguments
+from headwise.api.run import Run
+
+
+def import_run(
+    source: str, out: Path, form: str | None = None, languages: str | None = None, language: str | None = None
+) -> list[str]:
+    """Make a run directory of another toolkit's model; return notes. Arguments and errors as for `import_model`."""
+    from headwise.config.languages import parse_languages
+    from headwise.interop.formats import find_importer
+    from headwise.interop.runs import with_language, write_run
+    from headwise.interop.sources import located
+
+    pair = None if languages is None else parse_languages(languages)
+    with located(source) as path:
+        name, importer = find_importer(path, form)
+        imported = with_language(importer.read(path), language)
+        if pair is not None:
+            imported = imported.in_languages(*pair)
+        parameters = write_run(imported, out, source)
+    return [*imported.notes, f"{out}: {parameters:,} parameters from {source} ({name})"]
+
+
+@with_arguments
+def import_model(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    languages: str | None = None,
+    target_language: str | None = None,
+) -> Run:
+    """Make a run directory of another toolkit's model, as `headwise import` does; return the run.
+
+    `path` is a directory or a file, or hf:OWNER/NAME[@REVISION] on the Hugging Face Hub; `format` its format, the first
+    that recognizes it unless given; `languages` codes such as en-de; `target_language` the one to translate to, of a
+    model for several. Raises `CheckpointError` for a model that is damaged or that Headwise can't express, and where
+    something is at `out`.
+    """
+    import_run(os.fspath(path), Path(out), format, languages, target_language)
+    return Run(out)
