@@ -247,6 +247,9 @@ class _Task:
     def validate(self, *, final: bool = False) -> dict[str, float]:
         return {}
 
+    def measured(self) -> dict[str, Any]:
+        return {}
+
     def locate(self, batch: Batch) -> str:
         return f"rows {batch.rows}"
 
