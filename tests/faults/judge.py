@@ -29,7 +29,6 @@ from headwise.decoding.batching import padded
 from headwise.decoding.search import search
 from headwise.decoding.selection import best_continuations
 from headwise.decoding.translator_model import pytorch_model
-from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.native.engine import NativeEngine
 from headwise.engine.sentences import LongLineWarning
@@ -227,14 +226,12 @@ def attempt_again(translator: Translator, model: Seq2Seq) -> tuple[list[list[Hyp
 
 def searched(translator: Translator, model: Seq2Seq) -> list[list[Hypothesis]]:
     options = translator._within_model(translator.options_with(n_best=min(2, translator.options.beam)))
-    sources = [translate_ids(translator, text) for text in SENTENCES]
-    nonempty = [source for source in sources if source]
-    shortlist = translator.shortlist
-    batch = [
-        SearchSentence(source, options, allowed=None if shortlist is None else shortlist(source))
-        for source in nonempty
-    ]
-    hypotheses = search(model, batch, SYMBOLS) if batch else []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        parts = [translator.encode([text], options).searched for text in SENTENCES]
+    sources = [list(part[0].source) if part else [] for part in parts]
+    batch = [part[0] for part, source in zip(parts, sources, strict=True) if source]
+    hypotheses = search(model, batch, translator.symbols) if batch else []
     results = iter(hypotheses)
     return [next(results) if source else [] for source in sources]
 
