@@ -31,6 +31,7 @@ BENCHMARKS = {
     ),
     "estimate": ("benchmarks.estimate", "`headwise train --estimate` beside what training really needs."),
     "preparation": ("benchmarks.preparation", "`headwise data prepare`, beside a plain SentencePiece loop."),
+    "robustness": ("benchmarks.robustness", "Translations of text as people type it: capitals, typos, …"),
     "adaptation": ("benchmarks.adaptation", "Adaptation to another domain, with and without replay."),
 }
 

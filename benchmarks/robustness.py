@@ -1,0 +1,86 @@
+"""A test set as people type it: BLEU and chrF2 of each kind of text, beside the clean one.
+
+Capitals and titles are so on both sides, as is a missing final punctuation; typing errors are in the source alone. The
+texts are the same for every run. With several runs, such as seeds, a table has a column for each.
+
+    python -m benchmarks robustness RUN… --source test.en --reference test.de
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+import headwise
+from benchmarks import command_line
+from headwise.config import AugmentConfig
+from headwise.evaluation.metrics import find_metric
+from headwise.text.augmentation import augment, typo
+from headwise.text.reading.lines import read_lines
+
+Pairs = tuple[list[str], list[str]]
+
+TYPOS = 0.05  # share of the words of several letters
+METRICS = ("bleu", "chrf")
+
+
+def with_typos(sources: Sequence[str], share: float, random: np.random.Generator) -> list[str]:
+    """Return the sentences with a typing error in a share of their words of three letters and more."""
+
+    def mistyped(match: re.Match[str]) -> str:
+        return typo(match[0], random) if random.random() < share else match[0]
+
+    return [re.sub(r"[^\W\d_]{3,}", mistyped, source) for source in sources]
+
+
+def _changed(**shares: float) -> Callable[[Pairs], Pairs]:
+    return lambda pairs: augment(*pairs, AugmentConfig(**shares), np.random.default_rng(1))
+
+
+KINDS: dict[str, Callable[[Pairs], Pairs]] = {
+    "clean": lambda pairs: pairs,
+    "in capitals": _changed(capitals=1),
+    "in title case": _changed(title=1),
+    "5 % typos": lambda pairs: (with_typos(pairs[0], TYPOS, np.random.default_rng(1)), pairs[1]),
+    "no final full stop": _changed(no_punctuation=1),
+}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Translate every kind of text by every run, and print a table or, with `--json`, an object a run."""
+    parser = command_line("robustness", __doc__)
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
+    parser.add_argument("--source", type=Path, required=True)
+    parser.add_argument("--reference", type=Path, required=True)
+    parser.add_argument("--beam", type=int, default=4)
+    parser.add_argument(
+        "--recase", action="store_true", help="translate capitals and titles as ordinary text"
+    )
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    pairs = list(read_lines(options.source)), list(read_lines(options.reference))
+    search = {"beam": options.beam, **({"recase": True} if options.recase else {})}
+    metrics = [find_metric(name) for name in METRICS]
+    scores: dict[str, dict[str, dict[str, float]]] = {}
+    for path in options.runs:
+        run = headwise.load(path)
+        scores[str(path)] = {}
+        for kind, change in KINDS.items():
+            sources, references = change(pairs)
+            translations = run.translate(sources, **search)
+            texts = [translation.text for translation in translations]
+            scores[str(path)][kind] = {
+                metric.title: metric.score(texts, references).score for metric in metrics
+            }
+    if options.json:
+        print(json.dumps(scores, indent=2))
+        return
+    print(f"{len(pairs[0]):,} pairs, beam {options.beam}{', recased' if options.recase else ''}")
+    for path, kinds in scores.items():
+        print(f"\n{path}")
+        for kind, found in kinds.items():
+            print(f"  {kind:<20}" + "  ".join(f"{title} {score:5.1f}" for title, score in found.items()))
