@@ -24,7 +24,7 @@ _FREE = frozenset([*_SIZES, *_VARIANTS, *_UNUSED])
 
 
 @dataclass(frozen=True)
-class Run:
+class NumpyRun:
     """The model of a run in float64, and its subwords."""
 
     model: Transformer
@@ -43,7 +43,7 @@ class Run:
         return self.subwords.decode_target(self.model.greedy(self.source(sentence)))
 
 
-def load(path: Path | str) -> Run:
+def load(path: Path | str) -> NumpyRun:
     """Load a translation run (or `demo`), whatever the precision of its file.
 
     Raises `CheckpointError` where the run is missing or damaged, and `ConfigError` for a model that differs from the
@@ -69,4 +69,4 @@ def load(path: Path | str) -> Run:
         weights[name] = tensor.astype(np.float64)
     shape = config.model
     model = Transformer(weights, shape.encoder_layers, shape.decoder_layers, shape.heads, shape.norm)
-    return Run(model, subwords)
+    return NumpyRun(model, subwords)
