@@ -90,7 +90,7 @@ def command(
     """
     from headwise.analysis.interventions import parse_interventions
     from headwise.analysis.language_models import open_tracer
-    from headwise.api.explaining import check_suffix
+    from headwise.api.explaining import check_suffix, explain
     from headwise.api.run import Run
     from headwise.cli.boxes import BoxOptions, check_unused, show, show_image
     from headwise.cli.patches import Picture, draw
@@ -123,7 +123,8 @@ def command(
         return
     asked = {"target": target, "hypothesis": None if hypothesis is None else hypothesis - 1, **search}
     asked = {key: value for key, value in asked.items() if value is not None}
-    explanation = Run(run, device=device).explain(text, do=do or [], **asked)
+    trained = Run(run, device=device)
+    explanation = explain(trained.tracer, trained.config, text, do or [], trained.path, **asked)
     if looks_inside:
         show(explanation.tracer, text, explanation.trace, options, out)
     elif out is None:
