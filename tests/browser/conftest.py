@@ -104,7 +104,8 @@ class Visit:
 
     def settled(self) -> None:
         """Wait until all panels have loaded."""
-        self.page.wait_for_timeout(180)  # longer than the page's debouncing
+        # Longer than the page's debouncing, by a timer of the page itself, whose timers end in their order.
+        self.page.evaluate("new Promise((done) => setTimeout(done, 180))")
         expect(self.page.locator("[aria-busy=true]")).to_have_count(0)
 
     def table(self, panel: str) -> list[list[str]]:

@@ -22,7 +22,7 @@ from headwise.experiments.harness.test_sets import TestSet
 from headwise.experiments.scales import ARCHITECTURES, SCALES, RowRecipe
 from paths import ROOT
 
-pytestmark = pytest.mark.usefixtures("at_the_root")
+pytestmark = pytest.mark.usefixtures("at_the_root", "forked")
 TINY = SCALES["tiny"]
 
 

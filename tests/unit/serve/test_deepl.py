@@ -18,7 +18,7 @@ import httpx
 from headwise.engine.translator import Translator
 from headwise.serve.protocols.deepl import MOST_TEXTS, QUOTA_EXCEEDED
 from headwise.serve.protocols.keys import KeyStore
-from translation_server import make_pair, translating
+from translation_server import deepl_client, make_pair, translating
 from translator_run import ENGLISH
 
 
@@ -42,9 +42,8 @@ def address(runs: list[Path], keys: tuple[KeyStore, str, str]) -> Iterator[str]:
 
 @pytest.fixture
 def client(address: str, keys: tuple[KeyStore, str, str]) -> Iterator[Any]:
-    client = deepl.DeepLClient(keys[1], server_url=address, send_platform_info=False)
-    yield client
-    client.close()
+    with deepl_client(address, keys[1]) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ import polib
 from lxml import etree
 
 from headwise.engine.translator import Translator
-from translation_server import make_pair, translating
+from translation_server import deepl_client, make_pair, translating
 from translator_run import ENGLISH
 
 
@@ -43,9 +43,8 @@ def german(runs: list[Path]) -> list[str]:
 
 @pytest.fixture
 def client(address: str) -> Iterator[Any]:
-    client = deepl.DeepLClient("key", server_url=address, send_platform_info=False)
-    yield client
-    client.close()
+    with deepl_client(address, "key") as client:
+        yield client
 
 
 def ours(address: str, **fields: Any) -> Any:
