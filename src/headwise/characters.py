@@ -22,6 +22,9 @@ def join_texts(parts: list[str]) -> str:
     return joined
 
 
+WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")  # letters, with apostrophes between them
+
+
 def has_letters(text: str) -> bool:
     """Whether a text has a letter or a digit."""
     return any(map(str.isalnum, text))

@@ -50,9 +50,8 @@ Changes = Annotated[
 Out = Annotated[
     Path | None, typer.Option("-o", "--out", help="Write the translations (or outputs) here, too.")
 ]
-Result = tuple[
-    dict[str, Any], list[str], list[str], list[str]
-]  # JSON record, lines, notes, the model's outputs
+# The JSON record, lines, notes, and the model's outputs.
+Result = tuple[dict[str, Any], list[str], list[str], list[str]]
 
 
 def command(

@@ -166,9 +166,8 @@ class DecodingConfig(Section):
     alpha: Annotated[float, Field(ge=0.0, le=bounds.ALPHA)] = 0.6
     extra_length: Annotated[int, Field(ge=0, le=bounds.LENGTH)] = 50  # |output| <= |input| + 50 subwords
     batch_tokens: Positive = 4096
-    recase: Annotated[bool, YOUNGER] = (
-        False  # capitals and titles are translated as ordinary text, and restored
-    )
+    # capitals and titles are translated as ordinary text, and restored
+    recase: Annotated[bool, YOUNGER] = False
 
     @property
     def search(self) -> dict[str, Any]:

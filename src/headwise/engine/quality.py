@@ -53,9 +53,8 @@ class QualityCurve:
             return None
         p, scores = np.asarray(probabilities, np.float64), np.asarray(chrf, np.float64)
         groups = np.array_split(np.argsort(p, kind="stable"), _GROUPS)
-        pooled: list[
-            tuple[float, int, list[float]]
-        ] = []  # mean chrF2, sentences, probabilities of the groups
+        # Mean chrF2, number of sentences, and probabilities of the groups.
+        pooled: list[tuple[float, int, list[float]]] = []
         for rows in groups:
             mean, count, places = float(scores[rows].mean()), len(rows), [float(p[rows].mean())]
             while pooled and pooled[-1][0] >= mean:  # pool adjacent violators

@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from headwise.characters import WORD
 from headwise.engine.outputs import Translation
 from headwise.text.augmentation import title_case
 from headwise.text.tokens.subwords import UNK, Subwords
 
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _START = re.compile(r"(?:^|[.!?…]\s+)[^\w]*(\w)")  # the first letter of a sentence
 _CAPITALS = 4  # letters, with which a line in capitals isn't an abbreviation
 _TITLE = 3  # words, with which a title isn't a name
@@ -51,7 +51,7 @@ def recased(text: str, subwords: Subwords) -> Recased | None:
         restore = title_case
     else:
         return None
-    ordinary = _outside_pieces(text, lambda part: _WORD.sub(lambda word: _known(word[0], subwords), part))
+    ordinary = _outside_pieces(text, lambda part: WORD.sub(lambda word: _known(word[0], subwords), part))
     ordinary = _START.sub(lambda match: match[0][:-1] + match[1].upper(), ordinary)
     return None if ordinary == text else Recased(ordinary, restore)
 
@@ -70,7 +70,7 @@ def _words(text: str) -> list[str]:
     found: list[str] = []
 
     def add(part: str) -> str:
-        found.extend(_WORD.findall(part))
+        found.extend(WORD.findall(part))
         return part
 
     _outside_pieces(text, add)

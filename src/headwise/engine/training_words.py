@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from headwise.characters import WORD
 from headwise.shipped.runs import FOLDER
 
 FILE = "words.txt"  # of the source text that the run was trained with, in lower case, a word a line
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 
 
 def words_of(lines: Iterable[str]) -> list[str]:
     """Return the words of a text in lower case, sorted: the lines of `FILE`."""
     texts = {word for line in lines for word in line.split()}
-    return sorted({word.lower() for text in texts for word in _WORD.findall(text)})
+    return sorted({word.lower() for text in texts for word in WORD.findall(text)})
 
 
 class TrainingWords:
@@ -36,4 +35,4 @@ class TrainingWords:
 
     def lacks(self, text: str) -> tuple[str, ...]:
         """Return the words of a text that the training text lacks, in any case, each once."""
-        return tuple(dict.fromkeys(word for word in _WORD.findall(text) if word.lower() not in self._words))
+        return tuple(dict.fromkeys(word for word in WORD.findall(text) if word.lower() not in self._words))

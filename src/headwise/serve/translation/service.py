@@ -36,9 +36,8 @@ from headwise.text.reading.glossary import Glossary
 from headwise.web.errors import ServiceError
 
 _MOMENT = 0.05  # seconds in which the estimate of how long requests wait isn't made again
-_NO_DETECTION: dict[str, Any] = {
-    "keep_translated": False
-}  # of a translator: the service has found what stays
+# Options of a translator, as the service has found what stays as it is.
+_NO_DETECTION: dict[str, Any] = {"keep_translated": False}
 Event = tuple[str, dict[str, Any]]  # its kind and its data
 _Place = tuple[int, int]  # of a sentence: its text and its number in that
 
