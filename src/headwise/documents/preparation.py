@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headwise.documents.blocks import Block, TextRun, parse
-from headwise.documents.protected import MOST_DEPTH, Argument, find_arguments, find_pieces, separates
+from headwise.documents.pieces import find_pieces, separates
+from headwise.documents.protected import MOST_DEPTH, Argument, find_arguments
 from headwise.documents.rules import TagRules
 from headwise.documents.segments import Mode, Segments, segment
 from headwise.documents.sentence import Mark, ProtectedPiece, Range, Sentence

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from headwise import bounds
 from headwise.characters import UNSPACED
 from headwise.documents.blocks import Block, TextRun
+from headwise.documents.pieces import find_pieces
 from headwise.documents.preparation import ParsedText, read
-from headwise.documents.protected import find_arguments, find_pieces
+from headwise.documents.protected import find_arguments
 from headwise.documents.reading import Confidence, DocumentFile, check_texts, read_text
 from headwise.documents.segments import Mode
 from headwise.documents.sentence import Mark, ProtectedPiece

@@ -1,0 +1,67 @@
+"""Pieces of text that must not change, such as addresses, placeholders and numbers with units: where they are."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+_UNITS = (
+    "°C|°F|°|K|%|‰|[kcmµμn]?m[²³23]?|[kKMGT]?B|[KMGT]iB|[kmµμ]?g|t|lbs?|oz|[mcd]?[lL]|[mµμn]?s|min|h|[kMG]?Hz|[km]?V|[km]?A|"
+    "[kMG]?W|[kM]?Wh|[kM]?J|kcal|[km]?Pa|px|pt|dpi|km/h|m/s|mph|kbps|[MG]bit/s|ft|€|\\$|£|¥|EUR|USD|GBP|CHF"
+)
+_NUMBER = r"\d++(?:[.,]\d++)*+"
+_EMOJI = (
+    r"[0-9#*]\ufe0f?\u20e3|[\U0001f1e6-\U0001f1ff]{2}|"
+    r"[\u231a\u231b\u2328\u23cf\u23e9-\u23f3\u23f8-\u23fa\u2600-\u27bf\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55"
+    r"\U0001f000-\U0001f1e5\U0001f200-\U0001faff]"
+)
+_KINDS = {
+    "url": r"(?<![\w@])(?:(?:https?|ftp)://|www\.)[^\s<>\"“”„{}|\\^`]++",
+    "email": r"(?<![\w.+%-])[\w.+%-]++@[\w-]++(?:\.[\w-]++)++",
+    "placeholder": r"\$\{[^{}\n]{1,80}\}|%\{[^{}\s]{1,80}\}|\{\{[^{}\n]{1,80}\}\}|"
+    r"\{[\w.$\[\]]{0,80}(?:![rsa])?(?::[^{}\s]{0,20})?\}|"
+    r"\{\s{0,3}[\w.]{1,80}\s{0,3},\s{0,3}(?:number|date|time|spellout|ordinal|duration)\s{0,3}(?:,[^{}]{0,80})?\}",
+    "format": r"(?<![\d%])%(?:\(\w{1,80}\)|\d{1,3}\$)?[-+0#]{0,4}(?:\d{1,4}|\*)?(?:\.(?:\d{1,4}|\*))?"
+    r"(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcsSp@](?!\w)|%%",
+    "number": rf"(?<![\w.,])(?:{_NUMBER}[ \u00a0\u202f]?(?:{_UNITS})(?!\w)|[$€£¥]\s?{_NUMBER})",
+    "emoji": rf"(?:{_EMOJI})[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]?(?:\u200d(?:{_EMOJI})[\ufe0f\U0001f3fb-\U0001f3ff]?)*",
+}
+_ANY = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS.items()))
+_AFTER_ADDRESS = ".,;:!?'\"…»”’*_~"
+_BRACKETS = {")": "(", "]": "["}
+_SEPARATES = frozenset(
+    {"url", "email", "placeholder", "format", "markup", "icu"}
+)  # what a sentence can't end in
+
+
+def find_pieces(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the start, end and kind of the pieces of a text that must not change, in order.
+
+    Kinds: `url`, `email`, `placeholder` ({name}, ${x}, {{x}}, %{x}), `format` (%s, %(name)d), `number` (with a unit or
+    currency) and `emoji`.
+    """
+    for match in _ANY.finditer(text):
+        kind = match.lastgroup
+        assert kind is not None
+        end = _end_of_address(match[0]) + match.start() if kind == "url" else match.end()
+        yield match.start(), end, kind
+
+
+def separates(kind: str) -> bool:
+    """Whether a piece of this kind may have characters that look like the end of a sentence."""
+    return kind in _SEPARATES
+
+
+def _end_of_address(address: str) -> int:
+    """Return the length of an address without the punctuation of the sentence around it."""
+    end = len(address)
+    counts = Counter(character for character in address if character in "()[]")
+    while end:
+        last = address[end - 1]
+        unbalanced = last in _BRACKETS and counts[last] > counts[_BRACKETS[last]]
+        if last not in _AFTER_ADDRESS and not unbalanced:
+            break
+        counts[last] -= 1
+        end -= 1
+    return end
