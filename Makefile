@@ -20,7 +20,7 @@ RUN ?= runs/demo
 TEST := data/miniature/test
 demo-model: $(VENV)/user
 	$(BIN)/headwise data get miniature -o data/miniature
-	$(BIN)/python models/publish.py $(RUN) src/headwise/shipped/demo --source $(TEST).en --reference $(TEST).de \
+	$(BIN)/python models/publish.py $(RUN) src/headwise/shipped/demo --test $(TEST).en $(TEST).de \
 	--name demo --before "headwise data get miniature" --development 200 --license "MIT, as Headwise" \
 	--data "60,000 sentence pairs of Headwise's built-in world"
 	$(BIN)/python -c 'from headwise.engine.training_words import words_of; print(*words_of(open("data/miniature/train.en")), sep="\n")' > src/headwise/shipped/demo/words.txt

@@ -1,9 +1,9 @@
 """Make a model directory of a translation run, to publish it: weights in int8, scores and a model card.
 
-    python models/publish.py RUN OUT --source TEST --reference TEST --data "…" --license "…"
+    python models/publish.py RUN OUT --test SOURCE REFERENCE --data "…" --license "…"
 
 The directory holds what inference needs, the training curves, and README.md, the card. The card has the scores of the
-stored model on the test set with their signatures, and the command that computes them again. With `--development`, the
+stored model on each test set with their signatures, and the commands that compute them again. With `--development`, the
 development set of the run comes along: its first sentences, with their trees and alignments.
 """
 
@@ -31,6 +31,7 @@ from headwise.interop.runs import open_trained
 from headwise.metrics import read_measured
 
 CURVES = ("metrics.jsonl", "measured.json")
+_SCORES = {"BLEU": "bleu", "chrF2": "chrf", "tokenized BLEU": "tokenized_bleu"}
 
 
 def publish(options: argparse.Namespace) -> None:
@@ -39,13 +40,14 @@ def publish(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as scratch, atomic_directory(out) as folder:
         stored = Path(scratch) / "run"
         export = ["export", str(options.run), "--to", "run", "-o", str(stored)]
-        if headwise([*export, "--precision", options.precision]):
+        shortlist = ["--shortlist"] if options.shortlist else []
+        if headwise([*export, "--precision", options.precision, *shortlist]):
             raise CheckpointError(f"{options.run}: expected a trained run, found none that can be quantized")
         shutil.copytree(stored, folder, dirs_exist_ok=True)
         for name in CURVES:
             if (options.run / name).is_file():
                 shutil.copy(options.run / name, folder / name)
-        config = Config.load(options.run / "config.yaml")
+        config = Config.load(options.run / "config.yaml", options.set)
         write_text(folder / "config.yaml", _movable(config, options.development > 0).to_yaml())
         if options.development:
             _copy_development(config, folder / "corpus", options.development)
@@ -97,16 +99,11 @@ def _card(options: argparse.Namespace, folder: Path) -> str:
     trained = open_trained(options.run)
     source, target = trained.config.data.languages
     hardware = read_measured(options.run).get("hardware", {})
-    translator = Translator.load(folder)
+    translator = Translator.load(folder, shortlist=options.shortlist)
     search = {name: value for name in ("beam", "alpha") if (value := getattr(options, name)) is not None}
     used = translator.options_with(**search)
-    sources, references = list(read_lines(options.source)), list(read_lines(options.reference))
-    check_lines(sources, references)
-    scores = score_translations([t.text for t in translator.translate(sources, used)], references)
-    named = {"BLEU": "bleu", "chrF2": "chrf", "tokenized BLEU": "tokenized_bleu"}
-    metrics = {shown: scores.metrics[name] for shown, name in named.items()}
     flags = "".join(f" --{name} {value:g}" for name, value in search.items())
-    files = f"--source {options.source} --reference {options.reference}"
+    flags += " --shortlist" if options.shortlist else ""
     lines = [
         f"# {options.out.name}",
         "",
@@ -118,16 +115,25 @@ def _card(options: argparse.Namespace, folder: Path) -> str:
         f"- License: {options.license}",
         f"- Trained on: {hardware.get('processor', 'not recorded')}, {hardware.get('threads', '?')} threads",
         "",
-        f"Scores on {len(references):,} sentences of {options.source.name}, beam {used.beam}, α = {used.alpha:g}:",
+        f"Scores with beam {used.beam}, α = {used.alpha:g}:",
         "",
-        "| metric | value | signature |",
-        "|---|---|---|",
+        "| test set | sentences | metric | value | signature |",
+        "|---|---|---|---|---|",
     ]
-    for name, score in metrics.items():
-        signature = score.signature.replace("|", "\\|")
-        lines.append(f"| {name} | {score.score:.2f} | `{signature}` |")
-    evaluate = f"headwise evaluate {options.name or options.out} {files}{flags}"
-    return "\n".join([*lines, "", "```sh", *options.before, evaluate, "```", ""])
+    commands = list(options.before)
+    for test in options.test:
+        sources, references = (list(read_lines(Path(file))) for file in test)
+        check_lines(sources, references)
+        scores = score_translations([t.text for t in translator.translate(sources, used)], references)
+        for shown, name in _SCORES.items():
+            score = scores.metrics[name]
+            signature = score.signature.replace("|", "\\|")
+            size = f"{len(references):,}"
+            lines.append(f"| {Path(test[0]).stem} | {size} | {shown} | {score.score:.2f} | `{signature}` |")
+        files = f"--source {test[0]} --reference {test[1]}"
+        commands.append(f"headwise evaluate {options.name or options.out} {files}{flags}")
+    about = [] if options.about is None else ["", *read_lines(options.about)]
+    return "\n".join([*lines, "", "```sh", *commands, "```", *about, ""])
 
 
 def main() -> int:
@@ -137,11 +143,26 @@ def main() -> int:
     )
     parser.add_argument("run", type=Path, help="A run that was trained to its end.")
     parser.add_argument("out", type=Path, help="The directory to make.")
-    parser.add_argument("--source", type=Path, required=True, help="Test set for the card's scores.")
-    parser.add_argument("--reference", type=Path, required=True)
+    parser.add_argument(
+        "--test",
+        nargs=2,
+        action="append",
+        required=True,
+        metavar=("SOURCE", "REFERENCE"),
+        help="A test set for the card's scores; repeatable.",
+    )
     parser.add_argument("--data", required=True, help="A sentence on the training text.")
     parser.add_argument("--license", required=True, help="The terms of the model.")
     parser.add_argument("--precision", default="int8", help="int8 or bfloat16.")
+    parser.add_argument("--shortlist", action="store_true", help="Learn a shortlist, and translate with it.")
+    parser.add_argument("--about", type=Path, help="Markdown for the end of the card.")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="Of decoding, such as decoding.recase=true.",
+    )
     parser.add_argument("--beam", type=int, help="Of the card's scores; the run's unless given.")
     parser.add_argument("--alpha", type=float, help="Likewise.")
     parser.add_argument("--name", help="What the card's command calls the model; OUT unless given.")

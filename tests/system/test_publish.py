@@ -31,19 +31,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("publish")
     for name, lines in (("test.en", ENGLISH), ("test.de", GERMAN)):
         (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "about.md").write_text("## What it is for\n\nTests.\n", encoding="utf-8")
     run = make_run(folder / "run")
     config = Config.load(
         run / "config.yaml", [f"data.dev_source={folder}/test.en", f"data.dev_target={folder}/test.de"]
     )
     (run / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
     done = publish(
-        "run", "models/small", *OPTIONS, "--beam", 2, "--before", "true", "--development", 2, cwd=folder
+        *("run", "models/small", *OPTIONS, "--beam", 2, "--before", "true", "--development", 2),
+        *("--about", "about.md"),
+        cwd=folder,
     )
     assert done.code == 0, done.err
     return folder
 
 
-OPTIONS = ("--source", "test.en", "--reference", "test.de", "--data", "six sentences", "--license", "MIT")
+OPTIONS = ("--test", "test.en", "test.de", "--data", "six sentences", "--license", "MIT")
 
 
 def test_the_command_of_the_card_computes_its_scores(
@@ -52,11 +55,12 @@ def test_the_command_of_the_card_computes_its_scores(
     card = (folder / "models" / "small" / "README.md").read_text("utf-8")
     assert "- Data: six sentences" in card
     assert "- License: MIT" in card
+    assert card.endswith("## What it is for\n\nTests.\n")
     before, command = card.partition("```sh\n")[2].partition("\n```")[0].splitlines()
     assert before == "true"
     monkeypatch.chdir(folder)
     outcome = call(capsys, *command.removeprefix("headwise ").split())
-    rows = dict(re.findall(r"^\| ([A-Za-z0-9 ]+) \| ([0-9.]+) \|", card, re.MULTILINE))
+    rows = dict(re.findall(r"^\| test \| 6 \| ([A-Za-z0-9 ]+) \| ([0-9.]+) \|", card, re.MULTILINE))
     found = dict(re.findall(r"^([A-Za-z0-9 ]+?) +([0-9.]+)  nrefs", outcome.out, re.MULTILINE))
     assert rows == found
     assert len(rows) == 3
@@ -79,7 +83,8 @@ def test_the_folder_can_be_moved_and_names_no_path_of_this_machine(folder: Path,
     [
         ("nothing", (), "nothing: expected a run directory, found none"),
         ("run", ("--precision", "int3"), "--precision: expected int8 or bfloat16 for --to run, found 'int3'"),
-        ("run", ("--source", "missing.en"), "missing.en: there is no such file"),
+        ("run", ("--test", "missing.en", "test.de"), "missing.en: there is no such file"),
+        ("run", ("--about", "missing.md"), "missing.md: there is no such file"),
     ],
 )
 def test_bad_input_leaves_nothing(folder: Path, run: str, more: tuple[str, ...], message: str) -> None:

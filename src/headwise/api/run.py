@@ -42,7 +42,7 @@ class Run:
     """
 
     def __init__(self, path: StrPath, *more: StrPath, **options: Any) -> None:
-        """Use a run directory, or `demo`; options and errors as for `headwise.load`."""
+        """Use a run directory, or a run by name such as `demo`; options and errors as for `headwise.load`."""
         self._paths = [find_run(os.fspath(each)) for each in (path, *more)]
         self._options = options
         self._device = str(options.get("device", "auto"))

@@ -37,7 +37,7 @@ Imports = Annotated[
         help="A module of your own, whose parts are used.",
     ),
 ]
-TrainedRun = Annotated[Path, typer.Argument(callback=named, help="A trained run directory, or demo.")]
+TrainedRun = Annotated[Path, typer.Argument(callback=named, help="A trained run: its directory or name.")]
 MoreRuns = Annotated[
     list[Path] | None,
     typer.Option(

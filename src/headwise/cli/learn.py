@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from headwise.cli.arguments import Device, Imports, Port, named
+from headwise.shipped.runs import general_runs
 
 
 def command(
@@ -24,7 +25,8 @@ def command(
 ) -> None:
     """Open the chapters in the browser: the paper from the idea to a running model, beside that model.
 
-    The links of the chapters open the model's page, where every head can be seen at work and silenced.
+    The links of the chapters open the model's page, where every head can be seen at work and silenced. For sentences of
+    your own, the page has the general models, too, where there are any in models/.
 
     Example: headwise learn
 
@@ -40,7 +42,7 @@ def command(
         if browser and _has_screen():
             webbrowser.open(chapters)
 
-    runs = open_runs([run], device)
+    runs = open_runs([run, *general_runs()], device)  # the first is the one that the chapters' links open
     with listening("127.0.0.1", port, [], say) as (listener, hosts):
         serve(page_app(runs, hosts=hosts), listener)
 

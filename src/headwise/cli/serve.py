@@ -26,6 +26,7 @@ from headwise.cli.streams import say
 from headwise.errors import ConfigError
 from headwise.extras import installed, not_installed
 from headwise.serve.translation.limits import MOST_CHARACTERS, MOST_ITEMS, MOST_SECONDS, ServiceLimits
+from headwise.shipped.runs import GENERAL
 
 if TYPE_CHECKING:
     from headwise.page.evaluation_pairs import EvaluationPairs
@@ -36,8 +37,13 @@ LIMITS = ServiceLimits()
 
 
 ServedRuns = Annotated[
-    list[Path],
-    typer.Argument(metavar="RUN…", callback=named, help="Runs, also in training, or demo."),
+    list[Path] | None,
+    typer.Argument(
+        metavar="[RUN…]",
+        callback=named,
+        show_default=False,
+        help="Runs, also in training, or demo; else open-en-de and open-de-en.",
+    ),
 ]
 AllowHost = Annotated[
     list[str] | None,
@@ -79,7 +85,7 @@ Log = Annotated[
 
 
 def command(
-    runs: ServedRuns,
+    runs: ServedRuns = None,
     host: Annotated[str, typer.Option(help="0.0.0.0 lets other machines in.")] = "127.0.0.1",
     allow_host: AllowHost = None,
     port: Port = 8080,
@@ -107,6 +113,8 @@ def command(
 ) -> None:
     """Serve a page that shows what a model does, and translate for clients of LibreTranslate and DeepL.
 
+    Example: headwise serve
+
     Example: headwise serve runs/de --port 8080
 
     Example: headwise serve runs/en-de runs/de-en --host 0.0.0.0 --api-keys keys.db --log
@@ -127,7 +135,7 @@ def command(
     corpus = _measured(source, target, gold, miniature, tokenized=tokenized, lowercase=lowercase)
     threads = prepare_parent(workers, device) if workers > 1 else 0
     ignore_hangup()
-    opened, page = _opened(runs, device, threads, corpus)
+    opened, page = _opened(runs or named(list(GENERAL)), device, threads, corpus)
     origins = [checked_origin(origin) for origin in allow_origin or []]
     most = {"characters": limit_characters, "items": limit_items, "seconds": limit_seconds}
     limits = dataclasses.replace(LIMITS, **most, queue=limit_queue)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from headwise.characters import WORD
-from headwise.shipped.runs import FOLDER
+from headwise.shipped.runs import DEMO, FOLDER
 
 FILE = "words.txt"  # of the source text that the run was trained with, in lower case, a word a line
 
@@ -27,7 +27,7 @@ class TrainingWords:
     @classmethod
     def of_run(cls, run: Path) -> TrainingWords | None:
         """Return those of a run; None unless it is shipped."""
-        return cls(run / FILE) if run == FOLDER / "demo" else None
+        return cls(run / FILE) if run == FOLDER / DEMO else None
 
     @functools.cached_property
     def _words(self) -> frozenset[str]:

@@ -84,7 +84,7 @@ class Translator:
         language: str | None = None,
         configs: Sequence[Config] = (),
     ) -> Translator:
-        """Load a run directory or `demo`, or several as an ensemble; the first run's configuration gives the defaults.
+        """Load a run, by its directory or name, or several as an ensemble; the first gives the defaults.
 
         For `device`, `precision`, `engine` and `workers` see `headwise.engine.loading.EngineOptions`. `shortlist`
         restricts translations to the first run's vocabulary shortlist. `language` is a language code of an imported

@@ -44,7 +44,7 @@ class NumpyRun:
 
 
 def load(path: Path | str) -> NumpyRun:
-    """Load a translation run (or `demo`), whatever the precision of its file.
+    """Load a translation run, by its directory or name, whatever the precision of its file.
 
     Raises `CheckpointError` where the run is missing or damaged, and `ConfigError` for a model that differs from the
     paper's in more than its sizes, biases, sharing of embeddings and the place of its normalization.

@@ -1,4 +1,4 @@
-"""The name `demo` stands for the model in the package, in every command that takes a run."""
+"""A name stands for the model in the package, or for one in `models`, in every command that takes a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import pytest
 from headwise.cli.arguments import named
 from headwise.cli.main import COMMANDS
 from headwise.config import Config
-from headwise.shipped.runs import FOLDER, NAMES, find_run
+from headwise.corpora.catalog import find_corpus
+from headwise.shipped.runs import DEMO, FOLDER, GENERAL, MODELS, find_run
+from paths import ROOT
 from program import call
 from translator_run import make_run
 
@@ -51,9 +53,22 @@ def test_other_paths_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     for path in ("runs/demo", "other", str(tmp_path / "demo"), "demo/run"):
         assert find_run(path) == Path(path)
-    for name in NAMES:
-        assert find_run(name) == FOLDER / name
-        assert (FOLDER / name / "config.yaml").is_file()
+    assert find_run(DEMO) == FOLDER / DEMO
+    assert (FOLDER / DEMO / "config.yaml").is_file()
+
+
+def test_a_general_model_is_found_in_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in GENERAL:
+        assert find_corpus(name).folder == MODELS / name
+        for command in (["translate", name], ["serve"]):
+            outcome = call(capsys, *command)
+            assert outcome.code == 2
+            assert "found none; `headwise data get open-" in outcome.err
+        make_run(tmp_path / MODELS / name)
+        assert find_run(name) == MODELS / name
 
 
 def test_a_directory_of_the_name_wins_and_is_mentioned_once(
@@ -72,9 +87,9 @@ def test_a_directory_of_the_name_wins_and_is_mentioned_once(
 
 
 def test_a_shipped_run_names_no_file_of_the_machine_that_trained_it() -> None:
-    for name in NAMES:
-        config = Config.load(FOLDER / name / "config.yaml")
-        assert Path(config.data.dev_source or "").parent == FOLDER / name / "corpus"
+    for run in (FOLDER / DEMO, *(ROOT / MODELS / name for name in GENERAL)):
+        config = Config.load(run / "config.yaml")
+        assert Path(config.data.dev_source or "").parent == run / "corpus"
         assert Path(config.data.dev_source or "").is_file()
-        text = (FOLDER / name / "config.yaml").read_text("utf-8")
+        text = (run / "config.yaml").read_text("utf-8")
         assert not [line for line in text.splitlines() if line.split(": ")[-1].startswith(("/", "- /"))]
