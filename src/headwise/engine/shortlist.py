@@ -69,7 +69,8 @@ class Shortlist:
     def save(self, path: Path, subwords: str) -> None:
         """Write the shortlist to `path`; `subwords` is the digest of the subword model. Raises `TrainingError`."""
         record = {"subwords": subwords, "target_size": self.target_size}
-        tensors = {"candidates": self.candidates, "common": self.common}
+        type_ = np.uint16 if self.target_size <= 2**16 else np.int32
+        tensors = {"candidates": self.candidates.astype(type_), "common": self.common.astype(type_)}
         write_bytes(path, save(tensors, {"headwise": json.dumps(record)}))
 
     @classmethod
@@ -124,9 +125,11 @@ class Shortlist:
 
 def _read_ids(path: Path, file: Any, name: str) -> NDArray[np.int32]:
     dtype = file.get_slice(name).get_dtype()
-    if dtype != "I32":
-        raise CheckpointError(f"{path}: expected {name} of type I32, found {dtype}; the shortlist is damaged")
-    return file.get_tensor(name)
+    if dtype not in ("U16", "I32"):
+        raise CheckpointError(
+            f"{path}: expected {name} of type U16 or I32, found {dtype}; the shortlist is damaged"
+        )
+    return file.get_tensor(name).astype(np.int32, copy=False)
 
 
 def learn_shortlist(

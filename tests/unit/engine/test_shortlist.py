@@ -128,6 +128,16 @@ def test_it_comes_back_as_it_was_saved(tmp_path: Path) -> None:
         Shortlist.load(tmp_path / FILE, "abc", SIZE, SIZE)
 
 
+@pytest.mark.parametrize("size", [2**16, 2**16 + 1])
+def test_ids_take_two_bytes_where_they_fit(size: int, tmp_path: Path) -> None:
+    candidates, common = np.full((3, 2), size - 1, np.int32), np.array([UNK, EOS, size - 1], np.int32)
+    Shortlist(candidates, common, size).save(tmp_path / FILE, "abc")
+    again = Shortlist.load(tmp_path / FILE, "abc", 3, size)
+    assert again([0]).tolist() == [UNK, EOS, size - 1]
+    stored = {table.dtype for table in load_file(tmp_path / FILE).values()}
+    assert stored == {np.dtype(np.uint16 if size == 2**16 else np.int32)}
+
+
 CANDIDATES, COMMON = np.full((SIZE, 2), 5, np.int32), np.array([UNK, EOS, 7], np.int32)
 RECORD: dict[str, Any] = {"subwords": "abc", "target_size": SIZE}
 # Changed contents of a file, and the expected error message.
@@ -139,9 +149,9 @@ DAMAGES: dict[str, tuple[dict[str, Any], str]] = {
     "no size": ({"record": RECORD | {"target_size": None}}, "expected 20 target subwords, found None"),
     "floats": (
         {"candidates": CANDIDATES.astype(np.float32)},
-        "expected candidates of type I32, found F32",
+        "expected candidates of type U16 or I32, found F32",
     ),
-    "wide ids": ({"common": COMMON.astype(np.int64)}, "expected common of type I32, found I64"),
+    "wide ids": ({"common": COMMON.astype(np.int64)}, "expected common of type U16 or I32, found I64"),
     "too few rows": ({"candidates": CANDIDATES[1:]}, r"expected candidates of shape \(20, …\), .*\(19, 2\)"),
     "a list": ({"candidates": CANDIDATES[:, 0]}, r"expected candidates of shape \(20, …\), .*\(20,\)"),
     "a table": ({"common": COMMON[None]}, r"expected common of one dimension, found shape \(1, 3\)"),
