@@ -366,7 +366,30 @@ _ALL = (
     ),
 )
 
-CORPORA: dict[str, Corpus] = {corpus.name: corpus for corpus in _ALL}
+# The files of `models/` at the tag of the project's repository that has them, and their SHA-256.
+_MODELS = "headwise/headwise/models-1/models"
+_OPEN_EN_DE: dict[str, str] = {}
+_OPEN_DE_EN: dict[str, str] = {}
+
+
+def _general(source: str, target: str, checksums: Mapping[str, str]) -> Corpus:
+    """Return the entry of a general model."""
+    name = f"open-{source}-{target}"
+    return Corpus(
+        name,
+        "a model for everyday and technical text, in int8, with its card",
+        (source, target),
+        f"{_OWN}; the card names the texts that it was trained on",
+        "",
+        15,
+        _on_github(f"{_MODELS}/{name}", checksums),
+        model=True,
+    )
+
+
+_GENERAL = (_general("en", "de", _OPEN_EN_DE), _general("de", "en", _OPEN_DE_EN))
+
+CORPORA: dict[str, Corpus] = {corpus.name: corpus for corpus in (*_ALL, *_GENERAL)}
 
 
 def find_corpus(name: str) -> Corpus:

@@ -109,6 +109,10 @@ def test_get_from_a_folder(toy: Corpus, tmp_path: Path) -> None:
         run("get", "toy", "--force")  # the server's text isn't the one recorded
 
 
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
 @pytest.mark.parametrize("origin", ["server", "folder"])
 def test_get_brings_a_model_that_translates(
     toy: Corpus,
@@ -118,16 +122,19 @@ def test_get_brings_a_model_that_translates(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     run_directory = make_run(tmp_path / "site" / "de")
+    (run_directory / "corpus").mkdir()
+    (run_directory / "corpus" / "dev.en").write_text("A dog sleeps.\n")
+    names = [file.relative_to(run_directory) for file in sorted(run_directory.rglob("*")) if file.is_file()]
     files = tuple(
-        PublicFile(file.name, f"{toy.homepage}/de/{file.name}", hashlib.sha256(file.read_bytes()).hexdigest())
-        for file in sorted(run_directory.iterdir())
+        PublicFile(name.as_posix(), f"{toy.homepage}/de/{name.as_posix()}", _sha256(run_directory / name))
+        for name in names
     )
     model = Corpus("de", "a small model", ("en", "de"), "MIT", toy.homepage, 1, files, model=True)
     monkeypatch.setitem(CORPORA, "de", model)
     result = run("get", "de", *(("--from", str(run_directory)) if origin == "folder" else ()))
     assert "To translate with it: headwise translate models/de" in result.stdout
-    for file in run_directory.iterdir():
-        assert (Path("models/de") / file.name).read_bytes() == file.read_bytes()
+    for name in names:
+        assert (Path("models/de") / name).read_bytes() == (run_directory / name).read_bytes()
     Path("text").write_text("A dog sleeps.\n")
     outputs = [call(capsys, "translate", directory, "text") for directory in (run_directory, "models/de")]
     assert [output.code for output in outputs] == [0, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import typing
 import warnings
@@ -12,6 +13,7 @@ import pytest
 from headwise.cli.arguments import named
 from headwise.cli.main import COMMANDS
 from headwise.config import Config
+from headwise.corpora.acquire import MANIFEST
 from headwise.corpora.catalog import find_corpus
 from headwise.shipped.runs import DEMO, FOLDER, GENERAL, MODELS, find_run
 from paths import ROOT
@@ -69,6 +71,18 @@ def test_a_general_model_is_found_in_models(
             assert "found none; `headwise data get open-" in outcome.err
         make_run(tmp_path / MODELS / name)
         assert find_run(name) == MODELS / name
+
+
+def test_the_catalog_has_the_general_models_as_they_are_here() -> None:
+    for name in GENERAL:
+        folder = ROOT / MODELS / name
+        files = [file for file in folder.rglob("*") if file.is_file() and file.name != MANIFEST]
+        known = {file.name: file.sha256 for file in find_corpus(name).files}
+        assert known == {
+            file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
+            for file in files
+        }
+        assert sum(file.stat().st_size for file in files) < 15_000_000
 
 
 def test_a_directory_of_the_name_wins_and_is_mentioned_once(
