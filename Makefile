@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python tools/install.py
 
-.PHONY: demo demo-model test test-slow test-cluster test-numerical test-lowest test-sanitized sanitize fuzz lint lint-page picture learn notebooks docs docs-serve screenshots format dist clean
+.PHONY: demo demo-model long-runs test test-slow test-cluster test-numerical test-lowest test-sanitized sanitize fuzz lint lint-page picture learn notebooks docs docs-serve screenshots format dist clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/user
@@ -24,6 +24,18 @@ demo-model: $(VENV)/user
 	--name demo --before "headwise data get miniature" --development 200 --license "MIT, as Headwise" \
 	--data "60,000 sentence pairs of Headwise's built-in world"
 	$(BIN)/python -c 'from headwise.engine.training_words import words_of; print(*words_of(open("data/miniature/train.en")), sep="\n")' > src/headwise/shipped/demo/words.txt
+
+# The long trainings, one after another: the general models, and what the paper's claims need. Each resumes where it was.
+# While something is timed: pkill -STOP -f 'headwise (train|reproduce)', and afterwards -CONT.
+OPEN := data/open-en-de-text
+long-runs: $(VENV)/user
+	$(BIN)/headwise data get open-en-de-text
+	$(BIN)/python examples/open_text.py $(OPEN) $(OPEN)
+	$(BIN)/headwise train -c configs/open-en-de.yaml -o runs/open-en-de
+	$(BIN)/headwise train -c configs/open-en-de.yaml 'data.source=[$(OPEN)/train.de]' 'data.target=[$(OPEN)/train.en]' \
+	data.dev_source=$(OPEN)/test/tatoeba-dev.de data.dev_target=$(OPEN)/test/tatoeba-dev.en -o runs/open-de-en
+	$(BIN)/headwise reproduce all --scale tiny
+	$(BIN)/headwise reproduce all --scale multi30k
 
 # What arithmetic could change, as another processor: CPU=avx2 has no AVX-512, CPU=default has no AVX at all.
 CPU ?= avx2

@@ -1,4 +1,4 @@
-"""The scripts in examples/: distillation and back-translation, each a translation of text and a training on it."""
+"""The scripts in examples/: distillation and back-translation, and the filter of the open text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ SMALL = (
 def script(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a script; `headwise` in it is the program of these tests."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    command = [str(ROOT / "examples" / name), *map(str, arguments)]
+    command = [
+        *([sys.executable] if name.endswith(".py") else []),
+        str(ROOT / "examples" / name),
+        *map(str, arguments),
+    ]
     return subprocess.run(command, env=environment(PATH=path), capture_output=True, text=True, check=False)
 
 
@@ -94,3 +98,40 @@ def test_synthetic_sources_are_tagged_translations(
     tagged, plain = (subwords.encode_source(text) for text in ("<bt> mo", "mo"))
     assert len(tagged) - len(plain) in (1, 2)  # the tag, and the space before it
     assert "<bt>" in subwords.source_pieces(tagged)
+
+
+def test_the_open_text_is_filtered_and_what_a_model_finds_unlikely_left_out(tmp_path: Path) -> None:
+    corpus, out, again = tmp_path / "corpus", tmp_path / "out", tmp_path / "again"
+    (corpus / "test").mkdir(parents=True)
+    kept = [(f"The house has number {n}.", f"Das Haus hat die Nummer {n}.") for n in range(40)]
+    lost = [
+        ("the house has number 7", "Das Haus hat die Nummer 7!"),  # the same words
+        ("A sentence to test on.", "Irgendein anderer Satz."),
+        ("Something else.", "Ein Satz zum Testen."),
+        ("A text of the project.", "Ein Text des Projekts."),
+        ("Nobody translated this sentence.", "Nobody translated this sentence."),
+        ("Short.", "Ein sehr viel längerer Satz, der nicht dazu gehört."),
+        ("=== 12 + 30 - 7 ===", "=== 12 + 30 - 8 ==="),
+        ("a" * 401, "b" * 401),
+        ("", "Leer."),
+    ]
+    texts = {
+        "one.tsv": kept[:20] + lost,
+        "two.tsv": kept[10:],
+        "open-source-guides.tsv": [("A text of the project.", "Ein anderer Text.")],
+    }
+    for name, pairs in texts.items():
+        (corpus / name).write_text("".join(f"{en}\t{de}\n" for en, de in pairs), "utf-8")
+    (corpus / "test" / "test.en").write_text("A sentence to test on.\n", "utf-8")
+    (corpus / "test" / "test.de").write_text("Ein Satz zum Testen.\n", "utf-8")
+    done = script("open_text.py", corpus, out)
+    assert done.returncode == 0, done.stderr
+    assert list(zip(lines(out / "train.en"), lines(out / "train.de"), strict=True)) == kept
+    scores = tmp_path / "scores"  # of sentences of two and of one subword: means count
+    scores.write_text("".join("-3\t-1 -2\n" if n % 20 != 5 else "-2\t-2\n" for n in range(40)), "utf-8")
+    assert script("open_text.py", corpus, again, "--scores", scores).returncode == 0
+    assert lines(again / "train.en") == [en for n, (en, _) in enumerate(kept) if n % 20 != 5]
+    scores.write_text("-3\t-1 -2\n", "utf-8")
+    wrong = script("open_text.py", corpus, again, "--scores", scores)
+    assert wrong.returncode == 2
+    assert wrong.stderr == f"{scores}: expected 40 lines, one for each pair, found 1\n"

@@ -93,6 +93,7 @@ def get_corpus(
             "bytes": item.bytes,
             "url": file.origin,
             "checksum": "known in advance" if item.known else "recorded when the file first arrived",
+            **({"terms": file.terms} if file.terms else {}),
         }
         _write_manifest(
             directory / MANIFEST, {"corpus": corpus.name, "license": corpus.license, "files": manifest}

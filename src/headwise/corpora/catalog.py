@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from headwise.corpora.built_in import write_built_in
+from headwise.corpora.checksums import MINIATURE, MULTI30K, OPEN_DE_EN, OPEN_EN_DE, OPEN_TEXT, TANAKA, TINY
 from headwise.corpora.synthetic import generate
 from headwise.errors import ConfigError
 
@@ -48,14 +49,16 @@ class CorpusPart:
 class PublicFile:
     """One file: its local name, the URL it is published at (plain or `.gz`), and the SHA-256 of the plain file.
 
-    A file that is published inside archives has no `url` but `parts`, which are concatenated in this order; a file of
-    a corpus that is written here has neither.
+    `terms` says where it is from and its license, where the corpus has several. A file that is published inside
+    archives has no `url` but `parts`, which are concatenated in this order; a file of a corpus that is written here has
+    neither.
     """
 
     name: str
     url: str = ""
     sha256: str | None = None
     parts: tuple[CorpusPart, ...] = ()
+    terms: str = ""
 
     @property
     def origin(self) -> str:
@@ -97,6 +100,7 @@ class Corpus:
 
 _OWN = "MIT, as Headwise"
 _GITHUB = "https://raw.githubusercontent.com"
+_RELEASES = "https://github.com/headwise/headwise/releases/download"
 _STANFORD = "https://nlp.stanford.edu/projects/nmt/data"
 _STATMT = "https://www.statmt.org"
 _TEST_2013 = Archive(f"{_STATMT}/wmt13/test.tgz", "48eca5d02f637af44e85186847141f67")
@@ -109,63 +113,6 @@ _FRENCH = (
     (f"{_STATMT}/wmt14/training-parallel-nc-v9.tgz", "training/news-commentary-v9.fr-en.{}"),
     (f"{_STATMT}/wmt10/training-giga-fren.tar", "giga-fren.release2.fixed.{}.gz"),
 )
-
-_MULTI30K = {
-    "train.en": "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
-    "train.de": "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
-    "train.fr": "5925a3c18f1587b6b54b87743106e6e8ab93618edb6f65d19eac0621f853a10d",
-    "val.en": "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
-    "val.de": "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660",
-    "val.fr": "5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc",
-    "test_2016_flickr.en": "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182",
-    "test_2016_flickr.de": "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
-    "test_2016_flickr.fr": "cb3160d69b002bb638e66cc7612fcd56cb0af82eadc9c142dedc438afb885ef6",
-    "train.lc.norm.tok.en": "08925f8e0572bcd5a006702fc5fe20e2d77c6917d4eebd576fc20de6693c2119",
-    "train.lc.norm.tok.de": "cb5a23529b65ec2061f1dc446192a9c37382b63cc75f81a0be59d34894b3a505",
-    "train.lc.norm.tok.fr": "8fa41bb718412bcb7c5dfa58603842810a01543eae86a51279f9886b901266e1",
-    "val.lc.norm.tok.en": "46573ce391ae227f1c72f873392436a20ef18e0a6d518098cfbd70b77c8572ec",
-    "val.lc.norm.tok.de": "97232bd273eceb7207f689527386a97e4be2616b18ada47576bdaf96c8ae1f00",
-    "val.lc.norm.tok.fr": "b303e301aa21fe7822a846b2b3fb2d5a1121ec807cd5b1d006fb7b2b5507168a",
-    "test_2016_flickr.lc.norm.tok.en": "5b7f32627cf99eced828311b955dae9800bb52bc8b91cf8b6526829e605b29d2",
-    "test_2016_flickr.lc.norm.tok.de": "c6a33d39d48f9f510de147651316cd9d918e09ad0219df734a2f16b6baccacc4",
-    "test_2016_flickr.lc.norm.tok.fr": "1463bd5960f9bfe098ec3cd752d3df0c49c84dc646fb518964a29232658cd836",
-}
-
-_TANAKA = {
-    "train.en": "148b05dcd28638fe20ee84f2b1127001c80982be352007dda241fb759adadc76",
-    "train.ja": "fc81a1434349ec98a449d7ae9cd2530057f689637684ecfed3501ea6a8a07ecc",
-    "dev.en": "04a2673449770657fd5e3b963cb856be3130923212b6db8ac7eaeef18f06c041",
-    "dev.ja": "cd534f56b8639dc130f86a365e5ec0aa70042000bdd740a622fbbf8b6be4acca",
-    "test.en": "45edb380749ec2b49cca7618fc5a7595fc9f791180672ba466b90c873a4aa8bf",
-    "test.ja": "d37dc460a81b064e4106c8913eb11fa300da05cf3f58a7a5bbfec7e20947ddef",
-}
-
-_MINIATURE = {
-    "dev.align": "e80174b0fff2b3b5c9aa8623cfd8781fa50eac49cdeab85a7a54f028058f9e38",
-    "dev.de": "93168cda8aeb8221cd58ee970ab59255ad60d8522761d849c9a1faaa39afa3d7",
-    "dev.de.conllu": "38c3c0b55f183a9252c55d30337b0e771fde83403c9da76a03d93efdbdca47c1",
-    "dev.en": "403e1573fd41363568ba769330fb02ac8818049b4f743bacf841beacfde8a2dd",
-    "dev.en.conllu": "c7987a3896d96fa829723ba2a32f3d479b4358f00f03941dfdb63f60d60099a4",
-    "examples.en": "a49786aa8fab18a8d69bfd307c4870b8db0405906f2ca7e74bbc6e1bdec708e7",
-    "test.align": "cab70912a14d50bc79f8f9a60db92fdf6347f437c44f1bb5a837ab79701f33a6",
-    "test.de": "9d02e10846c84c280c528f6237dd371d391c8d54c9b44233b383d6d366672c0d",
-    "test.de.conllu": "755b3694977f6298a2d93d70aa9601c5aed5446b2fa52e33bde284b1c308d6da",
-    "test.en": "6c737c28e2ec3b6eceaad193fc7f964f15e9861319e4b9f0aa6d72ecadbb96aa",
-    "test.en.conllu": "9fa7c35d22923dc4a4c03b232c6ef628a5a8e17b15cb9a78d26a81203c37d595",
-    "train.de": "11c155042befe5944a1ba4510921c71188f596b22cb251c4993e939ac5d01ea4",
-    "train.en": "6fc3825bbfe9fc9746d88bf2902c916676d9aaa2e21aa5d7c51d60633771433e",
-}
-
-_TINY = {
-    "dev.de": "958906a4727c773cfe66522d9caf409f5d44e2cc2816efbf5bece727d4cc45e8",
-    "dev.en": "143a13d4b986dbd5fcec7b0f0c95dfceaddc4bbd88da6a581d3355fec5f9f159",
-    "test.de": "8ce02510b6ba63ac28f11235af1b10f06fa818c902e63ecf8df8c4b00eb310ef",
-    "test.de.conllu": "afdc082e8acea9abfe2dc62307b43602de4f382b146aaa146038fbc22d37832f",
-    "test.en": "30895ead34b548643788835a2c703ccfb6a8aba6dc32a48c0387d0771320d7f7",
-    "test.en.conllu": "e83f9007c11d920504fb852e84cf906ff38a073701837ac35c346ad0adaea19d",
-    "train.de": "dd03afbbde2f36c73b53d425c7466b09102c3035f8ad4b211510b4494f7b5572",
-    "train.en": "f14b543e36390e567f37896122a885699c3621a398bf332d31f9b83598f82f09",
-}
 
 
 def _multi30k_url(name: str) -> str:
@@ -257,6 +204,40 @@ _WMT14 = (
 )
 
 
+# Where the files are from, by the beginning of their names, and their licenses.
+_OPEN_TERMS = {
+    "tatoeba": "Tatoeba sentences of 2018-05; CC BY 2.0",
+    "covost2": "CoVoST 2, development and test sets; CC0",
+    "debian-website": "Debian's website; MIT or GPL 2+, older parts Open Publication License 1.0",
+    "php-manual": "PHP manual; CC BY 3.0",
+    "rust-book": "The Rust Programming Language; MIT or Apache 2",
+    "thunderbird": "Mozilla Thunderbird; MPL 2",
+    "gnome-help": "GNOME user documentation; CC BY 3.0",
+    "tldr-pages": "tldr-pages; CC BY 4.0",
+    "privacy-guides": "Privacy Guides; CC BY-SA 4.0",
+    "mozilla-websites": "Mozilla's websites; MPL 2",
+    "cwa-website": "Corona-Warn-App's website; Apache 2",
+    "cwa-blog": "Corona-Warn-App's blog; Apache 2",
+    "django-girls": "Django Girls tutorial; CC BY-SA 4.0",
+    "open-source-guides": "Open Source Guides; CC BY 4.0",
+    "test/tatoeba": "Tatoeba's test set v2021-08-07; CC BY 2.0",
+    "test/ntrex128": "NTREX-128; CC BY-SA 4.0",
+}
+
+
+def _open_text() -> tuple[PublicFile, ...]:
+    """Return the files of open-en-de-text, which are assets of a release of the project, each with its own license."""
+    return tuple(
+        PublicFile(
+            name,
+            f"{_RELEASES}/open-en-de-text-1/{name.removeprefix('test/')}.gz",
+            sha256,
+            terms=next(terms for stem, terms in _OPEN_TERMS.items() if name.startswith(stem)),
+        )
+        for name, sha256 in OPEN_TEXT.items()
+    )
+
+
 _EXERCISE = ("source", "target", "joined")
 _EXERCISE_PAIR = ("train.source", "train.target")
 
@@ -268,7 +249,7 @@ _ALL = (
         license="research use; the captions derive from Flickr30k",
         homepage="https://github.com/multi30k/dataset",
         megabytes=14,
-        files=tuple(PublicFile(name, _multi30k_url(name), digest) for name, digest in _MULTI30K.items()),
+        files=tuple(PublicFile(name, _multi30k_url(name), digest) for name, digest in MULTI30K.items()),
         pair=("train.en", "train.de"),
     ),
     Corpus(
@@ -278,8 +259,17 @@ _ALL = (
         license="CC BY, from the Tanaka Corpus",
         homepage="https://github.com/odashi/small_parallel_enja",
         megabytes=5,
-        files=_on_github("odashi/small_parallel_enja/master", _TANAKA),
+        files=_on_github("odashi/small_parallel_enja/master", TANAKA),
         pair=("train.en", "train.ja"),
+    ),
+    Corpus(
+        name="open-en-de-text",
+        description="everyday sentences, documentation, help and essays: 316,189 training pairs, test sets",
+        languages=("en", "de"),
+        license="open licenses, of each file its own: manifest.json names them",
+        homepage="",
+        megabytes=40,
+        files=_open_text(),
     ),
     *_WMT14,
     Corpus(
@@ -344,9 +334,9 @@ _ALL = (
         "miniature",
         "built-in: 60,000 pairs from a grammar; alignments, trees and coreference links for dev and test",
         7,
-        _MINIATURE,
+        MINIATURE,
     ),
-    _built_in("tiny", "built-in: the 20,000 pairs of `headwise reproduce … --scale tiny`", 3, _TINY),
+    _built_in("tiny", "built-in: the 20,000 pairs of `headwise reproduce … --scale tiny`", 3, TINY),
     _generated(
         "entities",
         "generated: sentences with persons, organizations, places and dates, IOB2 tags",
@@ -368,8 +358,6 @@ _ALL = (
 
 # The files of `models/` at the tag of the project's repository that has them, and their SHA-256.
 _MODELS = "headwise/headwise/models-1/models"
-_OPEN_EN_DE: dict[str, str] = {}
-_OPEN_DE_EN: dict[str, str] = {}
 
 
 def _general(source: str, target: str, checksums: Mapping[str, str]) -> Corpus:
@@ -387,7 +375,7 @@ def _general(source: str, target: str, checksums: Mapping[str, str]) -> Corpus:
     )
 
 
-_GENERAL = (_general("en", "de", _OPEN_EN_DE), _general("de", "en", _OPEN_DE_EN))
+_GENERAL = (_general("en", "de", OPEN_EN_DE), _general("de", "en", OPEN_DE_EN))
 
 CORPORA: dict[str, Corpus] = {corpus.name: corpus for corpus in (*_ALL, *_GENERAL)}
 

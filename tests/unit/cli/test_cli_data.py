@@ -185,3 +185,16 @@ def test_multi30k_from_the_shared_data(tmp_path: Path) -> None:
     run("get", "multi30k", "--from", str(SHARED / "multi30k"), "-o", str(out), "--only", "*.de")
     assert len((out / "train.de").read_text(encoding="utf-8").splitlines()) == 29_000
     assert not (out / "train.en").exists()
+
+
+def test_the_open_text_from_the_shared_data(tmp_path: Path) -> None:
+    if not (SHARED / "open-en-de").is_dir():
+        pytest.skip(f"needs the real data in {SHARED / 'open-en-de'}")
+    out = tmp_path / "text"
+    files = ("thunderbird.tsv", "test/tatoeba-dev.*")
+    only = [option for file in files for option in ("--only", file)]
+    run("get", "open-en-de-text", "--from", str(SHARED / "open-en-de"), "-o", str(out), *only)
+    assert len((out / "thunderbird.tsv").read_text("utf-8").splitlines()) == 4_274
+    manifest = json.loads((out / "manifest.json").read_text("utf-8"))
+    assert manifest["files"]["thunderbird.tsv"]["terms"] == "Mozilla Thunderbird; MPL 2"
+    assert manifest["files"]["test/tatoeba-dev.de"]["terms"].endswith("CC BY 2.0")
