@@ -1,4 +1,4 @@
-"""Filter the corpus open-en-de-text: all its training files become two plain files.
+"""Filter the corpus open-en-de-text: its training files become two plain files, and so does what is kept out to test on.
 
     python examples/open_text.py data/open-en-de-text text/en-de
     headwise evaluate RUN --source text/en-de/train.en --reference text/en-de/train.de --per-line > scores
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 LONGEST = 400  # characters
-KEPT_OUT = "open-source-guides.tsv"
+KEPT_OUT = "open-source-guides"
 DROPPED = 0.05  # of the pairs of a file, by their scores
 
 
@@ -89,24 +89,26 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("corpus", type=Path, help="The folder of headwise data get open-en-de-text.")
-    parser.add_argument("out", type=Path, help="The folder of train.en and train.de.")
+    parser.add_argument("out", type=Path, help="The folder of the plain files.")
     parser.add_argument("--scores", type=Path, help="Of headwise evaluate --per-line.")
     options = parser.parse_args()
     tested = {
         words(line)
-        for file in (options.corpus / KEPT_OUT, *(options.corpus / "test").iterdir())
+        for file in (options.corpus / f"{KEPT_OUT}.tsv", *(options.corpus / "test").iterdir())
         for line in re.split(r"[\n\t]", file.read_text("utf-8"))
     }
-    files = [file for file in sorted(options.corpus.glob("*.tsv")) if file.name != KEPT_OUT]
-    pairs = list(filtered(files, tested - {""}))
+    files = sorted(options.corpus.glob("*.tsv"))
+    kept_out = [file for file in files if file.stem == KEPT_OUT]
+    pairs = list(filtered([file for file in files if file.stem != KEPT_OUT], tested - {""}))
     if options.scores:
         pairs = likeliest(pairs, options.scores)
     options.out.mkdir(parents=True, exist_ok=True)
-    for name, lines in (
-        ("train.en", [pair.english for pair in pairs]),
-        ("train.de", [pair.german for pair in pairs]),
-    ):
-        (options.out / name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    for name, texts in (("train", pairs), (KEPT_OUT, list(filtered(kept_out, set())))):
+        for suffix, lines in (
+            ("en", [text.english for text in texts]),
+            ("de", [text.german for text in texts]),
+        ):
+            (options.out / f"{name}.{suffix}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
     print(f"{options.out}: {len(pairs):,} pairs")
 
 

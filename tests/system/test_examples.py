@@ -127,6 +127,7 @@ def test_the_open_text_is_filtered_and_what_a_model_finds_unlikely_left_out(tmp_
     done = script("open_text.py", corpus, out)
     assert done.returncode == 0, done.stderr
     assert list(zip(lines(out / "train.en"), lines(out / "train.de"), strict=True)) == kept
+    assert lines(out / "open-source-guides.de") == ["Ein anderer Text."]
     scores = tmp_path / "scores"  # of sentences of two and of one subword: means count
     scores.write_text("".join("-3\t-1 -2\n" if n % 20 != 5 else "-2\t-2\n" for n in range(40)), "utf-8")
     assert script("open_text.py", corpus, again, "--scores", scores).returncode == 0
