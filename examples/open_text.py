@@ -1,4 +1,4 @@
-"""Filter the corpus open-en-de-text: its training files become two plain files, and so does what is kept out to test on.
+"""Filter the corpus open-en-de-text: its training files become two plain files, as does what is kept out to test on.
 
     python examples/open_text.py data/open-en-de-text text/en-de
     headwise evaluate RUN --source text/en-de/train.en --reference text/en-de/train.de --per-line > scores
