@@ -278,8 +278,9 @@ def test_several_processes_share_the_batch(
 ) -> None:
     row = toy_experiment.rows(toy_scale)[0]
     words = row.command(1, place_in(tmp_path, toy_scale, processes=4))
-    assert words[:6] == ["torchrun", "--nproc-per-node", "4", "-m", "headwise", "train"]
-    assert "batch.tokens=50" in words  # a quarter of the toy's 200
+    launch = ["torchrun", "--standalone", "--nproc-per-node", "4", "-m"]
+    alone = row.command(1, place_in(tmp_path, toy_scale))
+    assert words == [*launch, *alone]  # `batch.tokens` is the whole batch, whatever the processes
     assert isinstance(row, TrainingRow)
     assert row.identity(1) == toy_experiment.rows(toy_scale)[0].identity(1)
 

@@ -65,6 +65,8 @@ Size = Annotated[
 ]
 SubwordsFrom = Annotated[Path | None, typer.Option(help="Or those of this run or prepared corpus.")]
 Sample = Annotated[int, typer.Option(metavar="N", min=1, max=bounds.COUNT, help="Pairs to learn them from.")]
+DevSource = Annotated[str | None, typer.Option(help="Development text; else pairs are held out.")]
+DevTarget = Annotated[str | None, typer.Option(help="Its other side.")]
 DevPairs = Annotated[int, typer.Option(metavar="N", min=0, max=bounds.EXAMPLES, help="Pairs to hold out.")]
 MaxLength = Annotated[
     int, typer.Option(metavar="N", min=2, max=bounds.LENGTH, help="Most subwords of a side.")
@@ -81,6 +83,8 @@ def command(
     source: Source,
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the prepared corpus.")],
     target: Target = None,
+    dev_source: DevSource = None,
+    dev_target: DevTarget = None,
     source_field: SourceField = "source",
     target_field: Annotated[str, typer.Option(help="Likewise: target.", show_default=False)] = "target",
     max_words: MaxWords = 250,
@@ -113,8 +117,13 @@ def command(
     from headwise.text.preparation.cleaning import Rules
     from headwise.text.preparation.corpus import prepare_corpus
     from headwise.text.preparation.stages import Preparation
+    from headwise.text.reading.pairs import pair_files
     from headwise.text.tokens.subwords import Subwords
 
+    if dev_source is not None:
+        pair_files(dev_source, dev_target)
+    elif dev_target is not None:
+        raise ConfigError(f"--dev-source: expected the partner of {dev_target}, found none")
     pair = None
     if identify_languages:
         found = language_of_files(source), language_of_files(target or [])
@@ -140,7 +149,8 @@ def command(
         subwords=SubwordConfig(size=size),
         given=None if subwords_from is None else Subwords.load(subwords_from),
         sample=sample,
-        dev_pairs=dev_pairs,
+        development=None if dev_source is None else (dev_source, dev_target),
+        dev_pairs=dev_pairs if dev_source is None else 0,
         longest=max_length,
         shard_pairs=shard_pairs,
         seed=seed,

@@ -282,6 +282,8 @@ DATA = [
     ("prepare --source NONE --target NONE -o NEW", "NONE"),
     ("prepare --source TEXT --target SHORT --identify-languages -o NEW", "--languages"),
     ("prepare --source TEXT --target TEXT --subwords 3 -o NEW", "--subwords"),
+    ("prepare --source TEXT --target TEXT --dev-target TEXT -o NEW", "--dev-source"),
+    ("prepare --source TEXT --target TEXT --dev-source TEXT -o NEW", "TEXT"),
     ("prepare --source TEXT --target TEXT --filter nowhere:keep -o NEW", "nowhere"),
 ]
 COMMANDS = {

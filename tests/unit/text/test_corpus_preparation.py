@@ -83,6 +83,28 @@ def test_all_pairs_are_in_the_shards_or_the_development_set(corpus: Toy, prepare
     assert listed == {path.name for path in prepared.glob("shard-*")}
 
 
+def test_a_given_development_set_stays_whole_and_in_order(corpus: Toy, tmp_path: Path) -> None:
+    pairs = toy_pairs(150, seed=6)  # more than a shard holds
+    files = tmp_path / "dev.src", tmp_path / "dev.tgt"
+    for file, side in zip(files, zip(*pairs, strict=True), strict=True):
+        file.write_text("".join(f"{text}\n" for text in side))
+    given = job(
+        corpus.source,
+        targets=(corpus.target,),
+        development=(str(files[0]), str(files[1])),
+        dev_pairs=0,
+    )
+    report = prepare_corpus(given, tmp_path / "out")
+    data = open_corpora(DataConfig(prepared=[str(tmp_path / "out")]))
+    assert list(zip(data.dev_source, data.dev_target, strict=True)) == pairs
+    assert sorted(texts(data)) == sorted(corpus.pairs)
+    assert f"development set: 150 pairs from {files[0]} and {files[1]}" in report
+    assert prepare_corpus(given, tmp_path / "out") == report
+    files[0].write_text("".join(f"{text} ba\n" for text, _ in pairs))
+    with pytest.raises(CheckpointError, match="was begun with other text or options"):
+        prepare_corpus(given, tmp_path / "out")
+
+
 def test_a_kill_at_any_task_changes_nothing(corpus: Toy, prepared: Path, tmp_path: Path) -> None:
     for task in (0, 3, 4, 5):
         with pytest.MonkeyPatch.context() as patched:

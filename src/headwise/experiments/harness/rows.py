@@ -124,11 +124,7 @@ class TrainingRow(ExperimentRow):
         changes = [*self.changes, *place.machine.changes(), f"training.seed={seed}"]
         program = ["headwise"]
         if processes > 1:
-            program = ["torchrun", "--nproc-per-node", str(processes), "-m", "headwise"]
-            # The same number of tokens per step, divided among the processes.
-            tokens = self.configuration(seed).batch.tokens
-            changes = [c for c in changes if not c.startswith("batch.tokens=")]
-            changes.append(f"batch.tokens={-(-tokens // processes)}")
+            program = ["torchrun", "--standalone", "--nproc-per-node", str(processes), "-m", "headwise"]
         return [*program, "train", "-c", self.config, *changes, "-o", str(place.run(self.name, seed))]
 
     def run(self, seed: int, place: Place) -> dict[str, Any]:  # noqa: D102

@@ -79,7 +79,10 @@ def prepare_corpus(
             "request": request,
             "checksum": _checksum_of(shards, stages.subwords),
             "subwords": stages.subwords.digest(),
-            "names": {"train": list(sources), "dev": list(sources)},
+            "names": {
+                "train": list(sources),
+                "dev": list(sources) if job.development is None else [job.development[0]],
+            },
             "shards": [{"rows": shard["rows"], "files": shard["files"]} for shard in shards],
             "dev_pairs": development,
             "report": stages.report,
@@ -129,6 +132,8 @@ def _request(job: Preparation, sources: list[str], targets: list[str]) -> dict[s
         "shard_pairs": job.shard_pairs,
         "seed": job.seed,
     }
+    if job.development is not None:
+        request["development"] = [stamp_of(name) for name in filter(None, job.development)]
     return json.loads(json.dumps(request))
 
 

@@ -120,7 +120,8 @@ class Stages:
         job = self._job
         groups = [[part] for part in parts] if job.shard_pairs else [list(parts)]
         name = "{:05}" if job.shard_pairs else TRAIN_TEXT
-        tables, read = self._clean("reading and cleaning the text", groups, name, job.rules)
+        title = "reading and cleaning the text"
+        tables, read = self._clean(title, groups, name, job.rules, job.shard_pairs)
         selected = self._select(tables, read)
         if job.development is None:
             self._split(tables, selected, [part.source for part in parts])
@@ -132,9 +133,12 @@ class Stages:
         return shards, self._store_development()
 
     def _clean(
-        self, title: str, groups: Sequence[Sequence[FilePart]], name: str, rules: Rules
+        self, title: str, groups: Sequence[Sequence[FilePart]], name: str, rules: Rules, most: int
     ) -> tuple[list[str], CleaningReport]:
-        """Clean groups of parts, one in each task; returns the names of the tables, and what was removed."""
+        """Clean groups of parts, one in each task; returns the names of the tables, and what was removed.
+
+        A table has at most `most` rows; with 0, there is one for each group.
+        """
         job = self._job
         tasks = [
             {
@@ -145,7 +149,7 @@ class Stages:
                 "fields": list(job.fields),
                 "rules": rules.to_json(),
                 "near": job.near,
-                "most": job.shard_pairs,
+                "most": most,
                 "seed": job.seed,
             }
             for number, group in enumerate(groups)
@@ -253,7 +257,7 @@ class Stages:
 
     def _read_development(self, tables: list[str], source: str, target: str | None) -> None:
         """Read the files of the development set, of which nothing but empty and damaged pairs is removed."""
-        self._clean("reading the development set", [[FilePart(source, target, 0)]], _DEV_TEXT, _LENIENT)
+        self._clean("reading the development set", [[FilePart(source, target, 0)]], _DEV_TEXT, _LENIENT, 0)
         save_array(self._work / HELD_OUT, np.zeros(0, np.uint64))
         hashes = map_array(self._work / f"{_DEV_TEXT}.hashes", np.uint64)
         origin = " and ".join(filter(None, (source, target)))
