@@ -99,11 +99,10 @@ def _card(options: argparse.Namespace, folder: Path) -> str:
     trained = open_trained(options.run)
     source, target = trained.config.data.languages
     hardware = read_measured(options.run).get("hardware", {})
-    translator = Translator.load(folder, shortlist=options.shortlist)
+    translator = Translator.load(folder)
     search = {name: value for name in ("beam", "alpha") if (value := getattr(options, name)) is not None}
     used = translator.options_with(**search)
     flags = "".join(f" --{name} {value:g}" for name, value in search.items())
-    flags += " --shortlist" if options.shortlist else ""
     lines = [
         f"# {options.out.name}",
         "",
@@ -154,7 +153,7 @@ def main() -> int:
     parser.add_argument("--data", required=True, help="A sentence on the training text.")
     parser.add_argument("--license", required=True, help="The terms of the model.")
     parser.add_argument("--precision", default="int8", help="int8 or bfloat16.")
-    parser.add_argument("--shortlist", action="store_true", help="Learn a shortlist, and translate with it.")
+    parser.add_argument("--shortlist", action="store_true", help="Learn a shortlist, too.")
     parser.add_argument("--about", type=Path, help="Markdown for the end of the card.")
     parser.add_argument(
         "--set",

@@ -39,10 +39,10 @@ LIMITS = ServiceLimits()
 ServedRuns = Annotated[
     list[Path] | None,
     typer.Argument(
-        metavar="[RUN…]",
+        metavar="RUN…",
         callback=named,
         show_default=False,
-        help="Runs, also in training, or demo; else open-en-de and open-de-en.",
+        help="Runs or their names; else open-en-de and open-de-en.",
     ),
 ]
 AllowHost = Annotated[
@@ -113,9 +113,7 @@ def command(
 ) -> None:
     """Serve a page that shows what a model does, and translate for clients of LibreTranslate and DeepL.
 
-    Example: headwise serve
-
-    Example: headwise serve runs/de --port 8080
+    Example: headwise serve --port 8080
 
     Example: headwise serve runs/en-de runs/de-en --host 0.0.0.0 --api-keys keys.db --log
     """
