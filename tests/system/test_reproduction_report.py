@@ -8,18 +8,22 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
+from headwise.experiments.convergence import variation_rows
+from headwise.experiments.harness.paper_claims import PAPER_CLAIMS
 from headwise.experiments.harness.records import Record, read_record, write_record
 from headwise.experiments.harness.report import write_report
+from headwise.experiments.harness.rows import ExperimentRow
 from headwise.experiments.harness.runner import NAMES, find_experiment, plan
 from headwise.experiments.scales import SCALES
+from headwise.experiments.trials import trial_rows, with_choices
 from paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("at_the_root")
 _TRAINED = "Gradient against distance for each architecture, trained on "
 
 
-def fixture_records(results: Path, *, earlier_loss: float = 1.5) -> None:
-    """Write invented results of the tiny Table 3: two seeds per row, one head worse, the rest like base; overfitted."""
+def fixture_records(results: Path) -> None:
+    """Write invented results of the tiny Table 3: two seeds per row, one head worse, the rest like base."""
     for job in plan(find_experiment("table3"), SCALES["tiny"]):
         score = 30.0 + 0.1 * job.seed - (2.0 if job.row.name == "table3-a-h1" else 0.0)
         result = {
@@ -28,7 +32,7 @@ def fixture_records(results: Path, *, earlier_loss: float = 1.5) -> None:
             "test": {"bleu": {"score": score}, "tokenized_bleu": {"score": score}},
             "calibration": {"error": 0.1, "counts": [50], "confidence": [0.5], "accuracy": [0.6]},
             "curve": [
-                {"step": 50, "minutes": 0.5, "loss": earlier_loss, "bleu": score},
+                {"step": 50, "minutes": 0.5, "loss": 1.5, "bleu": score},
                 {"step": 100, "minutes": 1.0, "loss": 1.6, "bleu": score},
             ],
         }
@@ -39,20 +43,27 @@ def fixture_records(results: Path, *, earlier_loss: float = 1.5) -> None:
         )
 
 
+def record(results: Path, row: ExperimentRow, seed: int, score: float) -> None:
+    """Write an invented result with this development BLEU."""
+    result = {
+        "dev": {"bleu": score, "perplexity": 5.0},
+        "test": {"bleu": {"score": score}, "tokenized_bleu": {"score": score}},
+        "calibration": {"error": 0.1, "counts": [50], "confidence": [0.5], "accuracy": [0.6]},
+    }
+    write_record(Record(row.name, row.folder, seed, row.identity(seed), "", result), results)
+
+
 def test_the_report_is_generated_from_records_only(tmp_path: Path) -> None:
     fixture_records(tmp_path / "results")
     files = write_report(tmp_path / "results", tmp_path / "docs")
     text = (tmp_path / "docs" / "reproduction" / "table3.md").read_text(encoding="utf-8")
-    assert "(A) A single head is worse than several: confirmed here." in text
-    assert "h = 1, d_k = d_v = 512 -2.0 ± 0.0 BLEU (paper -0.9)" in text
-    assert "(D) Dropout is very helpful in avoiding overfitting: not confirmed here." in text
     assert "| 24.9 |" in text
     assert "a \\| b" in text
     assert "a <GPU>" in text
     page = (tmp_path / "docs" / "reproduction.md").read_text(encoding="utf-8")
-    assert (
-        "| (A) A single head is worse than several | confirmed | Against base (tiny, 2 seeds): h = 1" in page
-    )
+    assert "(A) A single head is worse" not in text  # after equal steps nothing is claimed
+    assert all(f"| {number} | {claim.text} | " in page for number, claim in enumerate(PAPER_CLAIMS, start=1))
+    assert "images/reproduction/table3-tiny.png" in page
     assert "not run yet" in page
     pages = {file.stem: file.read_text(encoding="utf-8") for file in files if file.suffix == ".md"}
     assert "Nothing of it is recorded yet." in pages["sqrt-dk"]
@@ -70,11 +81,29 @@ def test_the_report_is_generated_from_records_only(tmp_path: Path) -> None:
     assert not stale.exists()
 
 
-def test_dropout_is_not_judged_where_nothing_was_overfitted(tmp_path: Path) -> None:
-    fixture_records(tmp_path / "results", earlier_loss=1.7)
-    write_report(tmp_path / "results", tmp_path / "docs")
-    text = (tmp_path / "docs" / "reproduction" / "table3.md").read_text(encoding="utf-8")
-    assert "(D) Dropout is very helpful in avoiding overfitting: not testable at this scale." in text
+def test_a_claim_is_quoted_from_the_largest_scale_that_decides_it(tmp_path: Path) -> None:
+    """Table 3 at convergence with two seeds: one head is worse at both scales, without dropout only at the smaller."""
+    results = tmp_path / "results"
+    for name in ("tiny", "multi30k"):
+        for row in trial_rows(SCALES[name]):
+            record(results, row, 1, 70.0)
+        for row in variation_rows(with_choices(SCALES[name], results)):
+            for seed in (2, 3):
+                worse = (20.0 if name == "tiny" else 21.0) * row.name.endswith("a-h1") + 9 * (
+                    row.name.endswith("drop0") and name == "tiny"
+                )
+                record(results, row, seed, 80.0 + seed - worse)
+    write_report(results, tmp_path / "docs")
+    lines = (tmp_path / "docs" / "reproduction.md").read_text(encoding="utf-8").split("\n")
+    heads, bigger = (next(line for line in lines if line.startswith(f"| {number} |")) for number in (6, 8))
+    assert (
+        "one head: **confirmed** at multi30k. -21.00 ± 0.00 BLEU against base (2 seeds). At tiny: confirmed."
+        in heads
+    )
+    assert "32 heads: **undecided** at tiny." in heads  # multi30k hasn't that row
+    assert "no dropout: **confirmed** at tiny. -9.00 ± 0.00 BLEU against base" in bigger
+    assert "At multi30k: undecided." in bigger
+    assert "table3-converged-multi30k.png" in "".join(lines)
 
 
 def test_the_committed_report_is_that_of_the_committed_records(

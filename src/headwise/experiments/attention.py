@@ -109,9 +109,8 @@ def find_scaling(results: Results) -> Finding:
     scaled = last["divided"]["gradient"] / first["divided"]["gradient"]
     variance_is_d_k = abs(last["variance"] / last["d_k"] - 1) < 0.1
     because = (
-        f"From d_k = {first['d_k']} to {last['d_k']:,} the variance of q·k follows d_k ({last['variance']:,.0f} at the "
-        f"end); undivided, the gradient falls to {unscaled:.0%} and the largest weight rises to "
-        f"{last['undivided']['largest']:.2f}; divided, they stay at {scaled:.0%} and {last['divided']['largest']:.2f}."
+        f"From d_k = {first['d_k']} to {last['d_k']:,} the gradient through the softmax falls to {unscaled:.0%} where "
+        f"scores aren't divided, and stays at {scaled:.0%} where they are."
     )
     claim = Claim(text, decide(variance_is_d_k and unscaled < 0.5 and 0.8 < scaled < 1.25), because)
     return Finding([table], [_scaling_chart(points)], [claim])

@@ -7,25 +7,20 @@ read from the same runs.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
-from matplotlib.figure import Figure
-
-from headwise.experiments import table3
-from headwise.experiments.harness.outcome import Chart, Claim, Finding, Status, Table, plain
-from headwise.experiments.harness.records import Mean, Results, mean
+from headwise.experiments.charts import difference_chart, length_chart, quality_chart, trained_systems
+from headwise.experiments.harness.outcome import BLEU, Claim, Finding, Measure, Table, compare, judge
+from headwise.experiments.harness.records import Results, mean
 from headwise.experiments.harness.rows import TrainingRow
 from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.harness.scoring import minutes_to
-from headwise.experiments.paper import TABLE_3, variation
+from headwise.experiments.paper import TABLE_3, row_name
 from headwise.experiments.scales import ARCHITECTURES, Scale
-from headwise.experiments.trials import BUDGETS, DEV, originals, system_row, variation_row, with_choices
+from headwise.experiments.trials import BUDGETS, originals, system_row, variation_row, with_choices
 from headwise.models.counting import training_flops
 
 _TEST = "test.tokenized_bleu.score"
-_EQUAL = 0.3  # BLEU: models that differ by less are called nearly identical
-_COLORS = dict(zip(ARCHITECTURES, ("C1", "C3", "C5", "C9", "C2", "C0"), strict=True))
 
 
 def system_rows(scale: Scale) -> list[TrainingRow]:
@@ -53,33 +48,6 @@ def variation_rows(scale: Scale) -> list[TrainingRow]:
     ]
 
 
-def judge(text: str, difference: Mean | None, expected: int, because: str) -> Claim:
-    """Return a claim on a difference of BLEU over paired seeds: whether its whole interval has the expected sign.
-
-    `expected` 0 claims that models are nearly identical. A difference within its interval decides nothing; the number
-    of seeds that would is estimated from its deviation.
-    """
-    if difference is None:
-        return Claim(text, "not run yet", because)
-    if difference.half is None:
-        return Claim(text, "undecided", f"{because} One seed decides nothing.")
-    value, half = difference.value, difference.half
-    low, high = value - half, value + half
-    status: Status = "undecided"
-    if expected == 0:
-        if max(-low, high) <= _EQUAL:
-            status = "confirmed here"
-        elif low > _EQUAL or high < -_EQUAL:
-            status = "refuted here"
-    elif low > 0 or high < 0:
-        status = "confirmed here" if value * expected > 0 else "refuted here"
-    if status == "undecided" and expected and value:
-        deviation = half * math.sqrt(difference.count) / difference.quantile
-        seeds = max(difference.count + 1, math.ceil((1.96 * deviation / value) ** 2))
-        because += f" About {seeds} seeds would decide it."
-    return Claim(text, status, because)
-
-
 def _level(results: Results) -> float | None:
     """Return the development BLEU that every recorded system with attention reaches with every seed, rounded down."""
     best = [
@@ -91,25 +59,24 @@ def _level(results: Results) -> float | None:
     return float(int(min(best))) if best and min(best) >= 1 else None
 
 
-def _costs(results: Results, name: str, level: float | None) -> tuple[Mean, Mean] | None:
-    """Return the minutes and the operations of training until development BLEU reaches a level, over seeds."""
+def _costs(results: Results, name: str, level: float | None) -> dict[int, tuple[float, float]]:
+    """Return the minutes and operations of training until development BLEU reaches a level, by seed.
+
+    Nothing if a seed doesn't reach it: a mean over those that do would say too little.
+    """
     row = next(row for row in results.rows if row.name == name)
     assert isinstance(row, TrainingRow)
-    minutes, operations = [], []
+    costs = {}
     for record in results.records[name]:
         points = record.result.get("curve", [])
-        needed = minutes_to(points, level) if level else None
-        if needed is None:
-            return None
-        per_minute = (
-            record.result["target_tokens"]
-            * points[-1]["step"]
-            / record.result["steps"]
-            / points[-1]["minutes"]
-        )
-        minutes.append(needed)
-        operations.append(training_flops(row.configuration(), needed * per_minute, results.scale.sentence))
-    return (mean(minutes), mean(operations)) if minutes else None
+        minutes = minutes_to(points, level) if level else None
+        if minutes is None:
+            return {}
+        last, result = points[-1], record.result
+        per_minute = result["target_tokens"] * last["step"] / result["steps"] / last["minutes"]
+        operations = training_flops(row.configuration(), minutes * per_minute, results.scale.sentence)
+        costs[record.seed] = (minutes, operations)
+    return costs
 
 
 def find_systems(results: Results) -> Finding:
@@ -117,18 +84,18 @@ def find_systems(results: Results) -> Finding:
     level, scale = _level(results), results.scale
     rows = []
     for row in results.rows:
-        costs = _costs(results, row.name, level)
+        costs = list(_costs(results, row.name, level).values())
         rows.append(
             (
                 row.label,
                 scale.chosen[row.name.removeprefix("converged-")],
                 str(len(results.records[row.name])),
-                results.cell(row.name, DEV),
+                results.cell(row.name, BLEU.path),
                 results.cell(row.name, _TEST),
                 results.cell(row.name, "test.bleu.score"),
                 results.cell(row.name, "steps", 0),
-                "–" if costs is None else costs[0].text(1),
-                "–" if costs is None else f"{costs[1].value:.1e}",
+                mean([minutes for minutes, _ in costs]).text(1) if costs else "–",
+                f"{mean([operations for _, operations in costs]).value:.1e}" if costs else "–",
             )
         )
     to_level = f"to {level:.0f} dev BLEU" if level else "to BLEU"
@@ -142,8 +109,22 @@ def find_systems(results: Results) -> Finding:
         _note(scale) + " Mean over seeds with its 95 % interval. Time and operations to a quality are read from the "
         "same runs, between validations.",
     )  # fmt: skip
-    charts = [_quality_chart(results)] if any(results.records.values()) else []
-    return Finding([table], charts, [_best_claim(results), _cost_claim(results, level)])
+    name = f"table2-converged-{scale.name}"
+    text = (
+        "Development BLEU against operations of training, of systems trained to convergence, and the paper's table "
+        "(lines: during training; dots: finished models; 95 % intervals)"
+    )
+    trained = any(trained_systems(results, "converged-"))
+    charts = (
+        [
+            quality_chart(results, "converged-", name, text),
+            length_chart(results, "converged-", f"length-{scale.name}"),
+        ]
+        if trained
+        else []
+    )
+    claims = [_best_claim(results), _cost_claim(results, level)]
+    return Finding([table], [chart for chart in charts if chart is not None], claims)
 
 
 def _note(scale: Scale) -> str:
@@ -158,97 +139,62 @@ def _best_claim(results: Results) -> Claim:
     if "converged-transformer" not in means or len(means) < len(results.scale.comparison.models):
         return Claim(text, "not run yet", _missing(results))
     best = max((name for name in means if name != "converged-transformer"), key=lambda name: means[name])
-    difference = results.difference("converged-transformer", best, _TEST)
-    label = ARCHITECTURES[best.removeprefix("converged-")]
-    because = (
-        f"{results.cell('converged-transformer', _TEST)} BLEU against {results.cell(best, _TEST)} of {label}."
-    )
-    if difference is not None:
-        because += f" Difference over {difference.count} paired seeds: {difference.text(2, sign=True)}."
-    return judge(text, difference, 1, because)
+    against = f"the best of the others, {ARCHITECTURES[best.removeprefix('converged-')]}"
+    return compare(results, text, "converged-transformer", best, Measure(_TEST, "BLEU"), 1, against)
 
 
 def _cost_claim(results: Results, level: float | None) -> Claim:
     text = "The Transformer reaches a quality that all reach with fewer operations of training"
     costs = {row.name: _costs(results, row.name, level) for row in results.rows}
-    reached = {name: cost[1] for name, cost in costs.items() if cost is not None}
+    reached = {name: cost for name, cost in costs.items() if cost}
     if "converged-transformer" not in reached or len(reached) < len(results.scale.comparison.models) - 1:
         return Claim(text, "not run yet", _missing(results))
     ours = reached.pop("converged-transformer")
-    best = min(reached, key=lambda name: reached[name].value)
-    other, label = reached[best], ARCHITECTURES[best.removeprefix("converged-")]
-    because = f"{ours.value:.1e} operations to {level:.0f} dev BLEU against {other.value:.1e} of {label}."
-    if ours.half is None or other.half is None:
-        return Claim(text, "undecided", f"{because} One seed decides nothing.")
-    apart = abs(ours.value - other.value) > math.hypot(ours.half, other.half)
-    decided: Status = "confirmed here" if ours.value < other.value else "refuted here"
-    return Claim(text, decided if apart else "undecided", because)
+    best = min(reached, key=lambda name: mean([operations for _, operations in reached[name].values()]).value)
+    shares = [100 * (ours[seed][1] / other[1] - 1) for seed, other in reached[best].items() if seed in ours]
+    if not shares:
+        return Claim(text, "not run yet", _missing(results))
+    label = ARCHITECTURES[best.removeprefix("converged-")]
+    of = f"% operations to {level:.0f} development BLEU, against the cheapest other one, {label}"
+    return judge(text, mean(shares), -1, of, digits=0)
 
 
 def _missing(results: Results) -> str:
     return f"`headwise reproduce all --scale {results.scale.name}` continues what isn't finished."
 
 
-def _quality_chart(results: Results) -> Chart:
-    """Return the chart of test BLEU against the operations of the whole training, with intervals."""
-
-    def draw(figure: Figure) -> None:
-        axis = plain(figure.subplots())
-        for row in results.rows:
-            score, tokens = results.mean(row.name, _TEST), results.mean(row.name, "target_tokens")
-            if score is None or tokens is None:
-                continue
-            assert isinstance(row, TrainingRow)
-            operations = training_flops(row.configuration(), tokens.value, results.scale.sentence)
-            color = _COLORS[row.name.removeprefix("converged-")]
-            axis.errorbar(
-                operations,
-                score.value,
-                yerr=score.half or 0.0,
-                fmt="o",
-                color=color,
-                capsize=2,
-                label=row.label,
-            )
-        axis.set_xscale("log")
-        axis.set(xlabel="operations of training", ylabel="test BLEU, 95 % interval")
-        axis.legend(frameon=False, fontsize=7)
-
-    name = f"table2-converged-{results.scale.name}"
-    return Chart(name, "Quality of each system at convergence against the operations of its training", draw)
-
-
-# Claim of section 6.2 or 3 -> the rows that it is about, each with the sign that it says they have against base.
-_CLAIMS: Mapping[str, Mapping[str, int]] = {
-    "(A) A single head is worse than several": {"table3-a-h1": -1},
-    "(A) Too many heads are worse, too": {"table3-a-h32": -1},
-    "(B) Smaller keys hurt": {"table3-b-dk16": -1, "table3-b-dk32": -1},
-    "(C) Bigger models are better": {"table3-c-d1024": 1, "table3-c-ff4096": 1},
-    "(D) Dropout is very helpful in avoiding overfitting": {"table3-d-drop0": -1},
-    "(D) Label smoothing improves BLEU": {"table3-d-ls0": -1},
-    "(E) Learned positions are nearly identical to sinusoids": {"table3-e-learned": 0},
-    "The big model is the best": {"table3-big": 1},
-    "The model needs to be told positions": {"ablation-positions": -1},
-    "The model needs residual connections": {"ablation-residuals": -1},
-    "The model needs the division by √d_k": {"ablation-scaling": -1},
+# Row -> the claim of section 6.2 or 3 about it, and the sign that this says it has against base.
+_CLAIMS: Mapping[str, tuple[str, int]] = {
+    "table3-a-h1": ("(A) A single head is worse than several", -1),
+    "table3-a-h32": ("(A) Too many heads are worse, too", -1),
+    "table3-b-dk16": ("(B) Smaller keys hurt (d_k = 16)", -1),
+    "table3-b-dk32": ("(B) Smaller keys hurt (d_k = 32)", -1),
+    "table3-c-d1024": ("(C) Bigger models are better (d_model = 1024)", 1),
+    "table3-c-ff4096": ("(C) Bigger models are better (d_ff = 4096)", 1),
+    "table3-d-drop0": ("(D) A model without dropout is worse", -1),
+    "table3-e-learned": ("(E) Learned positions are nearly identical to sinusoids", 0),
+    "table3-big": ("The big model is better than base", 1),
+    "ablation-positions": ("A model without positions is worse (section 3.5)", -1),
+    "ablation-residuals": ("A model without residual connections is worse (section 3.1)", -1),
+    "ablation-scaling": ("A model without the division by √d_k is worse (section 3.2.1)", -1),
 }
 
 
 def find_variations(results: Results) -> Finding:
     """Compare every row of table 3 with base at convergence, over paired seeds."""
     base = "converged-table3-base"
-    papers = {table3.row_name(line.preset): line.bleu - TABLE_3[0].bleu for line in TABLE_3}
+    papers = {row_name(line.preset): line.bleu - TABLE_3[0].bleu for line in TABLE_3}
     rows = []
     for row in results.rows:
         name = row.name.removeprefix("converged-")
-        difference = results.difference(row.name, base, DEV) if row.name != base else None
+        difference = results.difference(row.name, base, BLEU.path) if row.name != base else None
         rows.append(
             (
                 row.label,
                 results.scale.chosen[name],
                 str(len(results.records[row.name])),
                 results.cell(row.name, "dev.perplexity"),
-                results.cell(row.name, DEV),
+                results.cell(row.name, BLEU.path),
                 "–" if difference is None else difference.text(2, sign=True),
                 f"{papers[name]:+.1f}" if name in papers else "",
             )
@@ -261,53 +207,13 @@ def find_variations(results: Results) -> Finding:
     )
     allowed = originals(results.scale) if results.scale.name in BUDGETS else {}
     claims = [
-        claim
-        for text, expected in _CLAIMS.items()
-        if set(expected) <= set(allowed)
-        for claim in _variation_claims(results, text, expected)
+        compare(results, text, f"converged-{name}", base, BLEU, sign, "base")
+        for name, (text, sign) in _CLAIMS.items()
+        if name in allowed
     ]
-    compared = [row for row in results.rows if results.difference(row.name, base, DEV) and row.name != base]
-    return Finding(
-        [table], [_difference_chart(results, [row.name for row in compared])] if compared else [], claims
-    )
-
-
-def _variation_claims(results: Results, text: str, expected: Mapping[str, int]) -> Iterator[Claim]:
-    """Yield a claim for each row: at convergence one of them may be decided where another isn't."""
-    labels = {row.name: row.label for row in results.rows}
-    for name, sign in expected.items():
-        row = f"converged-{name}"
-        difference = results.difference(row, "converged-table3-base", DEV) if row in labels else None
-        of = f" ({labels.get(row, variation(name).label)})" if len(expected) > 1 else ""
-        because = _missing(results)
-        if difference is not None:
-            because = (
-                f"{difference.text(2, sign=True)} BLEU against base over {difference.count} paired seeds."
-            )
-        yield judge(f"At convergence: {text}{of}", difference, sign, because)
-
-
-def _difference_chart(results: Results, names: Sequence[str]) -> Chart:
-    """Return the dot plot of differences to base, here and in the paper."""
-    papers = {table3.row_name(line.preset): line.bleu - TABLE_3[0].bleu for line in TABLE_3}
-    labels = {row.name: row.label for row in results.rows}
-
-    def draw(figure: Figure) -> None:
-        axis = plain(figure.subplots())
-        for y, name in enumerate(names):
-            difference = results.difference(name, "converged-table3-base", DEV)
-            assert difference is not None
-            axis.errorbar(difference.value, y, xerr=difference.half or 0.0, fmt="o", color="C0", capsize=2)
-            paper = papers.get(name.removeprefix("converged-"))
-            if paper is not None:
-                axis.plot(paper, y, "x", color="C3")
-        axis.axvline(0, color="0.7", linewidth=1)
-        axis.set_yticks(range(len(names)), [labels[name] for name in names], fontsize=8)
-        axis.invert_yaxis()
-        axis.set(xlabel="BLEU less base's: here (dots, 95 % interval) and in the paper (crosses)")
-
-    name = f"table3-converged-{results.scale.name}"
-    return Chart(name, "BLEU of each variation at convergence relative to base", draw, (8, 5.4))
+    text = "BLEU of each variation at convergence relative to base, here and in the paper"
+    chart = difference_chart(results, "converged-", f"table3-converged-{results.scale.name}", text)
+    return Finding([table], [chart] if chart is not None else [], claims)
 
 
 SYSTEMS = Experiment(

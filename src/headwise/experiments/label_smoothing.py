@@ -4,35 +4,41 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from headwise.experiments import table3
-from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, decide, plain
+from headwise.experiments.convergence import variation_rows
+from headwise.experiments.harness.outcome import BLEU, Chart, Finding, Measure, Table, compare, plain
 from headwise.experiments.harness.records import Results
 from headwise.experiments.harness.rows import TrainingRow
 from headwise.experiments.harness.runner import Experiment
-from headwise.experiments.paper import variation
+from headwise.experiments.paper import row_name, variation
 from headwise.experiments.scales import Scale
+from headwise.experiments.trials import with_choices
 
 _PRESETS = {"table3-d-ls0": 0.0, "base": 0.1, "table3-d-ls2": 0.2}
-_BASE, _NONE = table3.row_name("base"), "table3-d-ls0"
+_BASE, _NONE = "converged-table3-base", "converged-table3-d-ls0"
 
 
 def rows(scale: Scale) -> list[TrainingRow]:
-    """Return the rows of Table 3 with ε = 0, 0.1 and 0.2."""
-    return [table3.row(preset, scale) for preset in _PRESETS]
+    """Return the rows of Table 3 at convergence with ε = 0, 0.1 and 0.2, as far as the scale's budget has them."""
+    names = {_row(preset) for preset in _PRESETS}
+    return [row for row in variation_rows(scale) if row.name in names]
+
+
+def _row(preset: str) -> str:
+    return f"converged-{row_name(preset)}"
 
 
 def find(results: Results) -> Finding:
     """Compare ε = 0.1 with ε = 0."""
-    paths = ("dev.perplexity", "dev.bleu", "test.tokenized_bleu.score", "calibration.error")
+    paths = ("dev.perplexity", BLEU.path, "test.tokenized_bleu.score", "calibration.error")
     table = Table(
-        f"Label smoothing ({results.scale.about})",
+        f"Label smoothing at convergence ({results.scale.about})",
         ("ε", "paper PPL", "paper BLEU", "dev PPL", "dev BLEU", "test BLEU (tokenized)", "calibration error"),
         tuple(
             (
                 f"{value}",
                 f"{variation(preset).perplexity}",
                 f"{variation(preset).bleu}",
-                *(results.cell(table3.row_name(preset), path, 3 if "error" in path else 2) for path in paths),
+                *(results.cell(_row(preset), path, 3 if "error" in path else 2) for path in paths),
             )
             for preset, value in _PRESETS.items()
         ),
@@ -40,24 +46,18 @@ def find(results: Results) -> Finding:
     )
     charts = [] if results.missing(_BASE, _NONE) else [_chart(results)]
     claims = [
-        _claim(results, "Label smoothing hurts perplexity", "dev.perplexity", 1, "perplexity"),
-        _claim(results, "Label smoothing improves BLEU", "dev.bleu", 1, "BLEU"),
-        _claim(
-            results, "Label smoothing changes calibration for the better", "calibration.error", -1, "error"
-        ),
+        compare(results, text, _BASE, _NONE, measure, sign, "no smoothing")
+        for text, measure, sign in (
+            ("Label smoothing hurts perplexity", Measure(paths[0], "perplexity", more_is_better=False), 1),
+            ("Label smoothing improves BLEU", BLEU, 1),
+            (
+                "Label smoothing makes predictions better calibrated",
+                Measure(paths[-1], "calibration error", 3, more_is_better=False),
+                -1,
+            ),
+        )
     ]
     return Finding([table], charts, claims)
-
-
-def _claim(results: Results, text: str, path: str, sign: int, unit: str) -> Claim:
-    missing = results.missing(_BASE, _NONE)
-    if missing:
-        return Claim(text, "not run yet", f"Missing at scale {results.scale.name}: {', '.join(missing)}.")
-    difference = results.difference(_BASE, _NONE, path)
-    assert difference is not None
-    digits = 3 if unit == "error" else 2
-    because = f"ε = 0.1 changes {unit} by {difference.text(digits, sign=True)} against none."
-    return Claim(text, decide(sign * difference.value > 0), because)
 
 
 def _chart(results: Results) -> Chart:
@@ -65,7 +65,7 @@ def _chart(results: Results) -> Chart:
         axis = plain(figure.subplots())
         axis.plot([0, 1], [0, 1], color="0.8")
         for preset, value in _PRESETS.items():
-            record = results.first(table3.row_name(preset))
+            record = results.first(_row(preset))
             if record is None:
                 continue
             bins = record.result["calibration"]
@@ -86,4 +86,4 @@ def _chart(results: Results) -> Chart:
     )
 
 
-EXPERIMENT = Experiment("label-smoothing", "Label smoothing", rows, find, seeds=(1, 2))
+EXPERIMENT = Experiment("label-smoothing", "Label smoothing", rows, find, seeds=(), tune=with_choices)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from headwise.config import Config
-from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, decide, plain
+from headwise.experiments.harness.outcome import BLEU, Chart, Finding, Measure, Table, compare, plain
 from headwise.experiments.harness.records import Results
 from headwise.experiments.harness.rows import TrainingRow, replaced
 from headwise.experiments.harness.runner import Experiment
@@ -18,7 +18,7 @@ _LABELS = {
     "warm-up-none-pre": "pre-norm, none",
 }
 _DEPTHS = (6, 12, 18, 24)
-_BLEU, _PERPLEXITY = "dev.bleu", "dev.perplexity"
+_PERPLEXITY = "dev.perplexity"
 
 
 def rows(scale: Scale) -> list[TrainingRow]:
@@ -46,7 +46,7 @@ def table(results: Results) -> Table:
         f"Normalization and warm-up ({results.scale.about})",
         ("training", "dev PPL", "dev BLEU"),
         tuple(
-            (label, results.cell(name, "dev.perplexity"), results.cell(name, _BLEU))
+            (label, results.cell(name, "dev.perplexity"), results.cell(name, BLEU.path))
             for name, label in _LABELS.items()
         ),
         "The rate rises to the peak that the base has, or starts there, and falls linearly to zero.",
@@ -55,29 +55,19 @@ def table(results: Results) -> Table:
 
 def find(results: Results) -> Finding:
     """Compare training with and without warm-up, for post-norm and pre-norm."""
-    return Finding(
-        [table(results)],
-        charts(results),
-        [
-            compare(
-                results, "Post-norm, as in the paper, needs warm-up", "warm-up-post", "warm-up-none-post"
-            ),
-            compare(results, "Pre-norm gains from warm-up, too", "warm-up-pre", "warm-up-none-pre"),
-        ],
-    )
-
-
-def compare(results: Results, text: str, better: str, worse: str) -> Claim:
-    """Return the claim that row `better` has a higher development BLEU than `worse`; diverged counts as lower."""
-    missing = results.missing(better, worse)
-    if missing:
-        return Claim(text, "not run yet", f"Missing at scale {results.scale.name}: {', '.join(missing)}.")
-    first, second = results.mean(better, _BLEU), results.mean(worse, _BLEU)
-    holds = first is not None and (second is None or first.value > second.value)
-    because = (
-        f"Dev BLEU {results.cell(better, _BLEU)} against {results.cell(worse, _BLEU)} ({results.scale.name})."
-    )
-    return Claim(text, decide(holds), because)
+    claims = [
+        compare(
+            results,
+            f"{norm.capitalize()}-norm {text}",
+            f"warm-up-{norm}",
+            f"warm-up-none-{norm}",
+            BLEU,
+            1,
+            "none",
+        )
+        for norm, text in (("post", "needs warm-up"), ("pre", "gains from warm-up, too"))
+    ]
+    return Finding([table(results)], charts(results), claims)
 
 
 def charts(results: Results) -> list[Chart]:
@@ -97,30 +87,19 @@ def charts(results: Results) -> list[Chart]:
 
 def find_order(results: Results) -> Finding:
     """Compare pre-norm and post-norm, with and without warm-up."""
-    return Finding(
-        [table(results)],
-        charts(results),
-        [
-            compare(
-                results,
-                "Without warm-up, pre-norm is the one that trains",
-                "warm-up-none-pre",
-                "warm-up-none-post",
-            ),
-            compare(
-                results,
-                "With warm-up, post-norm ends at least as well as pre-norm",
-                "warm-up-post",
-                "warm-up-pre",
-            ),
-        ],
+    without, with_ = (
+        "Without warm-up, pre-norm is the one that trains",
+        "With warm-up, post-norm is the better one",
     )
+    claims = [
+        compare(results, without, "warm-up-none-pre", "warm-up-none-post", BLEU, 1, "post-norm"),
+        compare(results, with_, "warm-up-post", "warm-up-pre", BLEU, 1, "pre-norm"),
+    ]
+    return Finding([table(results)], charts(results), claims)
 
 
 WARM_UP = Experiment("warm-up", "Warm-up", rows, find)
 ORDER = Experiment("norm", "Pre-norm and post-norm", rows, find_order)
-
-BLEU, _PERPLEXITY = "dev.bleu", "dev.perplexity"
 
 
 def _depth_row_name(norm: str, depth: int) -> str:
@@ -161,32 +140,18 @@ def find_depth(results: Results) -> Finding:
             (
                 str(depth),
                 *(results.cell(_depth_row_name(norm, depth), _PERPLEXITY) for norm in ("post", "pre")),
-                *(results.cell(_depth_row_name(norm, depth), _BLEU) for norm in ("post", "pre")),
+                *(results.cell(_depth_row_name(norm, depth), BLEU.path) for norm in ("post", "pre")),
             )
             for depth in _DEPTHS
         ),
         "On development data.",
     )
+    text, deepest = "Deep stacks train with pre-norm where post-norm fails", _DEPTHS[-1]
+    pre, post = (_depth_row_name(norm, deepest) for norm in ("pre", "post"))
+    loss = Measure("dev.loss", "nats a subword", more_is_better=False)
+    claim = compare(results, text, pre, post, loss, -1, f"post-norm, with {deepest} layers in each stack")
     has_results = any(results.values(row.name, _PERPLEXITY) for row in results.rows)
-    return Finding([table], [_depth_chart(results)] if has_results else [], [_depth_claim(results)])
-
-
-def _depth_claim(results: Results) -> Claim:
-    text = "Deep stacks train with pre-norm where post-norm fails"
-    names = [_depth_row_name(norm, depth) for depth in _DEPTHS for norm in ("post", "pre")]
-    missing = results.missing(*names)
-    if missing:
-        return Claim(text, "not run yet", f"Missing at scale {results.scale.name}: {', '.join(missing)}.")
-    deepest = _DEPTHS[-1]
-    post, pre = (results.mean(_depth_row_name(norm, deepest), _PERPLEXITY) for norm in ("post", "pre"))
-    holds = pre is not None and (post is None or pre.value < post.value / 2)
-    cells = [
-        results.cell(_depth_row_name(norm, depth), _PERPLEXITY)
-        for depth in (deepest, _DEPTHS[0])
-        for norm in ("post", "pre")
-    ]
-    because = "At 24 layers, dev perplexity is {} with post-norm and {} with pre-norm (at 6: {} and {})."
-    return Claim(text, decide(holds), because.format(*cells))
+    return Finding([table], [_depth_chart(results)] if has_results else [], [claim])
 
 
 def _depth_chart(results: Results) -> Chart:

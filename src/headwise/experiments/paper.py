@@ -135,6 +135,11 @@ def variation(preset: str) -> Variation:
     return next(row for row in TABLE_3 if row.preset == preset)
 
 
+def row_name(preset: str) -> str:
+    """Return the name of the row of a preset of Table 3 in experiments."""
+    return preset if preset.startswith("table3-") else f"table3-{preset}"
+
+
 def system(name: str) -> System:
     """Return the row of Table 2 with that name."""
     return next(row for row in TABLE_2 if row.name == name)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from headwise.config import Config
-from headwise.experiments.harness.outcome import Chart, Claim, Finding, Status, Table, decide, plain
+from headwise.experiments.charts import quality_chart, trained_systems
+from headwise.experiments.harness.outcome import Finding, Table
 from headwise.experiments.harness.records import Results
 from headwise.experiments.harness.rows import TrainingRow, replaced
 from headwise.experiments.harness.runner import Experiment
@@ -73,23 +72,19 @@ def _time_limit(recipe: RowRecipe, scale: Scale) -> list[str]:
 
 
 def find(results: Results) -> Finding:
-    """Compare all systems at equal parameters and at equal training time."""
+    """Tabulate all systems at equal parameters and at equal training time; `convergence` judges them."""
     scale = results.scale
     level = _target_bleu(results)
     tables = [
         _table(results, "", f"At equal parameters ({scale.about})", level),
         _table(results, "time-", f"At equal training time, {scale.minutes:g} minutes each", None),
     ]
-    claims = [
-        _best_claim(
-            results, "", "The Transformer is better than recurrent and convolutional systems of its size"
-        ),
-        _best_claim(results, "time-", "The Transformer is better than they are after the same training time"),
-        _cost_claim(results, level),
-    ]
-    curves = [_curve(results, name) for name in scale.systems]
-    charts = [_chart(results)] if any(curves) else []
-    return Finding(tables, charts, claims)
+    text = (
+        "Development BLEU against operations of training, of systems stopped after equal steps, and the paper's table "
+        "(lines: during training; dots: finished models, hollow for one seed)"
+    )
+    charts = [quality_chart(results, "table2-", f"table2-{scale.name}", text)]
+    return Finding(tables, charts if any(trained_systems(results, "table2-")) else [])
 
 
 def _target_bleu(results: Results) -> float | None:
@@ -218,67 +213,6 @@ def _paper_cells(paper: System | None, french: bool) -> tuple[str, str]:
     return (str(paper.en_fr if french else paper.en_de), "" if cost is None else f"{cost:.1e}")
 
 
-def _best_claim(results: Results, kind: str, text: str) -> Claim:
-    names = {name: f"table2-{kind}{name}" for name in results.scale.systems}
-    missing = results.missing(*names.values())
-    if missing:
-        return Claim(text, "not run yet", f"Missing at scale {results.scale.name}: {', '.join(missing)}.")
-    scores = {name: results.mean(row, _TOKENIZED) for name, row in names.items()}
-    bleu_by_system = {name: score.value for name, score in scores.items() if score is not None}
-    transformer = bleu_by_system.pop("transformer", 0.0)
-    best = max(bleu_by_system, key=lambda name: bleu_by_system[name])
-    seeds = min(len(results.values(row, _TOKENIZED)) for row in names.values())
-    because = (
-        f"{transformer:.2f} BLEU against {bleu_by_system[best]:.2f} of the best other one, {_LABELS[best]} "
-        f"({results.scale.name}, {seeds} seed{'s' if seeds != 1 else ''})."
-    )
-    return Claim(text, decide(transformer > bleu_by_system[best]), because)
-
-
-def _cost_claim(results: Results, level: float | None) -> Claim:
-    text = "The Transformer reaches a given quality with less training than the others"
-    names = list(results.scale.systems)
-    missing = results.missing(*(f"table2-{kind}{name}" for name in names for kind in ("", "time-")))
-    if missing:
-        return Claim(text, "not run yet", f"Missing at scale {results.scale.name}: {', '.join(missing)}.")
-    times = {name: minutes_to(_curve(results, name), level) for name in names} if level else {}
-    reached = {name: minutes for name, minutes in times.items() if minutes is not None}
-    if level is None or not reached:
-        status: Status = "not testable at this scale"
-        return Claim(text, status, "Not every system with attention reached one BLEU point.")
-    order = ", ".join(
-        f"{_LABELS[name]} {reached[name]:.1f}" for name in sorted(reached, key=lambda n: reached[n])
-    )
-    fastest = min(reached, key=lambda name: reached[name])
-    return Claim(text, decide(fastest == "transformer"), f"Minutes to {level:.0f} dev BLEU: {order}.")
-
-
-def _chart(results: Results) -> Chart:
-    def draw(figure: Figure) -> None:
-        panels = (("", "at equal parameters"), ("time-", "at equal training time"))
-        for axis, (kind, title) in zip(figure.subplots(1, 2, sharey=True), panels, strict=True):
-            plain(axis)
-            for color, name in zip(("C1", "C3", "C5", "C9", "C2", "C0"), results.scale.systems, strict=True):
-                points = [point for point in _curve(results, name, kind) if "bleu" in point]
-                if points:
-                    axis.plot(
-                        [p["minutes"] for p in points],
-                        [p["bleu"] for p in points],
-                        color=color,
-                        label=_LABELS[name],
-                    )
-            axis.set(xlabel="minutes of training", title=title)
-        figure.axes[0].set_ylabel("development BLEU")
-        figure.axes[0].legend(frameon=False, fontsize=7)
-
-    return Chart(
-        f"table2-{results.scale.name}",
-        "Development BLEU against training time for each system",
-        draw,
-        (10, 3.8),
-    )
-
-
 EXPERIMENT = Experiment("table2", "Table 2: against the systems it replaced", rows, find)
 
 
@@ -328,44 +262,25 @@ def best_rate(results: Results, system: str) -> float | None:
 
 
 def find_tuning(results: Results) -> Finding:
-    """Tabulate the perplexities, and check that table 2 uses each system's best rate."""
+    """Tabulate the perplexities by rate, and what table 2 takes."""
     comparison = results.scale.comparison
     if not comparison.tried:
-        text = "Each system's learning rate is the best of those tried"
-        return Finding(claims=[Claim(text, "not testable at this scale", f"Here: {comparison.treatment}.")])
+        return Finding()
     table = Table(
         f"Development perplexity after {comparison.steps:,} steps by peak learning rate ({results.scale.about})",
-        ("system", *(f"{rate:g}" for rate in comparison.tried), "taken for table 2"),
+        ("system", *(f"{rate:g}" for rate in comparison.tried), "lowest", "taken for table 2"),
         tuple(
             (
                 ARCHITECTURES[name],
                 *(results.cell(tuning_row_name(name, rate), _DEV_PERPLEXITY) for rate in comparison.tried),
+                "–" if (best := best_rate(results, name)) is None else f"{best:g}",
                 f"{comparison.rates[name]:g}",
             )
             for name in comparison.models
         ),
         f"Alike for all: {comparison.treatment}.",
     )
-    return Finding([table], (), [_tuning_claim(results)])
-
-
-def _tuning_claim(results: Results) -> Claim:
-    text = "Each system's learning rate is the best of those tried"
-    comparison = results.scale.comparison
-    best = {name: best_rate(results, name) for name in comparison.models}
-    missing = [name for name, rate in best.items() if rate is None]
-    if missing:
-        because = f"Not tried to the end at scale {results.scale.name}: {', '.join(missing)}."
-        return Claim(text, "not run yet", because)
-    other_than_best = [name for name, rate in best.items() if rate != comparison.rates[name]]
-    because = (
-        f"{len(comparison.tried)} rates for each of {len(best)} systems, {comparison.steps:,} steps each"
-    )
-    return Claim(
-        text,
-        decide(not other_than_best),
-        because + (f"; not so for {', '.join(other_than_best)}." if other_than_best else "."),
-    )
+    return Finding([table])
 
 
 TUNING = Experiment("tuning", "Tuning of the systems of table 2", tuning_rows, find_tuning)

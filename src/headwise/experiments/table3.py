@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure
-
 from headwise.config import ModelConfig, presets
 from headwise.errors import ConfigError
-from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, decide, plain
+from headwise.experiments.charts import difference_chart
+from headwise.experiments.harness.outcome import EQUAL, Finding, Table
 from headwise.experiments.harness.records import Results
 from headwise.experiments.harness.rows import TrainingRow, configured, replaced
 from headwise.experiments.harness.runner import Experiment
-from headwise.experiments.paper import TABLE_3, Variation, variation
+from headwise.experiments.paper import TABLE_3, Variation, row_name, variation
 from headwise.experiments.scales import Scale
 
 _BASE = "table3-base"
 _BLEU, _PERPLEXITY, _TEST = "dev.bleu", "dev.perplexity", "test.bleu.score"
 _EQUAL_IN_PAPER = 0.1  # BLEU: the paper calls rows this close nearly identical (section 6.2, row E)
-_EQUAL_HERE = 0.3  # BLEU: smaller differences may be due to the seed
-
-
-def row_name(preset: str) -> str:
-    """Return the name of a preset's row."""
-    return preset if preset.startswith("table3-") else f"table3-{preset}"
 
 
 def row(preset: str, scale: Scale) -> TrainingRow:
@@ -86,7 +79,7 @@ def rows(scale: Scale) -> list[TrainingRow]:
 
 
 def find(results: Results) -> Finding:
-    """Compare the paper's table with the results, and check the paper's conclusions."""
+    """Compare the paper's table with the results; its conclusions are judged at convergence (`convergence`)."""
     table = Table(
         f"Table 3 on development data, relative to base ({results.scale.about})",
         (
@@ -96,13 +89,12 @@ def find(results: Results) -> Finding:
         tuple(_table_row(results, line) for line in TABLE_3),
         "Δ: BLEU less base's, a mean over the seeds that both have, with its 95 % interval where there are several. "
         "Parameters relative to base. Direction: whether Δ has the paper's sign; nearly identical rows (paper's Δ "
-        f"within {_EQUAL_IN_PAPER}) agree within {_EQUAL_HERE} BLEU, others are too close to tell there. BLEU is the "
+        f"within {_EQUAL_IN_PAPER}) agree within {EQUAL} BLEU, others are too close to tell there. BLEU is the "
         f"finished model's, by beam search. Base trains for {results.scale.budget}.{_rates_note(results.scale)}",
     )  # fmt: skip
-    charts = (
-        [_chart(results)] if any(results.values(row_name(line.preset), _BLEU) for line in TABLE_3[1:]) else []
-    )
-    return Finding([table], charts, _claims(results))
+    text = "BLEU of each variation stopped after equal steps, relative to base, here and in the paper"
+    chart = difference_chart(results, "", f"table3-{results.scale.name}", text)
+    return Finding([table], [chart] if chart is not None else [])
 
 
 def _rates_note(scale: Scale) -> str:
@@ -163,131 +155,19 @@ def _direction(paper: float, ours: float) -> str:
     return "differs" if sign else "too close"
 
 
-def _sign(difference: float, equal: float = _EQUAL_HERE) -> int:
+def _sign(difference: float, equal: float = EQUAL) -> int:
     """Return the sign of a difference, 0 if it is within `equal` after rounding as in the table."""
     return 0 if abs(round(difference, 1)) <= equal else 1 if difference > 0 else -1
-
-
-def _claims(results: Results) -> list[Claim]:
-    """Return the conclusions of section 6.2 as claims."""
-    worse, better = -1, 1
-    return [
-        _claim(results, "(A) A single head is worse than several", [("table3-a-h1", worse)]),
-        _claim(results, "(A) Too many heads are worse, too", [("table3-a-h32", worse)]),
-        _claim(results, "(B) Smaller keys hurt", [("table3-b-dk16", worse), ("table3-b-dk32", worse)]),
-        _claim(
-            results,
-            "(C) Bigger models are better",
-            [
-                ("table3-c-n2", worse),
-                ("table3-c-d256", worse),
-                ("table3-c-ff1024", worse),
-                ("table3-c-d1024", better),
-                ("table3-c-ff4096", better),
-            ],
-        ),
-        _dropout_claim(results),
-        _claim(results, "(E) Learned positions are nearly identical to sinusoids", [("table3-e-learned", 0)]),
-        _claim(results, "The big model is the best", [("big", better)]),
-    ]
-
-
-def _claim(results: Results, text: str, expected: list[tuple[str, int]]) -> Claim:
-    names = [row_name(preset) for preset, _ in expected]
-    missing = results.missing(_BASE, *names)
-    if missing:
-        return Claim(text, "not run yet", f"Missing at scale {results.scale.name}: {', '.join(missing)}.")
-    holds, comparisons = True, []
-    for preset, sign in expected:
-        difference = results.difference(row_name(preset), _BASE, _BLEU)
-        if difference is None:
-            holds, comparison = holds and sign < 0, "diverged"
-        else:
-            holds &= _sign(difference.value) == sign
-            comparison = f"{difference.text(1, sign=True)} BLEU"
-        paper = variation(preset).bleu - TABLE_3[0].bleu
-        comparisons.append(f"{variation(preset).label} {comparison} (paper {paper:+.1f})")
-    seeds = min(len(results.records[name]) for name in (_BASE, *names))
-    seed_count = f"{seeds} seed{'s' if seeds > 1 else ''}"
-    because = f"Against base ({results.scale.name}, {seed_count}): {'; '.join(comparisons)}."
-    return Claim(text, decide(holds), because if holds else because + _lower_perplexity(results, expected))
-
-
-def _lower_perplexity(results: Results, expected: list[tuple[str, int]]) -> str:
-    """Return a sentence on rows expected to be better that are so in perplexity, which is less noisy than BLEU."""
-    base_perplexity = results.mean(_BASE, _PERPLEXITY)
-    if base_perplexity is None:
-        return ""
-    perplexities = {
-        preset: results.mean(row_name(preset), _PERPLEXITY) for preset, sign in expected if sign > 0
-    }
-    rows_text = "; ".join(
-        f"{variation(preset).label} {mean.value:.2f}"
-        for preset, mean in perplexities.items()
-        if mean is not None and mean.value < base_perplexity.value
-    )
-    return rows_text and f" Perplexity is lower, though: {rows_text} (base {base_perplexity.value:.2f})."
-
-
-def _dropout_claim(results: Results) -> Claim:
-    """Return the claim on dropout, not testable if the loss without it still falls at the end: no overfitting."""
-    without = "table3-d-drop0"
-    claim = _claim(results, "(D) Dropout is very helpful in avoiding overfitting", [(without, -1)])
-    curves = [record.result.get("curve", []) for record in results.records[without]]
-    still_falling = all(
-        curve and curve[-1]["loss"] == min(point["loss"] for point in curve) for curve in curves
-    )
-    if claim.status != "not confirmed here" or not still_falling:
-        return claim
-    because = (
-        f"{claim.because} Without it the development loss still fell at the end: nothing was overfitted."
-    )
-    return Claim(claim.text, "not testable at this scale", because)
-
-
-def _chart(results: Results) -> Chart:
-    def draw(figure: Figure) -> None:
-        axis = plain(figure.subplots())
-        shown = [line for line in TABLE_3[1:] if results.difference(row_name(line.preset), _BASE, _BLEU)]
-        for y, line in enumerate(shown):
-            difference = results.difference(row_name(line.preset), _BASE, _BLEU)
-            assert difference is not None
-            axis.errorbar(difference.value, y, xerr=difference.half or 0.0, fmt="o", color="C0", capsize=2)
-            axis.plot(line.bleu - TABLE_3[0].bleu, y, "x", color="C3")
-        axis.axvline(0, color="0.7", linewidth=1)
-        labels = [f"({line.group}) {line.label}" if line.group else line.label for line in shown]
-        axis.set_yticks(range(len(shown)), labels, fontsize=8)
-        axis.invert_yaxis()
-        axis.set(xlabel="BLEU less base's: here (dots, 95 % interval) and in the paper (crosses)")
-
-    return Chart(
-        f"table3-{results.scale.name}",
-        "BLEU of each variation relative to base, here and in the paper",
-        draw,
-        (8, 5.4),
-    )
 
 
 EXPERIMENT = Experiment("table3", "Table 3: variations of the Transformer", rows, find, seeds=(1, 2))
 
 
-# Row -> (label, the override, the claim about it).
+# Row -> (label, the override).
 _WITHOUT = {
-    "ablation-positions": (
-        "without positions",
-        "model.positions=none",
-        "The model needs to be told positions (section 3.5)",
-    ),
-    "ablation-residuals": (
-        "without residual connections",
-        "model.residual=false",
-        "The model needs residual connections (section 3.1)",
-    ),
-    "ablation-scaling": (
-        "without the division by √d_k",
-        "model.attention=unscaled",
-        "The model needs the division by √d_k (section 3.2.1)",
-    ),
+    "ablation-positions": ("without positions", "model.positions=none"),
+    "ablation-residuals": ("without residual connections", "model.residual=false"),
+    "ablation-scaling": ("without the division by √d_k", "model.attention=unscaled"),
 }
 
 
@@ -298,14 +178,14 @@ def ablation_rows(scale: Scale) -> list[TrainingRow]:
         base,
         *(
             TrainingRow(name, label, scale.name, base.config, replaced(base.changes, (change,)))
-            for name, (label, change, _) in _WITHOUT.items()
+            for name, (label, change) in _WITHOUT.items()
         ),
     ]
 
 
 def find_ablation(results: Results) -> Finding:
     """Compare each row with the whole model."""
-    labels = {_BASE: "the whole model", **{name: label for name, (label, *_) in _WITHOUT.items()}}
+    labels = {_BASE: "the whole model", **{name: label for name, (label, _) in _WITHOUT.items()}}
     table = Table(
         f"Ablation ({results.scale.about})",
         ("model", "dev PPL", "dev BLEU", "test BLEU", "Δ dev BLEU"),
@@ -320,23 +200,12 @@ def find_ablation(results: Results) -> Finding:
         f"The whole model is Table 3's base at this scale ({results.scale.budget}); the others have its recipe. "
         "Δ: less the whole model's, a mean over the seeds that both have.",
     )
-    return Finding([table], [], [_ablation_claim(results, name) for name in _WITHOUT])
+    return Finding([table])
 
 
 def _difference(results: Results, name: str) -> str:
     difference = results.difference(name, _BASE, _BLEU)
     return "–" if difference is None else difference.text(2, sign=True)
-
-
-def _ablation_claim(results: Results, name: str) -> Claim:
-    label, _, text = _WITHOUT[name]
-    missing = results.missing(_BASE, name)
-    if missing:
-        return Claim(text, "not run yet", f"Missing at scale {results.scale.name}: {', '.join(missing)}.")
-    whole, without = results.mean(_BASE, _BLEU), results.mean(name, _BLEU)
-    holds = whole is not None and (without is None or without.value < whole.value)
-    cells = f"Dev BLEU {results.cell(name, _BLEU)} {label}, {results.cell(_BASE, _BLEU)} of the whole model"
-    return Claim(text, decide(holds), f"{cells} ({results.scale.name}).")
 
 
 ABLATION = Experiment(

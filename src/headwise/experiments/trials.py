@@ -14,14 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headwise.experiments import table3
-from headwise.experiments.harness.outcome import Claim, Finding, Table
+from headwise.experiments.harness.outcome import BLEU, Finding, Table
 from headwise.experiments.harness.records import Results
 from headwise.experiments.harness.rows import TrainingRow, replaced
 from headwise.experiments.harness.runner import Experiment, collect
 from headwise.experiments.paper import TABLE_3
 from headwise.experiments.scales import ARCHITECTURES, Scale
-
-DEV = "dev.bleu"
 
 
 @dataclass(frozen=True)
@@ -173,7 +171,7 @@ def with_choices(scale: Scale, results: Path) -> Scale:
     found = _untuned(scale, results)
     tried: dict[str, list[tuple[bool, float, str]]] = {}
     for name, trial, row in _trials(scale):
-        score = found.mean(row.name, DEV)
+        score = found.mean(row.name, BLEU.path)
         missing = bool(found.missing(row.name))
         tried.setdefault(name, []).append((missing, -math.inf if score is None else score.value, trial))
     chosen = {
@@ -187,9 +185,8 @@ def with_choices(scale: Scale, results: Path) -> Scale:
 def find_trials(results: Results) -> Finding:
     """Tabulate the trials, and what was chosen."""
     budget = BUDGETS.get(results.scale.name)
-    text = "Every system has the same number of trials, and the best by development BLEU is taken"
     if budget is None:
-        return Finding(claims=[Claim(text, "not testable at this scale", "No budget is stated for it.")])
+        return Finding()
     names = [*budget.trials, "own"]
     systems = Table(
         f"Development BLEU of the trials of table 2's systems ({results.scale.about})",
@@ -197,7 +194,7 @@ def find_trials(results: Results) -> Finding:
         tuple(
             (
                 ARCHITECTURES[system],
-                *(results.cell(f"trial-{system}-{trial}", DEV) for trial in names),
+                *(results.cell(f"trial-{system}-{trial}", BLEU.path) for trial in names),
                 results.scale.chosen.get(system, "–"),
             )
             for system in results.scale.comparison.models
@@ -212,20 +209,13 @@ def find_trials(results: Results) -> Finding:
         tuple(
             (
                 row.label,
-                *(results.cell(f"trial-{name}-x{multiple:g}", DEV) for multiple in budget.multiples),
+                *(results.cell(f"trial-{name}-x{multiple:g}", BLEU.path) for multiple in budget.multiples),
                 results.scale.chosen.get(name, "–"),
             )
             for name, row in originals(results.scale).items()
         ),
     )
-    missing = results.missing(*(row.name for row in results.rows))
-    count = len(names)
-    claim = Claim(
-        text,
-        "not run yet" if missing else "confirmed here",
-        f"{count} trials of each system, {len(budget.multiples)} of each row; {len(missing)} of all aren't recorded.",
-    )
-    return Finding([systems, variations], (), [claim])
+    return Finding([systems, variations])
 
 
 def _settings(overrides: Sequence[str]) -> str:

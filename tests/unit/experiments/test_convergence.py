@@ -15,6 +15,7 @@ from headwise.errors import DataError, TrainingError
 from headwise.experiments import convergence, trials
 from headwise.experiments.attention import PERMUTATION, SCALING
 from headwise.experiments.harness.cost import parameters
+from headwise.experiments.harness.outcome import BLEU, Measure, compare, judge
 from headwise.experiments.harness.records import Mean, Record, Results, mean, write_record
 from headwise.experiments.harness.rows import ExperimentRow, Machine, Place, TrainingRow
 from headwise.experiments.harness.runner import collect, finish, plan
@@ -33,7 +34,10 @@ def record(results: Path, row: ExperimentRow, seed: int, score: float | None) ->
         result = {
             "parameters": 1000, "steps": 1000, "target_tokens": 1_000_000, "seconds": 60.0,
             "dev": {"bleu": score, "perplexity": 2.0},
-            "test": {"bleu": {"score": score}, "tokenized_bleu": {"score": score}},
+            "test": {
+                "bleu": {"score": score}, "tokenized_bleu": {"score": score},
+                "by_length": {"5": {"bleu": score + 1}, "9": {"bleu": score - 1}},
+            },
             "curve": [
                 {"step": 500, "minutes": 1.0, "loss": 2.0, "bleu": score / 2},
                 {"step": 1000, "minutes": 2.0, "loss": 1.0, "bleu": score},
@@ -123,27 +127,62 @@ def test_what_is_chosen_is_run_with_every_seed(tried: Path) -> None:
 @pytest.mark.parametrize(
     ("differences", "expected", "status", "words"),
     [
-        ([2.0, 2.2, 1.8], 1, "confirmed here", ""),
-        ([2.0, 2.2, 1.8], -1, "refuted here", ""),
+        ([2.0, 2.2, 1.8], 1, "confirmed", "+2.00 ± 0.50 BLEU (3 seeds)."),
+        ([2.0, 2.2, 1.8], -1, "refuted", ""),
         ([0.3, -0.2, 0.1], 1, "undecided", "seeds would decide it"),
         ([2.0], 1, "undecided", "One seed decides nothing"),
-        ([0.05, -0.05, 0.0], 0, "confirmed here", ""),  # its interval, ± 0.12, is within 0.3
-        ([2.0, 2.2, 1.8], 0, "refuted here", ""),
-        ([0.5, -0.3, 0.1], 0, "undecided", ""),
+        ([0.05, -0.05, 0.0], 0, "confirmed", ""),  # its interval, ± 0.12, is within 0.3
+        ([2.0, 2.2, 1.8], 0, "refuted", ""),
+        ([0.5, -0.3, 0.1], 0, "undecided", "seeds would decide it"),
+        ([0.0, 0.0], 1, "undecided", ""),
     ],
 )
 def test_a_difference_within_its_interval_decides_nothing(
     differences: list[float], expected: int, status: str, words: str
 ) -> None:
-    claim = convergence.judge("It is better", mean(differences), expected, "Because.")
+    claim = judge("It is better", mean(differences), expected, "BLEU")
     assert claim.status == status
     assert words in claim.because
 
 
-def test_the_seeds_that_would_decide_are_those_of_an_interval_as_wide_as_the_difference() -> None:
-    """With a deviation of 1, a difference of 0.5 needs (1.96 / 0.5)² = 15.4 seeds."""
-    half = Mean(0.5, None, 3).quantile / 3**0.5
-    assert "About 16 seeds" in convergence.judge("", Mean(0.5, half, 3), 1, "").because
+@pytest.mark.parametrize(
+    ("count", "half", "difference", "expected", "seeds"),
+    [
+        (3, 4.303 / 3**0.5, 0.5, 1, 16),  # a deviation of 1: (1.96 / 0.5)² = 15.4
+        (3, 4.303 / 3**0.5, 1.3, 1, 5),  # 2.776 / √5 = 1.24, and 3.182 / √4 = 1.59
+        (3, 4.303 / 3**0.5, 0.1, 0, 97),  # 0.2 are left of 0.3: (1.96 / 0.2)² = 96.04
+    ],
+)
+def test_the_seeds_that_would_decide_have_an_interval_as_wide_as_what_is_to_be_told_apart(
+    count: int, half: float, difference: float, expected: int, seeds: int
+) -> None:
+    claim = judge("", Mean(difference, half, count), expected, "BLEU")
+    assert f"About {seeds} seeds would decide it" in claim.because
+
+
+@pytest.mark.parametrize(
+    ("row", "other", "measure", "expected", "status"),
+    [
+        ([None, None], [80.0, 81.0], BLEU, -1, "confirmed"),
+        ([None, None], [80.0, 81.0], replace(BLEU, more_is_better=False), -1, "refuted"),
+        ([80.0, 81.0], [None, None], BLEU, 1, "confirmed"),
+        ([None], [80.0, 81.0], BLEU, -1, "undecided"),
+        ([None, None], [None, None], BLEU, -1, "undecided"),
+        ([80.0, None], [None, 80.0], BLEU, -1, "not run yet"),
+        ([], [80.0], BLEU, -1, "not run yet"),
+    ],
+)
+def test_training_that_diverged_with_several_seeds_is_the_worse_one(
+    row: list[float | None], other: list[float | None], measure: Measure, expected: int, status: str
+) -> None:
+    records = {
+        name: [
+            Record(name, "tiny", seed, "", "", {"diverged": ""} if bleu is None else {"dev": {"bleu": bleu}})
+            for seed, bleu in enumerate(scores)
+        ]
+        for name, scores in (("a", row), ("b", other))
+    }
+    assert compare(Results(TINY, [], records), "", "a", "b", measure, expected, "b").status == status
 
 
 def found(results: Path, scores: dict[str, float]) -> Results:
@@ -160,8 +199,9 @@ def found(results: Path, scores: dict[str, float]) -> Results:
 def test_systems_are_compared_over_paired_seeds_and_at_equal_quality(tried: Path, tmp_path: Path) -> None:
     finding = convergence.find_systems(found(tried, {"transformer": 90.0, "luong": 85.0}))
     best, cost = finding.claims
-    assert best.status == "confirmed here"
-    assert "Difference over 5 paired seeds: +5.00 ± 0.00" in best.because
+    assert best.status == "confirmed"
+    assert "+5.00 ± 0.00 BLEU against the best of the others, recurrent, multiplicative" in best.because
+    assert "(5 seeds)" in best.because
     (table,) = finding.tables
     cells = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
     ours = cells["Transformer"]
@@ -170,8 +210,11 @@ def test_systems_are_compared_over_paired_seeds_and_at_equal_quality(tried: Path
     # 80 BLEU lies between 45 at 1 minute and 90 at 2 minutes.
     assert ours["min to 80 dev BLEU"].startswith("1.8")
     assert cells["recurrent, multiplicative attention (Luong)"]["min to 80 dev BLEU"].startswith("1.9")
-    assert cost.status in ("confirmed here", "refuted here", "undecided")
-    finding.charts[0].save(tmp_path)
+    assert cost.status in ("confirmed", "refuted")  # no seed differs from another in its operations
+    assert "% operations to 80 development BLEU" in cost.because
+    assert [chart.name for chart in finding.charts] == ["table2-converged-tiny", "length-tiny"]
+    for chart in finding.charts:
+        assert chart.save(tmp_path).stat().st_size > 0
 
 
 def test_nothing_is_claimed_before_the_runs(tmp_path: Path) -> None:
@@ -190,11 +233,9 @@ def test_variations_are_compared_with_base(tried: Path) -> None:
             record(tried, row, seed, (60.0 if row.name.endswith("a-h1") else 80.0) + seed)
     finding = convergence.find_variations(collect(convergence.VARIATIONS, TINY, tried))
     status = {claim.text: claim.status for claim in finding.claims}
-    assert status["At convergence: (A) A single head is worse than several"] == "confirmed here"
-    assert status["At convergence: (A) Too many heads are worse, too"] == "undecided"
-    assert (
-        status["At convergence: (E) Learned positions are nearly identical to sinusoids"] == "confirmed here"
-    )
+    assert status["(A) A single head is worse than several"] == "confirmed"
+    assert status["(A) Too many heads are worse, too"] == "undecided"
+    assert status["(E) Learned positions are nearly identical to sinusoids"] == "confirmed"
     (row,) = [row for row in finding.tables[0].rows if row[0].startswith("h = 1,")]
     assert row[-2:] == ("-20.00 ± 0.00", "-0.9")
     finding.charts[0].save(tried)

@@ -8,7 +8,7 @@ import pytest
 
 from headwise.errors import DataError
 from headwise.evaluation.translation import bleu
-from headwise.experiments.harness.test_sets import TestSet, to_stanford
+from headwise.experiments.harness.test_sets import TestSet, bleu_by_length, to_stanford
 from headwise.experiments.scales import FRENCH, SCALES
 
 SOURCES = ["The North-South axis isn't here.", 'He says: "Yes, Mr. Smith!"']
@@ -70,3 +70,16 @@ def test_every_pair_of_wmt14_is_scored_on_its_own_test_set() -> None:
         DataError, match=r"newstest2014\.full\.en: .*`headwise data get wmt14-en-fr` brings it"
     ):
         scale.prepare({FRENCH})
+
+
+def test_bleu_by_length_is_that_of_the_sentences_of_a_length() -> None:
+    sources = ["a " * count for count in (3, 9, 3, 5, 7, 3, 9, 5, 7, 11)]
+    references = [f"{number} b c d e f" for number in range(10)]
+    hypotheses = [line if index % 3 else "x y" for index, line in enumerate(references)]
+    found = bleu_by_length(sources, hypotheses, references)
+    assert list(found) == ["3", "5", "7", "9", "11"]  # three sentences of 3 words: as many are in one group
+    assert [group["sentences"] for group in found.values()] == [3, 2, 2, 2, 1]
+    for words, rows in {"3": (0, 2, 5), "9": (1, 6)}.items():
+        sides = ([side[row] for row in rows] for side in (hypotheses, references))
+        assert found[words]["bleu"] == bleu(*sides, tokenize="none").score
+    assert list(bleu_by_length(["a b", "c"], ["x", "y"], ["x", "y"])) == ["1", "2"]

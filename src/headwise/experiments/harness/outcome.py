@@ -10,16 +10,11 @@ from typing import Literal
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from headwise.experiments.harness.records import Mean, Results
 from headwise.files import atomic_file
 
-Status = Literal[
-    "confirmed here",
-    "not confirmed here",
-    "refuted here",
-    "undecided",
-    "not testable at this scale",
-    "not run yet",
-]
+Status = Literal["confirmed", "refuted", "undecided", "not run yet"]
+EQUAL = 0.3  # BLEU: models that differ by less are called nearly identical
 
 
 @dataclass(frozen=True)
@@ -95,8 +90,67 @@ class Finding:
 
 
 def decide(holds: bool) -> Status:
-    """Return the status of a claim that does or doesn't hold."""
-    return "confirmed here" if holds else "not confirmed here"
+    """Return the status of a claim that is exact or counted, within the tolerance that its experiment states."""
+    return "confirmed" if holds else "refuted"
+
+
+def judge(text: str, difference: Mean, expected: int, of: str, digits: int = 2) -> Claim:
+    """Return a claim on a difference over paired seeds: whether its whole 95 % interval has the expected sign.
+
+    `expected` 0 claims a difference below `EQUAL`. A difference within its interval decides nothing: the number of
+    seeds that would is estimated from its deviation. `of` says what differs from what, in which unit.
+    """
+    count = f"{difference.count} seed{'s' if difference.count > 1 else ''}"
+    because = f"{difference.text(digits, sign=True)} {of} ({count})."
+    if difference.half is None:
+        return Claim(text, "undecided", f"{because} One seed decides nothing; it takes two or more.")
+    value, half = difference.value, difference.half
+    far = max(abs(value - half), abs(value + half))
+    decided = far <= EQUAL if expected == 0 else abs(value) > half and value * expected > 0
+    opposite = abs(value) - half > EQUAL if expected == 0 else abs(value) > half and value * expected < 0
+    if decided or opposite:
+        return Claim(text, decide(decided), because)
+    seeds = difference.seeds_to_decide(abs(value) if expected else abs(abs(value) - EQUAL))
+    return Claim(
+        text, "undecided", because if seeds is None else f"{because} About {seeds} seeds would decide it."
+    )
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What rows are compared by: a number of their records by its path, and whether more of it is better."""
+
+    path: str
+    unit: str
+    digits: int = 2
+    more_is_better: bool = True
+
+
+BLEU = Measure("dev.bleu", "BLEU")
+
+
+def compare(
+    results: Results, text: str, row: str, other: str, measure: Measure, expected: int, against: str
+) -> Claim:
+    """Return the claim on one row's number less another's, judged over the seeds that both have.
+
+    `against` describes the other row. A row all of whose seeds diverged is worse than one that trained.
+    """
+    missing = results.missing(row, other)
+    if missing:
+        return Claim(text, "not run yet", f"Missing at the scale {results.scale.name}: {', '.join(missing)}.")
+    difference = results.difference(row, other, measure.path)
+    if difference is not None:
+        return judge(text, difference, expected, f"{measure.unit} against {against}", measure.digits)
+    failed = [name for name in (row, other) if not results.values(name, measure.path)]
+    if not failed:
+        return Claim(text, "not run yet", f"No seed is recorded of both {row} and {other}.")
+    seeds = min(len(results.records[name]) for name in failed)
+    because = f"{' and '.join(failed)} diverged with every seed of {seeds}."
+    if len(failed) > 1 or seeds < 2:
+        return Claim(text, "undecided", because)
+    sign = -1 if failed == [row] else 1
+    return Claim(text, decide(expected == (sign if measure.more_is_better else -sign)), because)
 
 
 def plain(axis: Axes) -> Axes:

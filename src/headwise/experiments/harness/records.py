@@ -119,8 +119,9 @@ def _git(folder: Path, *arguments: str) -> str:
     return process.stdout.strip()
 
 
-# Two-sided 95 % quantiles of Student's t distribution by degrees of freedom (from any table; the limit is 1.960).
+# Two-sided 95 % quantiles of Student's t distribution by degrees of freedom (from any table), and their limit.
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+_NORMAL = 1.960
 
 
 @dataclass(frozen=True)
@@ -131,10 +132,18 @@ class Mean:
     half: float | None
     count: int
 
-    @property
-    def quantile(self) -> float:
-        """Student's two-sided 95 % quantile for this number of seeds, two or more."""
-        return _quantile(self.count)
+    def seeds_to_decide(self, margin: float) -> int | None:
+        """Return about how many seeds would narrow the interval to `margin` on each side, with the same deviation.
+
+        None without a deviation, which a single seed doesn't have, or for a margin of nothing.
+        """
+        if not self.half or not margin:
+            return None
+        deviation = self.half * math.sqrt(self.count) / _quantile(self.count)
+        seeds = max(self.count + 1, math.ceil((_NORMAL * deviation / margin) ** 2))
+        while _quantile(seeds) * deviation / math.sqrt(seeds) > margin:
+            seeds += 1
+        return seeds
 
     def text(self, digits: int = 2, sign: bool = False) -> str:
         """Format the mean as `25.80 ± 0.31`, or without an interval for a single seed."""
@@ -154,7 +163,7 @@ def mean(values: Sequence[float]) -> Mean:
 
 
 def _quantile(count: int) -> float:
-    return _STUDENT[count - 2] if count - 2 < len(_STUDENT) else 1.960
+    return _STUDENT[count - 2] if count - 2 < len(_STUDENT) else _NORMAL
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:

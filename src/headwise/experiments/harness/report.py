@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table
+from headwise.experiments.harness.outcome import Chart, Finding, Table
+from headwise.experiments.harness.paper_claims import PAPER_CLAIMS, Evidence, PaperClaim
 from headwise.experiments.harness.records import Record, Results
 from headwise.experiments.harness.rows import MeasuredRow
 from headwise.experiments.harness.runner import NAMES, Experiment, collect, find_experiment
@@ -15,11 +16,10 @@ from headwise.files import write_text
 
 _PAGE, _DETAILS, _IMAGES = "reproduction.md", "reproduction", "images/reproduction"
 _ABOUT = (
-    "What the paper says, and what came out when it was run again here. Its values come from WMT 2014 with 4.5 million "
-    "pairs and eight GPUs; those here from far smaller corpora and two cores, so signs and orders compare, values "
-    "don't. Every run ends after a number of steps that is stated beside it, not where learning ends: a claim about "
-    "what is best *in the end* is tested on models that were still learning, some of them with a single seed. The "
-    "status says what was measured, no more."
+    "What the paper says, and what came out when it was run again here, on far smaller corpora and two cores: orders "
+    "compare with the paper's, values don't. A claim about a difference is **confirmed** or **refuted**, at the scale "
+    "that is named, where its whole 95 % interval over paired seeds says so, and **undecided** otherwise; what is "
+    "counted or exact has a tolerance instead of an interval."
 )
 _HOW = (
     "Every row is one command, printed before it runs. A finished row is recorded in `results/`, with its machine, "
@@ -27,7 +27,9 @@ _HOW = (
     "change the records, not the pages. `headwise reproduce list` names all experiments and scales, `--dry-run` says "
     "what one costs on this machine, and `headwise reproduce table2 --show` prints the paper's own table beside ours."
 )
-_HEADLINES = ("table2-multi30k", "table3-multi30k", "complexity")  # charts on the page of findings
+# Charts on the page of findings: of each, the first that there is, at the largest scale.
+_HEADLINES = (("table2-converged", "table2"), ("table3-converged", "table3"), ("length",))
+_NEXT = "`headwise reproduce all --scale tiny`, or `multi30k`, continues what isn't run or has too few seeds."
 _NOTHING = "Nothing of it is recorded yet."
 
 
@@ -119,16 +121,12 @@ def _findings(pages: dict[str, list[ReportSection]]) -> str:
     parts = ["# The paper, run again", _ABOUT]
     if about:
         parts.append(f"The scales: {about}.")
-    parts += ["## What was found", _left_aligned(_claim_table(pages, scales))]
-    charts = {
-        chart.name: (chart, name)
-        for name, sections in pages.items()
-        for section in sections
-        if section.records
-        for chart in section.shown.charts
-    }
-    headlines = [charts[name] for name in _HEADLINES if name in charts]
-    parts += [f"{_image(chart, _IMAGES)} [Details]({_DETAILS}/{name}.md)." for chart, name in headlines]
+    rows = tuple(
+        (str(number), claim.text, _found(claim, pages), claim.section)
+        for number, claim in enumerate(PAPER_CLAIMS, start=1)
+    )
+    claims = Table("", ("", "the paper's ten claims", "found here", "section"), rows)
+    parts += ["## The paper's ten claims", _left_aligned(claims), _NEXT, *_headlines(pages)]
     links = "\n".join(
         f"- [{sections[0].experiment.title}]({_DETAILS}/{name}.md): {NAMES[name][1][0].lower()}{NAMES[name][1][1:]}"
         for name, sections in pages.items()
@@ -137,36 +135,49 @@ def _findings(pages: dict[str, list[ReportSection]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _claim_table(pages: dict[str, list[ReportSection]], scales: Sequence[str]) -> Table:
-    """Return the claims, one a row: its status at each scale, and the reason at the largest scale that has one."""
-    rows = []
-    for name, sections in pages.items():
-        if not any(section.records for section in sections):
-            continue
-        claims: dict[str, dict[str, Claim]] = {}
-        for section in sections:
-            for claim in section.finding.claims:
-                text = (
-                    claim.text.replace(f" trained on {section.scale}", " trained")
-                    if section.scale
-                    else claim.text
-                )
-                claims.setdefault(text, {})[section.scale] = claim
-        link = f"[{name}]({_DETAILS}/{name}.md)"
-        for text, by_scale in claims.items():
-            found = [claim for claim in by_scale.values() if claim.status != "not run yet"]
-            because = (found or list(by_scale.values()))[-1].because
-            statuses = [_status(by_scale, scale) for scale in scales] or [_status(by_scale, "")]
-            rows.append((text, *statuses, because, link))
-    return Table("", ("claim", *(scales or ["here"]), "because", "details"), tuple(rows))
+def _headlines(pages: dict[str, list[ReportSection]]) -> Iterator[str]:
+    """Yield the pictures of the page of findings, each with a link to its page."""
+    charts = {
+        chart.name: (chart, name)
+        for name, sections in pages.items()
+        for section in sections
+        if section.records
+        for chart in section.shown.charts
+    }
+    for names in _HEADLINES:
+        candidates = (f"{name}-{scale}" for name in names for scale in reversed(SCALES))
+        found = next((charts[name] for name in candidates if name in charts), None)
+        if found is not None:
+            yield f"{_image(found[0], _IMAGES)} [Details]({_DETAILS}/{found[1]}.md)."
 
 
-def _status(by_scale: dict[str, Claim], scale: str) -> str:
-    """Return a claim's status at a scale in short; a measurement is the same at every scale."""
-    claim = by_scale.get(scale) or by_scale.get("")
-    return (
-        "not run yet" if claim is None else claim.status.removesuffix(" here").removesuffix(" at this scale")
-    )
+def _found(claim: PaperClaim, pages: dict[str, list[ReportSection]]) -> str:
+    """Return what was found on a claim of the paper: a sentence for each evidence, with a link to its page."""
+    if not claim.evidence:
+        return f"**not run yet.** {claim.instead}"
+    return "<br>".join(_evidence(evidence, pages[evidence.experiment]) for evidence in claim.evidence)
+
+
+def _evidence(evidence: Evidence, sections: Sequence[ReportSection]) -> str:
+    """Return the status and its reason at the largest scale that decides it, and the other scales' statuses."""
+    by_scale = {
+        section.scale: found
+        for section in sections
+        for found in section.finding.claims
+        if found.text == evidence.claim
+    }
+    assert by_scale, f"{evidence.experiment} makes no claim {evidence.claim!r}"
+    about = f"{evidence.about}: " if evidence.about else ""
+    link = f"[{evidence.experiment}]({_DETAILS}/{evidence.experiment}.md)"
+    run = {scale: found for scale, found in by_scale.items() if found.status != "not run yet"}
+    if not run:
+        return f"{about}**not run yet** ({link})"
+    if len(run) > 1 and len(set(run.values())) == 1:  # it doesn't depend on the scale
+        run = {"": next(iter(run.values()))}
+    scale = max(run, key=lambda name: (run[name].status != "undecided", list(run).index(name)))
+    at = f" at {scale}" if scale else ""
+    others = "".join(f" At {name}: {found.status}." for name, found in run.items() if name != scale)
+    return f"{about}**{run[scale].status}**{at}. {run[scale].because}{others} ({link})"
 
 
 # ------------------------------------------------------------------------------------------ the pages of details
@@ -186,7 +197,8 @@ def _details(name: str, sections: Sequence[ReportSection]) -> str:
         parts += [table.markdown() for table in section.shown.tables]
         parts += [_image(chart, f"../{_IMAGES}") for chart in section.shown.charts]
         parts += _mixed(section)
-        parts.append("\n".join(f"- {claim.sentence()}" for claim in section.shown.claims))
+        if section.shown.claims:
+            parts.append("\n".join(f"- {claim.sentence()}" for claim in section.shown.claims))
     records = {
         (record.scale, record.row, record.seed): record for section in sections for record in section.records
     }

@@ -37,10 +37,13 @@ from headwise.processes import child_environment, python_command
 NAMES = {
     "table1": ("table1:EXPERIMENT", "Complexity, path length, gradient flow of four kinds of layers."),
     "complexity": ("complexity:EXPERIMENT", "Time, operations and memory of a layer against n and d."),
-    "table2": ("table2:EXPERIMENT", "The Transformer against the systems that it replaced."),
+    "table2": (
+        "table2:EXPERIMENT",
+        "The systems of table 2 after equal steps and times; table2-converged judges.",
+    ),
     "tuning": ("table2:TUNING", "The learning rates that table 2's systems were tuned with."),
-    "table3": ("table3:EXPERIMENT", "Every variation of the Transformer, relative to its base."),
-    "ablation": ("table3:ABLATION", "The Transformer without positions, residuals or scaling."),
+    "table3": ("table3:EXPERIMENT", "Every row of table 3 after equal steps; table3-converged judges."),
+    "ablation": ("table3:ABLATION", "Without positions, residuals or scaling, after equal steps."),
     "figures": ("figures:EXPERIMENT", "Schedule, sinusoids, attention, head roles, label smoothing."),
     "sqrt-dk": ("attention:SCALING", "Why scores are divided by the square root of d_k."),
     "permutation": ("attention:PERMUTATION", "Attention without positions can't tell orders apart."),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headwise.errors import DataError
-from headwise.evaluation.translation import score_translations
+from headwise.evaluation.translation import bleu, score_translations
 from headwise.text.reading.pairs import pair_files, read_pairs
 from headwise.text.tokens.moses import detokenize, plain_punctuation, tokenize
 
@@ -63,20 +63,40 @@ class TestSet:
 
         `bleu` and `chrf` are sacreBLEU's scores of plain text against the file's references. `tokenized_bleu` is BLEU
         as in the paper: on Moses-tokenized text, with compounds split if `compounds` is set; text of format `given` is
-        scored as it is.
+        scored as it is. `by_length` has the latter for fifths of the test set, by words of the source.
         """
-        references, language = self.read()[1], self.languages[1]
-        if self.form == "given":
-            return score_translations(hypotheses, references).to_json()
+        (sources, references), language = self.read(), self.languages[1]
         if self.form == "stanford":
             hypotheses = [from_stanford(line, language) for line in hypotheses]
-        plain = score_translations(hypotheses, references).to_json()
-        sides = ([self._paper_tokenized(line) for line in side] for side in (hypotheses, references))
-        return plain | {"tokenized_bleu": score_translations(*sides).to_json()["tokenized_bleu"]}
+        result = score_translations(hypotheses, references).to_json()
+        if self.form != "given":
+            hypotheses = [self._paper_tokenized(line) for line in hypotheses]
+            references = [self._paper_tokenized(line) for line in references]
+            result["tokenized_bleu"] = bleu(hypotheses, references, tokenize="none").to_json()
+        return result | {"by_length": bleu_by_length(sources, hypotheses, references)}
 
     def _paper_tokenized(self, line: str) -> str:
         words = tokenize(plain_punctuation(line), self.languages[1], escape=True)
         return split_compounds(words) if self.compounds else words
+
+
+def bleu_by_length(
+    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], groups: int = 5
+) -> dict[str, dict[str, float]]:
+    """Return BLEU, without another tokenization, of groups of about equal size by the number of words of the source.
+
+    Keys are the most words of a group's sources; sources of as many words are in the same group.
+    """
+    words = [len(line.split()) for line in sources]
+    ranked = sorted(words)
+    limits = sorted({ranked[-(-len(ranked) * number // groups) - 1] for number in range(1, groups + 1)})
+    result, shortest = {}, 0
+    for longest in limits:
+        rows = [row for row, count in enumerate(words) if shortest <= count <= longest]
+        score = bleu([hypotheses[row] for row in rows], [references[row] for row in rows], tokenize="none")
+        result[str(longest)] = {"sentences": len(rows), "bleu": score.score}
+        shortest = longest + 1
+    return result
 
 
 _MARK = "##AT##-##AT##"

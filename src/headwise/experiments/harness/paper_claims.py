@@ -1,0 +1,130 @@
+"""The ten claims of the paper that its readers remember, in plain words, each with the findings that decide it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A claim of an experiment, by its text; `about` tells it apart where one claim of the paper has several."""
+
+    experiment: str
+    claim: str
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class PaperClaim:
+    """A claim of the paper, where it stands, and what decides it; `instead` says why nothing does."""
+
+    section: str
+    text: str
+    evidence: tuple[Evidence, ...] = ()
+    instead: str = ""
+
+
+PAPER_CLAIMS = (
+    PaperClaim(
+        "6.1",
+        "It translates better than the recurrent and convolutional systems that it replaced",
+        (
+            Evidence(
+                "table2-converged",
+                "Trained until it learns no more, the Transformer is better than the systems of its size that it "
+                "replaced",
+            ),
+        ),
+    ),
+    PaperClaim(
+        "6.1",
+        "It takes less training to the same quality",
+        (
+            Evidence(
+                "table2-converged",
+                "The Transformer reaches a quality that all reach with fewer operations of training",
+            ),
+        ),
+    ),
+    PaperClaim(
+        "4",
+        "It connects any two words in a constant number of steps, a recurrent network in as many as lie between",
+        (
+            Evidence(
+                "table1",
+                "Self-attention connects all positions in a constant number of operations, a recurrent layer in O(n)",
+            ),
+        ),
+    ),
+    PaperClaim(
+        "4",
+        "Its layers are faster than recurrent ones where a sentence has fewer words than the model has dimensions",
+        (
+            Evidence(
+                "complexity", "Self-attention is faster than a recurrent layer where n is smaller than d"
+            ),
+        ),
+    ),
+    PaperClaim(
+        "3.2.1",
+        "Attention needs the division by √d_k, or its gradients vanish",
+        (
+            Evidence(
+                "sqrt-dk",
+                "Dot products grow with d_k and push the softmax where its gradients vanish; dividing by √d_k "
+                "prevents it",
+                "gradients",
+            ),
+            Evidence(
+                "table3-converged",
+                "A model without the division by √d_k is worse (section 3.2.1)",
+                "a model without",
+            ),
+        ),
+    ),
+    PaperClaim(
+        "4, 6.2",
+        "Several heads are better than one, too many are worse again, and they learn different tasks",
+        (
+            Evidence("table3-converged", "(A) A single head is worse than several", "one head"),
+            Evidence("table3-converged", "(A) Too many heads are worse, too", "32 heads"),
+            Evidence("figures", "Heads learn different tasks (section 4 and the paper's appendix)", "tasks"),
+        ),
+    ),
+    PaperClaim(
+        "3.5, 6.2",
+        "Sinusoids are as good as learned positions, and may serve longer sentences than those of training",
+        (
+            Evidence(
+                "table3-converged", "(E) Learned positions are nearly identical to sinusoids", "as good"
+            ),
+            Evidence(
+                "extrapolation",
+                "Sinusoids extrapolate to longer sequences than those of training (section 3.5: they may)",
+                "longer",
+            ),
+        ),
+    ),
+    PaperClaim(
+        "6.2",
+        "Bigger models are better, and dropout keeps them from overfitting",
+        (
+            Evidence("table3-converged", "The big model is better than base", "big"),
+            Evidence("table3-converged", "(D) A model without dropout is worse", "no dropout"),
+        ),
+    ),
+    PaperClaim(
+        "5.4",
+        "Label smoothing makes perplexity worse, and BLEU better",
+        (
+            Evidence("label-smoothing", "Label smoothing hurts perplexity", "perplexity"),
+            Evidence("label-smoothing", "Label smoothing improves BLEU", "BLEU"),
+        ),
+    ),
+    PaperClaim(
+        "6.3",
+        "It is good at another task as well, constituency parsing",
+        instead="The treebank isn't free, and no experiment here parses; `headwise reproduce table4 --show` prints the "
+        "paper's own table.",
+    ),
+)
