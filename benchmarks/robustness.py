@@ -1,7 +1,11 @@
 """A test set as people type it: BLEU and chrF2 of each kind of text, beside the clean one.
 
 Capitals and titles are so on both sides, as is a missing final punctuation; typing errors are in the source alone. The
-texts are the same for every run. With several runs, such as seeds, a table has a column for each.
+texts are the same for every run.
+
+For a run between English and German, a list of words, strings of programs and everyday sentences is translated, too,
+and the share of accepted translations is given. A line of the list has both languages, each with its alternatives: the
+first of a side is what is translated, and every one of the other side is accepted.
 
     python -m benchmarks robustness RUN… --source test.en --reference test.de
 """
@@ -18,6 +22,7 @@ import numpy as np
 import headwise
 from benchmarks import command_line
 from headwise.config import AugmentConfig
+from headwise.config.languages import short_code
 from headwise.evaluation.metrics import find_metric
 from headwise.text.augmentation import augment, typo
 from headwise.text.reading.lines import read_lines
@@ -26,6 +31,8 @@ Pairs = tuple[list[str], list[str]]
 
 TYPOS = 0.05  # share of the words of several letters
 METRICS = ("bleu", "chrf")
+PHRASES = Path(__file__).parent / "phrases.en-de.tsv"
+_ARTICLE = re.compile(r"(?:the|an?|der|die|das|eine?)\s+", re.IGNORECASE)
 
 
 def with_typos(sources: Sequence[str], share: float, random: np.random.Generator) -> list[str]:
@@ -48,6 +55,27 @@ KINDS: dict[str, Callable[[Pairs], Pairs]] = {
     "5 % typos": lambda pairs: (with_typos(pairs[0], TYPOS, np.random.default_rng(1)), pairs[1]),
     "no final full stop": _changed(no_punctuation=1),
 }
+
+
+def phrases(languages: Sequence[str | None]) -> dict[str, list[str]]:
+    """Return what is translated from the first language, with what is accepted; nothing but for English and German."""
+    if set(languages) != {"en", "de"}:
+        return {}
+    sides = [[side.split(" | ") for side in line.split("\t")] for line in read_lines(PHRASES)]
+    step = 1 if languages[0] == "en" else -1
+    return {sources[0]: answers for sources, answers in (line[::step] for line in sides)}
+
+
+def accepted(translation: str, answers: Sequence[str]) -> bool:
+    """Whether it is an answer but for its first letter's case, an article before it and punctuation behind it."""
+
+    def bare(text: str) -> str:
+        text = text.strip().rstrip(" .!?…:").replace("’", "'")
+        article = _ARTICLE.match(text)
+        text = text if article is None else text[article.end() :]
+        return text[:1].lower() + text[1:]
+
+    return bare(translation) in map(bare, answers)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -76,6 +104,14 @@ def main(arguments: Sequence[str]) -> None:
             scores[str(path)][kind] = {
                 metric.title: metric.score(texts, references).score for metric in metrics
             }
+        languages = [None if code is None else short_code(code) for code in run.translator.languages]
+        if asked := phrases(languages):
+            translations = run.translate(list(asked), **search)
+            right = sum(
+                accepted(translation.text, answers)
+                for translation, answers in zip(translations, asked.values(), strict=True)
+            )
+            scores[str(path)]["words and phrases"] = {"accepted": 100 * right / len(asked)}
     if options.json:
         print(json.dumps(scores, indent=2))
         return

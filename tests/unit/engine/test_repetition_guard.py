@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.robustness import phrases
 from decoding_models import EOS, SYMBOLS, TreeModel, decode, sentences, tiny_transformer
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
 from headwise.engine.repetition_guard import NGRAM, defect, loops
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
-from interface_strings import INTERFACE
 from scheduler_engines import native, native_only
 
 GUARDED = SearchOptions(guard=True)
@@ -69,9 +69,9 @@ def test_what_is_wrong_with_the_output_of_a_short_source() -> None:
     assert found(list(range(14)), [7]) == "is far longer than its source"
 
 
-def test_strings_of_programs() -> None:
+def test_words_and_strings_of_programs() -> None:
     translator = Translator.load("demo", device="cpu")
-    for translation in translator.translate(INTERFACE, guard=True):
+    for translation in translator.translate(list(phrases(("en", "de"))), guard=True):
         output, text = translation.outputs[0], translation.source
         assert any(map(str.isalnum, output.text)) >= any(map(str.isalnum, text))
         ids = [*translator.subwords.encode_source(text), EOS]
