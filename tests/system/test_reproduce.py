@@ -54,9 +54,7 @@ def toy_experiment() -> Experiment:
 
     def find(evidence: Results) -> Finding:
         cells = tuple((row.label, evidence.cell(row.name, "dev.loss")) for row in evidence.rows)
-        return Finding(
-            [Table("toy", ("row", "loss"), cells)], (), [Claim("It runs", "confirmed here", "It ran.")]
-        )
+        return Finding([Table("toy", ("row", "loss"), cells)], (), [Claim("It runs", "confirmed", "It ran.")])
 
     return Experiment("toy", "A toy", rows, find)
 
@@ -321,7 +319,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     folders = ["--out", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
     done = call(capsys, "reproduce", "permutation", *folders)
     assert done.code == 0, done.err
-    assert "confirmed here" in done.out
+    assert ": confirmed. " in done.out
     assert (tmp_path / "runs" / "figures" / "permutation.png").exists()
     again = call(capsys, "reproduce", "permutation", *folders)
     assert "recorded already" in again.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from headwise.experiments.trials import trial_rows, with_choices
 from paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("at_the_root")
+_CHAPTERS = "src/headwise/learn/pages"
 _TRAINED = "Gradient against distance for each architecture, trained on "
 
 
@@ -112,13 +114,18 @@ def test_the_committed_report_is_that_of_the_committed_records(
     monkeypatch.setattr(Figure, "savefig", lambda figure, file, **options: None)  # the pages are compared
     if not (ROOT / "results").exists():
         pytest.skip("no results are recorded in this checkout")
-    pages = [file for file in write_report(ROOT / "results", tmp_path) if file.suffix == ".md"]
-    for page in pages:
-        committed = ROOT / "docs" / page.relative_to(tmp_path)
-        assert page.read_text(encoding="utf-8") == committed.read_text(encoding="utf-8"), committed
-    assert len(pages) == len(list((ROOT / "docs" / "reproduction").iterdir())) + 1
-    generated = "".join(page.read_text(encoding="utf-8") for page in pages if page.parent != tmp_path)
-    words = len((tmp_path / "reproduction.md").read_text(encoding="utf-8").replace("|", " ").split())
+    docs, quoting = tmp_path / "docs", tmp_path / _CHAPTERS
+    shutil.copytree(ROOT / _CHAPTERS, quoting)
+    files = [file for file in write_report(ROOT / "results", docs) if file.suffix == ".md"]
+    for file in files:
+        committed = ROOT / file.relative_to(tmp_path)
+        assert file.read_text(encoding="utf-8") == committed.read_text(encoding="utf-8"), committed
+    pages = [file for file in files if file.parent == docs / "reproduction"]
+    assert len(pages) == len(list((ROOT / "docs" / "reproduction").iterdir()))
+    generated = "".join(page.read_text(encoding="utf-8") for page in pages)
+    chapters = "".join(file.read_text(encoding="utf-8") for file in files if file.parent == quoting)
+    assert all(f"*{claim.text}* (section" in chapters for claim in PAPER_CLAIMS)
+    words = len((docs / "reproduction.md").read_text(encoding="utf-8").replace("|", " ").split())
     assert words < 2000, f"the page of findings has {words} words"
     for once in ("**Table 1 of the paper, and counted here", "schedule.png", "gradient-untrained.png"):
         assert generated.count(once) == 1  # independent of the scale, so shown once for two recorded scales

@@ -16,9 +16,13 @@ class Evidence:
 
 @dataclass(frozen=True)
 class PaperClaim:
-    """A claim of the paper, where it stands, and what decides it; `instead` says why nothing does."""
+    """A claim of the paper, its section, the chapter that quotes what was found on it, and what decides it.
+
+    `instead` says why nothing decides it.
+    """
 
     section: str
+    chapter: str  # name of its file in `headwise.learn.pages`
     text: str
     evidence: tuple[Evidence, ...] = ()
     instead: str = ""
@@ -27,7 +31,8 @@ class PaperClaim:
 PAPER_CLAIMS = (
     PaperClaim(
         "6.1",
-        "It translates better than the recurrent and convolutional systems that it replaced",
+        "13-results",
+        "The Transformer translates better than the recurrent and convolutional systems that it replaced",
         (
             Evidence(
                 "table2-converged",
@@ -38,6 +43,7 @@ PAPER_CLAIMS = (
     ),
     PaperClaim(
         "6.1",
+        "13-results",
         "It takes less training to the same quality",
         (
             Evidence(
@@ -48,7 +54,8 @@ PAPER_CLAIMS = (
     ),
     PaperClaim(
         "4",
-        "It connects any two words in a constant number of steps, a recurrent network in as many as lie between",
+        "01-why-not-recurrence",
+        "Self-attention connects any two words in a constant number of steps, recurrence in as many as lie between",
         (
             Evidence(
                 "table1",
@@ -58,7 +65,8 @@ PAPER_CLAIMS = (
     ),
     PaperClaim(
         "4",
-        "Its layers are faster than recurrent ones where a sentence has fewer words than the model has dimensions",
+        "01-why-not-recurrence",
+        "It is faster than a recurrent layer where a sentence has fewer words than the model has dimensions",
         (
             Evidence(
                 "complexity", "Self-attention is faster than a recurrent layer where n is smaller than d"
@@ -67,6 +75,7 @@ PAPER_CLAIMS = (
     ),
     PaperClaim(
         "3.2.1",
+        "04-scaling",
         "Attention needs the division by √d_k, or its gradients vanish",
         (
             Evidence(
@@ -83,7 +92,8 @@ PAPER_CLAIMS = (
         ),
     ),
     PaperClaim(
-        "4, 6.2",
+        "4 and 6.2",
+        "05-heads",
         "Several heads are better than one, too many are worse again, and they learn different tasks",
         (
             Evidence("table3-converged", "(A) A single head is worse than several", "one head"),
@@ -92,7 +102,8 @@ PAPER_CLAIMS = (
         ),
     ),
     PaperClaim(
-        "3.5, 6.2",
+        "3.5 and 6.2",
+        "06-positions",
         "Sinusoids are as good as learned positions, and may serve longer sentences than those of training",
         (
             Evidence(
@@ -107,6 +118,7 @@ PAPER_CLAIMS = (
     ),
     PaperClaim(
         "6.2",
+        "13-results",
         "Bigger models are better, and dropout keeps them from overfitting",
         (
             Evidence("table3-converged", "The big model is better than base", "big"),
@@ -115,6 +127,7 @@ PAPER_CLAIMS = (
     ),
     PaperClaim(
         "5.4",
+        "12-training",
         "Label smoothing makes perplexity worse, and BLEU better",
         (
             Evidence("label-smoothing", "Label smoothing hurts perplexity", "perplexity"),
@@ -123,7 +136,8 @@ PAPER_CLAIMS = (
     ),
     PaperClaim(
         "6.3",
-        "It is good at another task as well, constituency parsing",
+        "13-results",
+        "The Transformer is good at another task as well, constituency parsing",
         instead="The treebank isn't free, and no experiment here parses; `headwise reproduce table4 --show` prints the "
         "paper's own table.",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from headwise.experiments.harness.rows import MeasuredRow
 from headwise.experiments.harness.runner import NAMES, Experiment, collect, find_experiment
 from headwise.experiments.scales import SCALES
 from headwise.files import write_text
+from headwise.learn.chapters import chapters
 
 _PAGE, _DETAILS, _IMAGES = "reproduction.md", "reproduction", "images/reproduction"
 _ABOUT = (
@@ -29,6 +31,8 @@ _HOW = (
 )
 # Charts on the page of findings: of each, the first that there is, at the largest scale.
 _HEADLINES = (("table2-converged", "table2"), ("table3-converged", "table3"), ("length",))
+_CHAPTERS = "src/headwise/learn/pages"
+_QUOTE = re.compile(r"^(## What was found here\n\n).*?(?=^## )", re.DOTALL | re.MULTILINE)
 _NEXT = "`headwise reproduce all --scale tiny`, or `multi30k`, continues what isn't run or has too few seeds."
 _NOTHING = "Nothing of it is recorded yet."
 
@@ -58,7 +62,8 @@ class ReportSection:
 def write_report(results: Path, docs: Path) -> list[Path]:
     """Write reproduction.md, a page for each experiment in reproduction/, and the images; returns the files.
 
-    Removes pages and images that are no longer made. Raises `DataError` for a record that can't be read.
+    In a checkout, the chapters beside `docs` that quote findings are among them. Removes pages and images that are no
+    longer made. Raises `DataError` for a record that can't be read.
     """
     pages = {name: list(_sections(find_experiment(name), results)) for name in NAMES}
     charts = [
@@ -71,6 +76,9 @@ def write_report(results: Path, docs: Path) -> list[Path]:
     images = [chart.save(docs / _IMAGES) for chart in charts]
     texts = {docs / _DETAILS / f"{name}.md": _details(name, sections) for name, sections in pages.items()}
     texts[docs / _PAGE] = _findings(pages)
+    for chapter in chapters(docs.parent / _CHAPTERS):
+        text = chapter.read_text(encoding="utf-8")
+        texts[chapter] = _QUOTE.sub(lambda found, name=chapter.stem: found[1] + _quote(name, pages), text)
     for file, text in texts.items():
         write_text(file, text)
     for stale in {*(docs / _IMAGES).glob("*.png"), *(docs / _DETAILS).glob("*.md")} - {*images, *texts}:
@@ -156,6 +164,19 @@ def _found(claim: PaperClaim, pages: dict[str, list[ReportSection]]) -> str:
     if not claim.evidence:
         return f"**not run yet.** {claim.instead}"
     return "<br>".join(_evidence(evidence, pages[evidence.experiment]) for evidence in claim.evidence)
+
+
+def _quote(chapter: str, pages: dict[str, list[ReportSection]]) -> str:
+    """Return the section of a chapter on the claims that it explains, a list item for each evidence."""
+    lines = []
+    for claim in PAPER_CLAIMS:
+        if claim.chapter == chapter:
+            sections = "sections" if " and " in claim.section else "section"
+            lines.append(f"*{claim.text}* ({sections} {claim.section})\n")
+            lines += [f"- {found}" for found in _found(claim, pages).split("<br>")]
+            lines.append("")
+    text = "\n".join(lines).replace(f"]({_DETAILS}/", f"](../../../../docs/{_DETAILS}/")
+    return f"{text}\nFrom the records, by `headwise reproduce report` ([all findings](../../../../docs/{_PAGE})).\n\n"
 
 
 def _evidence(evidence: Evidence, sections: Sequence[ReportSection]) -> str:
