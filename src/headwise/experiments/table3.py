@@ -5,15 +5,15 @@ from __future__ import annotations
 from headwise.config import ModelConfig, presets
 from headwise.errors import ConfigError
 from headwise.experiments.charts import difference_chart
-from headwise.experiments.harness.outcome import EQUAL, Finding, Table
-from headwise.experiments.harness.records import Results
+from headwise.experiments.harness.outcome import BLEU, EQUAL, Finding, Status, Table, judge
+from headwise.experiments.harness.records import Mean, Results
 from headwise.experiments.harness.rows import TrainingRow, configured, replaced
 from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.paper import TABLE_3, Variation, row_name, variation
 from headwise.experiments.scales import Scale
 
 _BASE = "table3-base"
-_BLEU, _PERPLEXITY, _TEST = "dev.bleu", "dev.perplexity", "test.bleu.score"
+_PERPLEXITY, _TEST = "dev.perplexity", "test.bleu.score"
 _EQUAL_IN_PAPER = 0.1  # BLEU: the paper calls rows this close nearly identical (section 6.2, row E)
 
 
@@ -88,8 +88,8 @@ def find(results: Results) -> Finding:
         ),
         tuple(_table_row(results, line) for line in TABLE_3),
         "Δ: BLEU less base's, a mean over the seeds that both have, with its 95 % interval where there are several. "
-        "Parameters relative to base. Direction: whether Δ has the paper's sign; nearly identical rows (paper's Δ "
-        f"within {_EQUAL_IN_PAPER}) agree within {EQUAL} BLEU, others are too close to tell there. BLEU is the "
+        "Parameters relative to base. Direction: whether Δ's whole interval has the paper's sign or, for rows that are "
+        f"nearly identical in the paper (Δ within {_EQUAL_IN_PAPER}), lies within {EQUAL} BLEU. BLEU is the "
         f"finished model's, by beam search. Base trains for {results.scale.budget}.{_rates_note(results.scale)}",
     )  # fmt: skip
     text = "BLEU of each variation stopped after equal steps, relative to base, here and in the paper"
@@ -110,7 +110,7 @@ def _table_row(results: Results, line: Variation) -> tuple[str, ...]:
     name, base = row_name(line.preset), TABLE_3[0]
     training_row = next(r for r in results.rows if r.name == name)
     assert isinstance(training_row, TrainingRow)
-    difference = results.difference(name, _BASE, _BLEU)
+    difference = results.difference(name, _BASE, BLEU.path)
     paper = line.bleu - base.bleu
     parameters, base_parameters = (
         results.mean(name, "parameters"),
@@ -122,10 +122,10 @@ def _table_row(results: Results, line: Variation) -> tuple[str, ...]:
         f"{line.perplexity:.2f}",
         results.cell(name, _PERPLEXITY),
         f"{line.bleu:.1f}",
-        results.cell(name, _BLEU, 1),
+        results.cell(name, BLEU.path, 1),
         "" if line is base else f"{paper:+.1f}",
         "" if line is base or difference is None else difference.text(1, sign=True),
-        "" if line is base or difference is None else _direction(paper, difference.value),
+        "" if line is base or difference is None else _direction(paper, difference),
         "" if line.parameters is None else f"{line.parameters / 65:.2f}",
         "–"
         if parameters is None or base_parameters is None
@@ -148,16 +148,10 @@ def _base_text(training_row: TrainingRow) -> str:
     )
 
 
-def _direction(paper: float, ours: float) -> str:
-    sign = _sign(ours)
-    if sign == _sign(paper, _EQUAL_IN_PAPER):
-        return "agrees"
-    return "differs" if sign else "too close"
-
-
-def _sign(difference: float, equal: float = EQUAL) -> int:
-    """Return the sign of a difference, 0 if it is within `equal` after rounding as in the table."""
-    return 0 if abs(round(difference, 1)) <= equal else 1 if difference > 0 else -1
+def _direction(paper: float, difference: Mean) -> Status:
+    """Return whether a difference has the paper's sign, or is as small where the paper's rows are nearly identical."""
+    expected = 0 if abs(round(paper, 1)) <= _EQUAL_IN_PAPER else 1 if paper > 0 else -1
+    return judge("", difference, expected, BLEU.unit).status
 
 
 EXPERIMENT = Experiment("table3", "Table 3: variations of the Transformer", rows, find, seeds=(1, 2))
@@ -192,7 +186,7 @@ def find_ablation(results: Results) -> Finding:
         tuple(
             (
                 label,
-                *(results.cell(name, path) for path in (_PERPLEXITY, _BLEU, _TEST)),
+                *(results.cell(name, path) for path in (_PERPLEXITY, BLEU.path, _TEST)),
                 "" if name == _BASE else _difference(results, name),
             )
             for name, label in labels.items()
@@ -204,7 +198,7 @@ def find_ablation(results: Results) -> Finding:
 
 
 def _difference(results: Results, name: str) -> str:
-    difference = results.difference(name, _BASE, _BLEU)
+    difference = results.difference(name, _BASE, BLEU.path)
     return "–" if difference is None else difference.text(2, sign=True)
 
 

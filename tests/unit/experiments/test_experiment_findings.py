@@ -69,30 +69,29 @@ def claim(finding: Finding, words: str) -> Claim:
 
 
 @pytest.mark.parametrize(
-    ("preset", "label", "difference", "direction"),
+    ("preset", "label", "differences", "direction"),
     [
-        ("table3-a-h1", "h = 1, d_k = d_v = 512", -0.9, "agrees"),
-        ("table3-a-h1", "h = 1, d_k = d_v = 512", 0.9, "differs"),
+        ("table3-a-h1", "h = 1, d_k = d_v = 512", [-0.9, -0.88], "confirmed"),
+        ("table3-a-h1", "h = 1, d_k = d_v = 512", [0.9, 0.88], "refuted"),
+        ("table3-a-h1", "h = 1, d_k = d_v = 512", [-0.9, -0.6], "undecided"),  # ± 1.9
+        ("table3-a-h1", "h = 1, d_k = d_v = 512", [-0.9], "undecided"),
+        ("table3-c-d1024", "d_model = 1024, d_k = d_v = 128", [0.4, 0.42], "confirmed"),
+        ("table3-e-learned", "sinusoids", [-0.2, -0.2], "confirmed"),  # the paper: nearly identical
+        ("table3-e-learned", "sinusoids", [-0.5, -0.5], "refuted"),
         (
-            "table3-a-h1",
-            "h = 1, d_k = d_v = 512",
-            -0.2,
-            "too close",
-        ),  # a small negative difference confirms nothing
-        ("table3-a-h1", "h = 1, d_k = d_v = 512", -0.34, "too close"),  # printed as -0.3
-        ("table3-c-d1024", "d_model = 1024, d_k = d_v = 128", 0.4, "agrees"),
-        ("table3-c-d1024", "d_model = 1024, d_k = d_v = 128", -0.4, "differs"),
-        ("table3-e-learned", "sinusoids", -0.2, "agrees"),  # the paper: nearly identical
-        ("table3-e-learned", "sinusoids", -0.5, "differs"),
-        ("table3-a-h16", "h = 16, d_k = d_v = 32", 0.2, "agrees"),  # the paper: no difference at all
+            "table3-a-h16",
+            "h = 16, d_k = d_v = 32",
+            [0.2, 0.2],
+            "confirmed",
+        ),  # the paper: no difference at all
     ],
 )
-def test_a_direction_is_the_sign_of_what_is_more_than_noise(
-    preset: str, label: str, difference: float, direction: str
+def test_a_direction_is_the_sign_of_the_whole_interval(
+    preset: str, label: str, differences: list[float], direction: str
 ) -> None:
-    finding = variations({"base": [0.0], preset: [difference]})
+    finding = variations({"base": [0.0, 0.0], preset: differences})
     assert cells(finding, label)["direction"] == direction
-    assert cells(finding, label)["Δ"] == f"{difference:+.1f}"
+    assert cells(finding, label)["Δ"].startswith(f"{sum(differences) / len(differences):+.1f}")
 
 
 def test_a_difference_is_of_seeds_that_both_have() -> None:
