@@ -5,8 +5,8 @@
     python examples/open_text.py data/open-en-de-text text/round-2 --scores scores
 
 A pair is left out if another one has the same words on both sides, whatever file it is in; if one of its sides is in a
-test or development set, or in the project that is kept out to test on; if a side has more than 400 characters, the
-other's length differs too much, the sides are the same sentence, or most of it isn't letters. `--scores` has the
+test or development set, or in the project that is kept out to test on; if the sides are the same sentence; if a side
+has more than 400 characters, the other's length differs too much, or most of it isn't letters. `--scores` has the
 log-probability of each pair that was kept, by a model that was trained on them: of each file, the twentieth with the
 lowest mean over its subwords is left out, too, which finds sentences that were aligned to the wrong one.
 """
@@ -14,13 +14,17 @@ lowest mean over its subwords is left out, too, which finds sentences that were 
 from __future__ import annotations
 
 import argparse
-import re
 import sys
-import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from headwise import bounds
+from headwise.config import CleaningConfig
+from headwise.errors import DataError, HeadwiseError
+from headwise.text.preparation.cleaning import Rules, cleaned_pairs, words_of
+from headwise.text.reading.pairs import CleaningReport, PairFiles, read_pairs
 
 LONGEST = 400  # characters
 KEPT_OUT = "open-source-guides"
@@ -35,46 +39,41 @@ class SourcedPair(NamedTuple):
     file: str
 
 
-def words(text: str) -> str:
-    """Return the words of a text alone, in lower case: what near duplicates have in common."""
-    return re.sub(r"\W+", " ", unicodedata.normalize("NFKC", text).casefold()).strip()
-
-
 def is_sentence_pair(pair: SourcedPair) -> bool:
-    """Whether both sides are text of a fitting length, and not the same sentence."""
+    """Whether both sides are text of a fitting length."""
     english, german = pair.english, pair.german
-    longer, shorter = max(len(english), len(german)), min(len(english), len(german))
+    longer = max(len(english), len(german))
     letters = sum(character.isalpha() for character in english)
     return (
         longer <= LONGEST
-        and (longer <= 20 or 0.4 < len(english) / max(len(german), 1) < 2.0)
-        and (words(english) != words(german) or len(english.split()) <= 3)
+        and (longer <= 20 or 0.4 < len(english) / len(german) < 2.0)
         and 2 * letters >= len(english.replace(" ", ""))
-        and shorter > 0
     )
 
 
-def filtered(files: Iterable[Path], tested: set[str]) -> Iterator[SourcedPair]:
-    """Yield the pairs of the files that are kept; `tested` has the `words` of all sentences to test on."""
-    seen = set()
+def filtered(files: Iterable[Path], held_out: Iterable[Path]) -> Iterator[SourcedPair]:
+    """Yield the pairs of the files that are kept, without those of files that are held out; raises `DataError`."""
+    cleaning = CleaningConfig(
+        max_ratio=bounds.RATIO, drop_untranslated=True, held_out=[str(file) for file in held_out]
+    )
+    rules, seen = Rules(cleaning).load(), set()
     for file in files:
-        for line in file.read_text("utf-8").split("\n")[:-1]:
-            english, german = (" ".join(side.split()) for side in line.split("\t"))
-            pair, key = SourcedPair(english, german, file.name), (words(english), words(german))
-            if all(key) and key not in seen and tested.isdisjoint(key) and is_sentence_pair(pair):
+        for clean in cleaned_pairs(read_pairs(PairFiles(file, None)), cleaning, rules, CleaningReport()):
+            english, german = (" ".join(side.split()) for side in clean[:2])
+            pair, key = SourcedPair(english, german, file.name), (words_of(english), words_of(german))
+            if all(key) and key not in seen and is_sentence_pair(pair):
                 seen.add(key)
                 yield pair
 
 
 def likeliest(pairs: list[SourcedPair], file: Path) -> list[SourcedPair]:
-    """Return the pairs without those of each file that a model finds least likely, by its lines of `--per-line`."""
+    """Return the pairs without those of each file that a model finds least likely, by its lines of `--per-line`.
+
+    Raises `DataError` where there isn't a line for each pair.
+    """
     scores = file.read_text("utf-8").split("\n")[:-1]
     if len(scores) != len(pairs):
-        print(
-            f"{file}: expected {len(pairs):,} lines, one for each pair, found {len(scores):,}",
-            file=sys.stderr,
-        )
-        raise SystemExit(2)
+        raise DataError(f"{file}: expected {len(pairs):,} lines, one for each pair, found {len(scores):,}")
     means: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for number, (pair, line) in enumerate(zip(pairs, scores, strict=True)):
         of_pair, _, of_subwords = line.partition("\t")
@@ -92,18 +91,13 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="The folder of the plain files.")
     parser.add_argument("--scores", type=Path, help="Of headwise evaluate --per-line.")
     options = parser.parse_args()
-    tested = {
-        words(line)
-        for file in (options.corpus / f"{KEPT_OUT}.tsv", *(options.corpus / "test").iterdir())
-        for line in re.split(r"[\n\t]", file.read_text("utf-8"))
-    }
-    files = sorted(options.corpus.glob("*.tsv"))
-    kept_out = [file for file in files if file.stem == KEPT_OUT]
-    pairs = list(filtered([file for file in files if file.stem != KEPT_OUT], tested - {""}))
+    kept_out = options.corpus / f"{KEPT_OUT}.tsv"
+    files = [file for file in sorted(options.corpus.glob("*.tsv")) if file != kept_out]
+    pairs = list(filtered(files, [kept_out, *sorted((options.corpus / "test").iterdir())]))
     if options.scores:
         pairs = likeliest(pairs, options.scores)
     options.out.mkdir(parents=True, exist_ok=True)
-    for name, texts in (("train", pairs), (KEPT_OUT, list(filtered(kept_out, set())))):
+    for name, texts in (("train", pairs), (KEPT_OUT, list(filtered([kept_out], [])))):
         for suffix, lines in (
             ("en", [text.english for text in texts]),
             ("de", [text.german for text in texts]),
@@ -113,4 +107,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except HeadwiseError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None

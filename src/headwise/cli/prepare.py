@@ -59,6 +59,13 @@ Filters = Annotated[
         help="It keeps, drops or changes a pair.",
     ),
 ]
+DropUntranslated = Annotated[
+    bool, typer.Option("--drop-untranslated", help="Drop pairs of two equal sentences.")
+]
+HeldOut = Annotated[
+    list[str] | None,
+    typer.Option("--held-out", metavar="FILE", help="Drop pairs with a sentence of it, as of a test set."),
+]
 KeepDuplicates = Annotated[bool, typer.Option("--keep-duplicates", help="Keep exact duplicates.")]
 Size = Annotated[
     int, typer.Option("--subwords", metavar="N", min=8, max=bounds.VOCABULARY, help="Subwords to learn.")
@@ -94,6 +101,8 @@ def command(
     identify_languages: IdentifyLanguages = False,
     languages: Languages = None,
     filters: Filters = None,
+    drop_untranslated: DropUntranslated = False,
+    held_out: HeldOut = None,
     keep_duplicates: KeepDuplicates = False,
     near: Annotated[bool, typer.Option("--near", help="Drop near duplicates, too (MinHash).")] = False,
     size: Size = 37000,
@@ -138,7 +147,11 @@ def command(
         (source_field, target_field),
         Rules(
             CleaningConfig(
-                max_words=max_words, max_ratio=max_ratio, drop_duplicates=not keep_duplicates or near
+                max_words=max_words,
+                max_ratio=max_ratio,
+                drop_duplicates=not keep_duplicates or near,
+                drop_untranslated=drop_untranslated,
+                held_out=held_out or [],
             ),
             min_words,
             max_word_ratio,

@@ -31,6 +31,10 @@ class CleaningConfig(Section):
     # longer side / shorter side, in characters
     max_ratio: Annotated[float, Field(ge=1.0, le=bounds.RATIO), _PAIRS] = 9.0
     drop_duplicates: Annotated[bool, Tasks.all_but("denoising", *LABELED)] = False
+    # pairs whose sides are the same sentence, of more than three words
+    drop_untranslated: Annotated[bool, _PAIRS, YOUNGER] = False
+    # files, such as test sets: a pair with a sentence of theirs on either side isn't trained on
+    held_out: Annotated[list[str], Writable, _PAIRS, MAY_CHANGE, YOUNGER] = Field(default_factory=list)
 
 
 class AugmentConfig(Section):

@@ -204,24 +204,28 @@ _WMT14 = (
 )
 
 
-# Where the files are from, by the beginning of their names, and their licenses.
+# Where the files are from (on GitHub, each at a commit) and their licenses, by the beginning of their names.
 _OPEN_TERMS = {
-    "tatoeba": "Tatoeba sentences of 2018-05; CC BY 2.0",
-    "covost2": "CoVoST 2, development and test sets; CC0",
-    "debian-website": "Debian's website; MIT or GPL 2+, older parts Open Publication License 1.0",
-    "php-manual": "PHP manual; CC BY 3.0",
-    "rust-book": "The Rust Programming Language; MIT or Apache 2",
-    "thunderbird": "Mozilla Thunderbird; MPL 2",
-    "gnome-help": "GNOME user documentation; CC BY 3.0",
-    "tldr-pages": "tldr-pages; CC BY 4.0",
-    "privacy-guides": "Privacy Guides; CC BY-SA 4.0",
-    "mozilla-websites": "Mozilla's websites; MPL 2",
-    "cwa-website": "Corona-Warn-App's website; Apache 2",
-    "cwa-blog": "Corona-Warn-App's blog; Apache 2",
-    "django-girls": "Django Girls tutorial; CC BY-SA 4.0",
-    "open-source-guides": "Open Source Guides; CC BY 4.0",
-    "test/tatoeba": "Tatoeba's test set v2021-08-07; CC BY 2.0",
-    "test/ntrex128": "NTREX-128; CC BY-SA 4.0",
+    "tatoeba": "Tatoeba sentences of 2018-05, rioyshky/translation@de48b7027f; CC BY 2.0",
+    "covost2": "CoVoST 2, development and test sets, YunusDemirag/fairseq-baseline-covost@d64f8ebab4; CC0",
+    "debian-website": "Debian's website, l/debian-webwml@80cd9461d3; MIT or GPL 2+, "
+    "older parts Open Publication License 1.0",
+    "php-manual": "PHP manual, php/doc-en@17ddeefd65 and php/doc-de@08e5b7a4e1; CC BY 3.0",
+    "rust-book": "The Rust Programming Language, rust-lang/book@917544888a and "
+    "rust-lang-de/rustbook-de@4aafbc0ebe; MIT or Apache 2",
+    "thunderbird": "Mozilla Thunderbird, mozilla-l10n/thunderbird-l10n; MPL 2",
+    "gnome-help": "GNOME user documentation, GNOME/gnome-user-docs@46747c67c1; CC BY 3.0",
+    "tldr-pages": "tldr-pages, tldr-pages/tldr@08e345f426; CC BY 4.0",
+    "privacy-guides": "Privacy Guides, privacyguides/i18n@115b5cea05 and "
+    "privacyguides/privacyguides.org@45d7263305; CC BY-SA 4.0",
+    "mozilla-websites": "Mozilla's websites, mozilla-l10n/www-l10n@442e139499; MPL 2",
+    "cwa-website": "Corona-Warn-App's website, remonator/cwa-website@1d1f94f562; Apache 2",
+    "cwa-blog": "Corona-Warn-App's blog, remonator/cwa-website@1d1f94f562; Apache 2",
+    "django-girls": "Django Girls tutorial, DjangoGirls/tutorial@71c4c3dad2; CC BY-SA 4.0",
+    "open-source-guides": "kept out of training: Open Source Guides, github/opensource.guide@ebc9678e39; CC BY 4.0",
+    "test/tatoeba": "kept out of training: Tatoeba's test set v2021-08-07, Helsinki-NLP/OPUS-MT-testsets@ac0f19c0b; "
+    "CC BY 2.0",
+    "test/ntrex128": "kept out of training: NTREX-128, MicrosoftTranslator/NTREX@8561f6a; CC BY-SA 4.0",
 }
 
 
@@ -264,7 +268,7 @@ _ALL = (
     ),
     Corpus(
         name="open-en-de-text",
-        description="everyday sentences, documentation, help and essays: 316,189 training pairs, test sets",
+        description="everyday sentences, documentation, help and essays: 316,189 pairs, and sets to test on",
         languages=("en", "de"),
         license="open licenses, of each file its own: manifest.json names them",
         homepage="",

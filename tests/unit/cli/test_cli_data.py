@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -196,5 +197,19 @@ def test_the_open_text_from_the_shared_data(tmp_path: Path) -> None:
     run("get", "open-en-de-text", "--from", str(SHARED / "open-en-de"), "-o", str(out), *only)
     assert len((out / "thunderbird.tsv").read_text("utf-8").splitlines()) == 4_274
     manifest = json.loads((out / "manifest.json").read_text("utf-8"))
-    assert manifest["files"]["thunderbird.tsv"]["terms"] == "Mozilla Thunderbird; MPL 2"
+    origin, _, license_name = manifest["files"]["thunderbird.tsv"]["terms"].rpartition("; ")
+    assert (origin, license_name) == ("Mozilla Thunderbird, mozilla-l10n/thunderbird-l10n", "MPL 2")
     assert manifest["files"]["test/tatoeba-dev.de"]["terms"].endswith("CC BY 2.0")
+
+
+def test_every_file_of_the_open_text_names_origin_and_license() -> None:
+    tested = [
+        file.name
+        for file in CORPORA["open-en-de-text"].files
+        if file.terms.startswith("kept out of training: ")
+    ]
+    assert {name.partition(".")[0] for name in tested} == {
+        *("open-source-guides", "test/tatoeba-dev", "test/tatoeba-test", "test/ntrex128")
+    }
+    for file in CORPORA["open-en-de-text"].files:
+        assert re.search(r", [\w-]+/[\w.-]+(@[0-9a-f]{7,})?( and [\w-]+/[\w.-]+@[0-9a-f]{10})?; ", file.terms)

@@ -158,22 +158,42 @@ def test_each_rule_counts_what_it_removes(corpus: Toy, prepared: Path, tmp_path:
         "ba " * 30 + "\tmo",
         "ba ba ba ba ba ba\t" + "m" * 60,
         "no no\tmo mo",
+        "Ba mo ba mo.\tBa mo, ba mo",
+        "Ba ba: in a test set!\tmo mo mo mo",
+        "ba ba ba ba\tMo, of a project.",
     ]
+    same = "ba mo mo\tba mo mo"  # of three words, which may be a name
+    held_out = tmp_path / "test.txt", tmp_path / "project.tsv"
+    held_out[0].write_text("ba ba in a test set\n!\n")
+    held_out[1].write_text("Something else.\tmo of a project\n")
     path = tmp_path / "bad.tsv"
-    path.write_bytes("\n".join([*lines, bad[0], *bad]).encode() + b"\nb\xff\tmo\n")
+    path.write_bytes("\n".join([*lines, bad[0], *bad, same, "?\t?"]).encode() + b"\nb\xff\tmo\n")
     (tmp_path / "rules_of_mine.py").write_text(
         "def known(source, target):\n    print(end='')\n    return 'no' not in source.split()\n"
     )
-    rules = Rules(
-        CleaningConfig(max_words=20, max_ratio=3, drop_duplicates=True), filters=["rules_of_mine:known"]
+    cleaning = CleaningConfig(
+        max_words=20,
+        max_ratio=3,
+        drop_duplicates=True,
+        drop_untranslated=True,
+        held_out=[str(file) for file in held_out],
     )
+    rules = Rules(cleaning, filters=["rules_of_mine:known"])
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(tmp_path)
-        report = prepare_corpus(job(path, rules=rules, given=Subwords.load(prepared)), tmp_path / "out")
-    assert report[0] == (
-        f"{PAIRS + 7} pairs read, {PAIRS + 1} kept; removed: 1 with an empty side, 1 over 20 words, 1 with a length "
-        "ratio over 3, 1 not UTF-8, 1 rules_of_mine:known, 1 duplicates"
-    )
+        given = job(path, rules=rules, given=Subwords.load(prepared))
+        report = prepare_corpus(given, tmp_path / "out")
+        assert prepare_corpus(given, tmp_path / "out") == report
+        held_out[0].write_text("another sentence\n")
+        with pytest.raises(CheckpointError, match="was begun with other text or options"):
+            prepare_corpus(given, tmp_path / "out")
+    counts, _, removed = report[0].partition("; removed: ")
+    assert counts == f"{PAIRS + 12} pairs read, {PAIRS + 3} kept"
+    expected = [
+        *("1 with an empty side", "1 over 20 words", "1 with a length ratio over 3", "1 not UTF-8"),
+        *("1 rules_of_mine:known", "1 untranslated", "2 held out", "1 duplicates"),
+    ]
+    assert sorted(removed.split(", ")) == sorted(expected)
 
 
 def test_near_duplicates_are_found_as_often_as_the_formula_says() -> None:

@@ -162,6 +162,24 @@ def test_duplicates_are_dropped_on_request(tmp_path: Path) -> None:
     assert f"{200 - len(distinct)} duplicates" in prepared.report[0]
 
 
+def test_what_is_held_out_to_test_on_is_not_trained_on(tmp_path: Path) -> None:
+    pairs = list(dict.fromkeys(sentences(100)))
+    test = tmp_path / "test.de"
+    test.write_text(f"{pairs[7][1].upper()}!\n", encoding="utf-8")
+    fields = corpus(tmp_path, pairs) | {"dev_pairs": 0}
+    everything = prepare(DataConfig(**fields), SMALL, tmp_path / "prepared")
+    fields["cleaning"] = {"held_out": [str(test)]}
+    prepared = prepare(DataConfig(**fields), SMALL, tmp_path / "prepared")
+    assert rows(prepared) == [pair for pair in pairs if pairs[7][1] != pair[1]]
+    assert prepared.checksum != everything.checksum
+    assert prepare(DataConfig(**fields), SMALL, tmp_path / "prepared").reused
+    test.write_text("Ein anderer Satz.\n", encoding="utf-8")
+    assert rows(prepare(DataConfig(**fields), SMALL, tmp_path / "prepared")) == pairs
+    fields["cleaning"] = {"held_out": [str(tmp_path / "none")]}
+    with pytest.raises(DataError, match="none: there is no such file"):
+        prepare(DataConfig(**fields), SMALL, tmp_path / "prepared")
+
+
 def test_pairs_over_the_length_limit_are_counted(tmp_path: Path) -> None:
     config = DataConfig(**corpus(tmp_path, sentences(200)), dev_pairs=0)
     everything = prepare(config, SMALL, tmp_path / "prepared")

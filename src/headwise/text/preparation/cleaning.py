@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import re
 import sys
+import tempfile
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,18 +16,31 @@ from typing import Any
 import numpy as np
 
 from headwise.config import CleaningConfig
+from headwise.config.keys import recorded
 from headwise.data.ragged import RaggedWriter, save_array
 from headwise.errors import ConfigError, DataError
 from headwise.extras import optional_module
-from headwise.text.preparation.file_parts import FilePart
+from headwise.text.preparation.file_parts import FilePart, local_copy
 from headwise.text.preparation.tables import near_keys
-from headwise.text.reading.lines import one_line
-from headwise.text.reading.pairs import CleaningReport, Pair, RawPair, clean_pairs, pair_hash
+from headwise.text.reading.lines import one_line, read_lines
+from headwise.text.reading.pairs import (
+    CleaningReport,
+    Pair,
+    PairFiles,
+    RawPair,
+    clean_pairs,
+    is_two_sided,
+    pair_hash,
+    read_pairs,
+)
 
 _BLOCK = 1 << 13  # pairs whose keys are computed together
+_NAMES = 3  # most words of a text that may be its own translation
+_NOT_WORDS = re.compile(r"\W+")
 
 # From source and target to whether the pair is kept, or to another pair.
 Filter = Callable[[str, str], "bool | tuple[str, str]"]
+Rule = tuple[str, Callable[[str, str], "tuple[str, str] | None"]]  # its name, and the pair that it keeps
 
 
 @dataclass(frozen=True)
@@ -47,7 +63,7 @@ class Rules:
 
     def to_json(self) -> dict[str, Any]:
         """Return the rules as a JSON value."""
-        return {**vars(self), "cleaning": self.cleaning.model_dump(), "filters": list(self.filters)}
+        return {**vars(self), "cleaning": recorded(self.cleaning), "filters": list(self.filters)}
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> Rules:
@@ -55,9 +71,14 @@ class Rules:
         languages = None if value["languages"] is None else tuple(value["languages"])
         return cls(**{**value, "cleaning": CleaningConfig(**value["cleaning"]), "languages": languages})
 
-    def load(self) -> list[tuple[str, Callable[[str, str], tuple[str, str] | None]]]:
-        """Return the rules beyond `cleaning` as names and functions; raises `ConfigError`."""
-        loaded: list[tuple[str, Callable[[str, str], tuple[str, str] | None]]] = []
+    def load(self) -> list[Rule]:
+        """Return the rules beyond those of `clean_pairs`; raises `ConfigError`, and `DataError` for held-out files."""
+        loaded: list[Rule] = []
+        if self.cleaning.drop_untranslated:
+            loaded.append(("untranslated", _untranslated))
+        if self.cleaning.held_out:
+            sentences = held_out_sentences(self.cleaning.held_out)
+            loaded.append(("held out", lambda s, t: _held_out(sentences, s, t)))
         if self.min_words > 1 or self.max_word_ratio:
             loaded.append(("words", self._words))
         if self.languages is not None:
@@ -77,6 +98,33 @@ class Rules:
     def _language(self, find: Callable[[str], str], source: str, target: str) -> tuple[str, str] | None:
         assert self.languages is not None
         return (source, target) if (find(source), find(target)) == self.languages else None
+
+
+def words_of(text: str) -> str:
+    """Return the words of a text in lower case, separated by spaces: equal for sentences that differ in no word."""
+    return _NOT_WORDS.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
+
+
+def held_out_sentences(files: Sequence[str]) -> frozenset[str]:
+    """Return `words_of` all sentences of files, each plain text or with both sides; raises `DataError`."""
+    found: set[str] = set()
+    for name in files:
+        with local_copy(name, Path(tempfile.gettempdir())) as path:
+            if is_two_sided(path):
+                pairs = read_pairs(PairFiles(path, None))
+                found.update(words_of(side.decode(errors="replace")) for pair in pairs for side in pair[:2])
+            else:
+                found.update(map(words_of, read_lines(path)))
+    return frozenset(found - {""})
+
+
+def _untranslated(source: str, target: str) -> tuple[str, str] | None:
+    words = words_of(source)
+    return None if words.count(" ") >= _NAMES and words == words_of(target) else (source, target)
+
+
+def _held_out(sentences: frozenset[str], source: str, target: str) -> tuple[str, str] | None:
+    return (source, target) if sentences.isdisjoint((words_of(source), words_of(target))) else None
 
 
 def load_filter(name: str) -> Filter:
@@ -106,10 +154,11 @@ def clean(task: dict[str, Any]) -> dict[str, Any]:
     """
     folder, rules, most = Path(task["folder"]), Rules.of(task["rules"]), task["most"]
     parts, reports = [FilePart.of(part) for part in task["parts"]], [CleaningReport() for _ in task["parts"]]
+    fields, loaded = tuple(task["fields"]), rules.load()
     found = (
         (pair, part.file)
         for part, report in zip(parts, reports, strict=True)
-        for pair in _cleaned(part.pairs(tuple(task["fields"]), folder), rules, report)
+        for pair in cleaned_pairs(part.pairs(fields, folder), rules.cleaning, loaded, report)
     )
     tables = []
     for number, first in enumerate(found):
@@ -121,11 +170,13 @@ def clean(task: dict[str, Any]) -> dict[str, Any]:
     return {"tables": tables, "counts": counts}
 
 
-def _cleaned(pairs: Iterator[RawPair], rules: Rules, report: CleaningReport) -> Iterator[Pair]:
-    loaded = rules.load()
-    for pair in clean_pairs(pairs, rules.cleaning, report):
+def cleaned_pairs(
+    pairs: Iterator[RawPair], cleaning: CleaningConfig, rules: Sequence[Rule], report: CleaningReport
+) -> Iterator[Pair]:
+    """Yield the pairs that `clean_pairs` and every further rule keep; count the others in `report`."""
+    for pair in clean_pairs(pairs, cleaning, report):
         sides: tuple[str, str] | None = pair.source, pair.target
-        for name, rule in loaded:
+        for name, rule in rules:
             sides = rule(*sides)
             if sides is None:
                 report.rules[name] += 1
@@ -133,7 +184,7 @@ def _cleaned(pairs: Iterator[RawPair], rules: Rules, report: CleaningReport) -> 
                 break
         else:
             assert sides is not None
-            yield Pair(*sides, pair.line) if loaded else pair
+            yield Pair(*sides, pair.line) if rules else pair
 
 
 def _checked(name: str, function: Filter) -> Callable[[str, str], tuple[str, str] | None]:

@@ -134,6 +134,8 @@ def _request(job: Preparation, sources: list[str], targets: list[str]) -> dict[s
     }
     if job.development is not None:
         request["development"] = [stamp_of(name) for name in filter(None, job.development)]
+    if job.rules.cleaning.held_out:
+        request["held_out"] = [stamp_of(name) for name in job.rules.cleaning.held_out]
     return json.loads(json.dumps(request))
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.config import DataConfig, SubwordConfig
+from headwise.config.keys import recorded
 from headwise.data.prepared import alone, find_prepared, replaced, stamp, with_checksums, write_manifest
 from headwise.text.preparation.cleaning import Rules
 from headwise.text.preparation.file_parts import FilePart
@@ -93,13 +94,15 @@ def _request(
     job: Preparation, training: Sequence[PairFiles], development: Sequence[PairFiles]
 ) -> dict[str, Any]:
     """Return everything that the prepared folder depends on, as JSON values; raises `DataError`."""
+    cleaning = job.rules.cleaning
+    text = [path for files in (*training, *development) for path in files.paths]
     return {
         "format": _FORMAT,
         "training": [[str(path) for path in files.paths] for files in training],
         "development": [str(path) for path in development[0].paths] if development else None,
-        "inputs": [stamp(path) for files in (*training, *development) for path in files.paths],
+        "inputs": [stamp(path) for path in (*text, *map(Path, cleaning.held_out))],
         "fields": list(job.fields),
-        "cleaning": job.rules.cleaning.model_dump(),
+        "cleaning": recorded(cleaning),
         "dev_pairs": job.dev_pairs,
         **({"dev_files": job.new_files} if job.new_files else {}),
         **({"augment": job.augment.model_dump()} if job.augment.active else {}),
