@@ -16,13 +16,14 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from headwise.config.languages import find_language
-from headwise.documents.blocks import Block, parse
-from headwise.documents.codes import local_name
+from headwise.documents.blocks import Block, TextRun, parse
+from headwise.documents.codes import code_tokens, local_name
 from headwise.documents.preparation import ParsedText
 from headwise.documents.reading import Confidence, DocumentFile, check_texts
 from headwise.documents.rules import TagRules
+from headwise.documents.sentence import Mark
 from headwise.documents.tokens import Token, decoded, end_of_element, escaped, xml_tokens
-from headwise.documents.values import Value, decode, file_of, plain_value
+from headwise.documents.values import Value, decode, file_of, find_key, marked, plain_value
 from headwise.errors import DataError
 
 _RULES = TagRules("codes")
@@ -196,7 +197,8 @@ class _File:
         for block in parsed.blocks:
             if isinstance(block, Block):
                 block.lines = preserve
-        return Value(start, end, parsed, len(inner), lambda found: before + found + after)
+        key = _take_key(parsed.blocks)
+        return Value(start, end, parsed, len(inner), lambda found: before + _with_key(found, key) + after)
 
     def _children(self, parent: _Element) -> list[_Element]:
         found: list[_Element] = []
@@ -214,6 +216,35 @@ class _File:
 
     def _inner(self, part: _Element) -> str:
         return "".join(token.raw for token in self._tokens[part.start + 1 : part.end - 1])
+
+
+def _take_key(blocks: Sequence[str | Block]) -> tuple[str, str] | None:
+    """Take the mark of a key out of a segment with codes, and return its source and its letter, if there is one."""
+    whole = [block for block in blocks if isinstance(block, Block)]
+    key = find_key(whole[0].text) if len(whole) == 1 else None
+    position = -1 if key is None else key.start()
+    for item in whole[0].items if key else []:
+        if isinstance(item, TextRun) and 0 <= position < len(item.text):
+            source = item.sources[position]
+            item.text = item.text[:position] + item.text[position + 1 :]
+            item.sources = [*item.sources[:position], *item.sources[position + 1 :]]
+            return source, whole[0].text[key.start()]  # type: ignore[union-attr]
+        position -= 0 if isinstance(item, Mark) else len(item.text)
+    return None
+
+
+def _with_key(translation: str, key: tuple[str, str] | None) -> str:
+    """Return a segment with the mark of a key outside its codes and character references."""
+    if key is None:
+        return translation
+    taken: list[range] = []
+    position = 0
+    for token in code_tokens(translation):
+        if token.kind != "text":
+            taken.append(range(position, position + len(token.raw)))
+        position += len(token.raw)
+    taken += [range(*match.span()) for match in re.finditer(r"&[^;]*;", translation)]
+    return marked(translation, *key, taken)
 
 
 def _confidence(rated: Confidence) -> str:

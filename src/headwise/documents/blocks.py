@@ -7,13 +7,16 @@ Nothing but sentences is written anew: what lies between and around them is copi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from headwise.documents.codes import PLACEHOLDER, code_tokens
-from headwise.documents.rules import BLOCKS, TagRules
+from headwise.documents.protected import find_arguments
+from headwise.documents.rules import BLOCKS, NEVER, TagRules
 from headwise.documents.sentence import Item, Mark, ProtectedPiece, Range, Sentence
 from headwise.documents.tokens import (
+    MOST_DEPTH,
     VOID,
     Token,
     check_depth,
@@ -25,6 +28,7 @@ from headwise.documents.tokens import (
 )
 
 _TOKENS = {"html": html_tokens, "xml": xml_tokens, "subtitles": subtitle_tokens, "codes": code_tokens}
+TAG = re.compile(r"<(/?)(?:\d{1,3}|[a-zA-Z][\w.:-]{0,80}(?:\s[^<>]{0,1000})?)/?>")
 _MOST_UNOPENED = 64  # end tags of a block for elements that began before it
 # Elements whose end tags may be left out, and the elements that end them then.
 _ENDED_BY = {
@@ -47,16 +51,23 @@ class TextRun:
     sources: Sequence[str]
 
 
+def source_of(item: TextRun | Mark | ProtectedPiece) -> str:
+    """Return the source of an item of a block."""
+    return "".join(item.sources) if isinstance(item, TextRun) else item.raw
+
+
 @dataclass
 class Block:
     """A text with marks and pieces.
 
-    `lines` says whether its line ends separate sentences, as in `<pre>`, and `markup` whether it is of a document.
+    `lines` says whether its line ends separate sentences, as in `<pre>`, `markup` whether it is of a document, and
+    `tags` whether it is a string of a program, whose text may have tags.
     """
 
     items: list[TextRun | Mark | ProtectedPiece] = field(default_factory=list)
     lines: bool = False
     markup: bool = True
+    tags: bool = False
 
     @property
     def text(self) -> str:
@@ -122,6 +133,57 @@ def parse(source: str, rules: TagRules) -> list[str | Block]:
             reader.read(token)
             position += 1
     return reader.finish()
+
+
+def tagged(block: Block) -> list[str | Block]:
+    """Return a string's parts between the tags that separate sentences, in which an element is two marks.
+
+    A tag that is no end of an element becomes a piece. The tags inside an ICU argument belong to its messages.
+    """
+    parts: list[str | Block] = []
+    found: list[TextRun | Mark | ProtectedPiece] = []
+    opened: list[tuple[int, str]] = []  # the tags that aren't closed yet: item, name
+    elements = 0
+    for item in block.items:
+        if not isinstance(item, TextRun):
+            found.append(item)
+            continue
+        position = 0
+        for start, end in _tags(item.text):
+            tag, raw = item.text[start:end], "".join(item.sources[start:end])
+            found.append(TextRun(item.text[position:start], item.sources[position:start]))
+            position = end
+            name = tag.strip("</>").split()[0].lower()
+            place = next((n for n in reversed(range(len(opened))) if opened[n][1] == name), None)
+            if name in BLOCKS:
+                parts += [replace(block, items=found), raw]
+                found, opened = [], []
+            elif tag[1] != "/" or place is None:
+                if not tag.startswith("</") and not tag.endswith("/>") and len(opened) < MOST_DEPTH:
+                    opened.append((len(found), name))
+                found.append(ProtectedPiece(tag, raw, hidden=True))
+            else:
+                index, elements = opened[place][0], elements + 1
+                del opened[place:]
+                if name in NEVER:
+                    whole = "".join(map(source_of, found[index:])) + raw
+                    found[index:] = [ProtectedPiece(whole, whole, hidden=True)]
+                else:
+                    found[index] = Mark("open", source_of(found[index]), elements)
+                    found.append(Mark("close", raw, elements))
+        found.append(TextRun(item.text[position:], item.sources[position:]))
+    return [*parts, replace(block, items=found)]
+
+
+def _tags(text: str) -> Iterator[Range]:
+    """Yield where the tags of a string are, outside ICU arguments."""
+    messages = iter([*find_arguments(text), None])
+    message = next(messages)
+    for match in TAG.finditer(text):
+        while message is not None and message.end <= match.start():
+            message = next(messages)
+        if message is None or match.end() <= message.start:
+            yield match.span()
 
 
 class _Reader:

@@ -11,9 +11,10 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from headwise.documents.blocks import Block, TextRun
+from headwise.documents.blocks import Block, TextRun, source_of
 from headwise.documents.preparation import ParsedText
 from headwise.documents.reading import DocumentFile, split_lines
+from headwise.documents.rules import NEVER
 from headwise.documents.sentence import Mark, ProtectedPiece
 from headwise.documents.tokens import MOST_DEPTH
 from headwise.documents.values import Value, decode, file_of
@@ -130,11 +131,12 @@ def _items(text: str, units: Sequence[str], references: Mapping[str, object]) ->
             index = opened[place][0]
             del opened[place:]
             opening = "".join(items[index].sources)  # type: ignore[union-attr]
-            inner = " ".join("".join(_raw(one) for one in items[index + 1 :]).upper().split())
+            inner = " ".join("".join(source_of(one) for one in items[index + 1 :]).upper().split())
             if match[0] == "]" and inner not in references:  # brackets of the text
                 items.append(TextRun(match[0], units[start:end]))
-            elif match[0] == "]" or (match[0] == "][]" and inner in references):  # the text names the link
-                whole = opening + "".join(map(_raw, items[index + 1 :])) + raw
+            elif match[0] == "]" or (match[0] == "][]" and inner in references) or marker[1:] in NEVER:
+                # the text names the link, or isn't text
+                whole = opening + "".join(map(source_of, items[index + 1 :])) + raw
                 items[index:] = [ProtectedPiece(whole, whole, hidden=True)]
             else:
                 elements += 1
@@ -164,7 +166,3 @@ def _role(text: str, match: re.Match[str]) -> tuple[str, bool, bool]:
         opens = after.strip() != "" and not (word and before.isalnum())
         return match[0], opens, before.strip() != "" and not (word and after.isalnum())
     return "[", bool(match["open"]), bool(match["close"])
-
-
-def _raw(item: _Item) -> str:
-    return "".join(item.sources) if isinstance(item, TextRun) else item.raw

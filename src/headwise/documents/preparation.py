@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from headwise.documents.blocks import Block, TextRun, parse
+from headwise.documents.blocks import Block, TextRun, parse, source_of, tagged
 from headwise.documents.pieces import find_pieces, separates
 from headwise.documents.protected import MOST_DEPTH, Argument, find_arguments
 from headwise.documents.rules import TagRules
@@ -145,10 +145,15 @@ def _joined(parts: Sequence[PreparedDocument]) -> PreparedDocument:
 
 
 def _block(block: str | Block, language: str, mode: Mode, protect: bool, depth: int = 0) -> PreparedDocument:
+    parts = tagged(block) if isinstance(block, Block) and block.tags else [block]
+    return _joined([_part(part, language, mode, protect, depth) for part in parts])
+
+
+def _part(block: str | Block, language: str, mode: Mode, protect: bool, depth: int) -> PreparedDocument:
     if isinstance(block, str):
         return PreparedDocument((), (block,))
     if not any(map(str.isalpha, block.text)):
-        return PreparedDocument((), ("".join(_source(item) for item in block.items),))
+        return PreparedDocument((), ("".join(source_of(item) for item in block.items),))
     messages: dict[str, IcuMessage] = {}
     if protect:
         items: list[TextRun | Mark | ProtectedPiece] = []
@@ -165,10 +170,6 @@ def _block(block: str | Block, language: str, mode: Mode, protect: bool, depth: 
         _ranges(block, language, "all" if block.lines and block.markup else mode)
     )
     return PreparedDocument(tuple(sentences), tuple(between), messages)
-
-
-def _source(item: TextRun | Mark | ProtectedPiece) -> str:
-    return "".join(item.sources) if isinstance(item, TextRun) else item.raw
 
 
 def _ranges(block: Block, language: str, mode: Mode) -> list[Range]:
@@ -228,7 +229,7 @@ def _message(
     position = argument.start
     for start, end in argument.messages:
         literals.append("".join(run.sources[position:start]))
-        inner = Block([TextRun(run.text[start:end], run.sources[start:end])], block.lines, block.markup)
+        inner = replace(block, items=[TextRun(run.text[start:end], run.sources[start:end])])
         parts.append(_block(inner, language, mode, True, depth))
         position = end
     literals.append("".join(run.sources[position : argument.end]))

@@ -148,6 +148,7 @@ def _apple(text: str) -> str:
     return "".join(_APPLE_WRITTEN.get(character, character) for character in text)
 
 
+_SYMBOL = re.compile(r"-brand|[ ]*\.(?:\w*key|style)\b")  # what is no text: names of products, keys
 _FLUENT = re.compile(r"(?:-?[a-zA-Z][\w-]*+|[ ]++\.[a-zA-Z][\w-]*+)[ ]*+=[ ]*+")
 _PLACEABLE = re.compile(r'\{(?:[^{}"]|"(?:[^"\\\n]|\\.)*+"|\{[^{}]*+\})*+\}')
 _VARIANT = re.compile(r"\s*+\*?\[[ ]*+[\w.-]++[ ]*+\]")
@@ -166,7 +167,7 @@ def fluent_values(text: str) -> list[Value]:
         if start is not None and (head is not None or not continued):
             found += _pattern(text, start, position, 0)
             start = None
-        if head is not None:
+        if head is not None and not _SYMBOL.match(line):
             start = position + head.end()
         if start is not None:
             bare = _LITERAL.sub("", line)

@@ -17,7 +17,7 @@ legend li main menu nav noscript ol optgroup option p picture pre search section
 textarea tfoot th thead title tr ul video"""
 _NEVER_NAMES = "code iframe kbd math noembed noframes object samp script style svg template textarea var xmp"
 BLOCKS = frozenset(_BLOCK_NAMES.split())
-_NEVER = frozenset(_NEVER_NAMES.split())
+NEVER = frozenset(_NEVER_NAMES.split())
 IGNORED = frozenset({"x", PLACEHOLDER})  # what DeepL's documents call a placeholder, and codes
 
 
@@ -45,7 +45,7 @@ class TagRules:
             return True
         if self.format != "html":
             return False
-        return token.name in _NEVER or "notranslate" in token.attributes.get("class", "").split()
+        return token.name in NEVER or "notranslate" in token.attributes.get("class", "").split()
 
     def splitters(self, tokens: Sequence[Token]) -> frozenset[str]:
         """Return the names of the elements that separate sentences in a document."""

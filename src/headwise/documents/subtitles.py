@@ -15,7 +15,7 @@ from headwise.errors import DataError
 
 _TIME = r"\d{1,4}:\d{2}:\d{2}[,.]\d{1,3}"
 _TIMES = re.compile(rf"\s*{_TIME}\s+-->\s+{_TIME}(?:\s.*)?", re.ASCII)
-_SPEAKER = re.compile(r"\s*[-–—‐]")
+_SPEAKER = re.compile(r"\s*[-–—‐](?!\d)\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,21 @@ class Subtitles:
 
     @property
     def texts(self) -> list[str]:
-        """The text of each cue, on one line."""
-        return [" ".join(self.lines[line].strip() for line in cue.lines) for cue in self.cues]
+        """The text of each cue, on one line, without the dash of a speaker."""
+        return [
+            " ".join(self.lines[line].strip() for line in cue.lines)[len(self._dash(cue)) :]
+            for cue in self.cues
+        ]
+
+    def _dash(self, cue: Cue) -> str:
+        match = _SPEAKER.match(self.lines[cue.lines.start])
+        return match[0].strip() + " " * match[0].endswith(" ") if match else ""
 
     def write(self, translations: Sequence[str]) -> str:
         """Return the file with translations of the texts, each on as many lines as before where that is possible."""
         lines = list(self.lines)
         for cue, translation in zip(self.cues, translations, strict=True):
-            parts = wrapped(" ".join(translation.split()), len(cue.lines))
+            parts = wrapped(self._dash(cue) + " ".join(translation.split()), len(cue.lines))
             for number, line in enumerate(cue.lines):
                 end = self.lines[line][len(self.lines[line].rstrip("\r\n")) :]
                 lines[line] = f"{parts[number]}{end}" if number < len(parts) else ""

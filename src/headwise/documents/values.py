@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from headwise import bounds
 from headwise.characters import UNSPACED
-from headwise.documents.blocks import Block, TextRun
+from headwise.documents.blocks import TAG, Block, TextRun
 from headwise.documents.pieces import find_pieces
 from headwise.documents.preparation import ParsedText, read
 from headwise.documents.protected import find_arguments
@@ -55,8 +55,8 @@ class Value:
 def plain_value(
     start: int, end: int, text: str, write: Callable[[str], str], mode: Mode = "all", *, keys: bool = True
 ) -> Value:
-    """Return a string without markup; `keys` says whether it may have the mark of a key."""
-    key = _find_key(text) if keys else None
+    """Return a string, perhaps with tags; `keys` says whether it may have the mark of a key."""
+    key = find_key(text) if keys else None
     if key is not None:
         plain = text[: key.start()] + text[key.end() :]
         mark, letter = key[0], text[key.end()]
@@ -87,17 +87,30 @@ def pieces_value(
         items.append(ProtectedPiece(match[0], raw, "placeholder"))
         position = match.end()
     items.append(TextRun(text[position:], sources[position:]))
-    block = Block([item for item in items if not isinstance(item, TextRun) or item.text], markup=False)
+    block = Block(
+        [item for item in items if not isinstance(item, TextRun) or item.text], markup=False, tags=True
+    )
     parsed = ParsedText((block,), "punctuation", protect=True, strict=True)
     return Value(start, end, parsed, len(text), write)
 
 
 def _strict(text: str, mode: Mode) -> ParsedText:
-    return replace(read(text, mode), strict=True)
+    parsed = replace(read(text, mode), strict=True)
+    for block in parsed.blocks:
+        if isinstance(block, Block):
+            block.tags = True
+    return parsed
 
 
-def _find_key(text: str) -> re.Match[str] | None:
-    """Return the one mark of a key in a text."""
+def _kept(text: str) -> list[range]:
+    """Return where the pieces and tags of a string are."""
+    return [range(start, end) for start, end, _ in find_pieces(text)] + [
+        range(*match.span()) for match in TAG.finditer(text)
+    ]
+
+
+def find_key(text: str) -> re.Match[str] | None:
+    """Return the one mark of a key in a text, before its letter."""
     if len(text) > _LONGEST or text.count("&") + text.count("_") != 1:
         return None
     match = _MARK.search(text)
@@ -106,7 +119,7 @@ def _find_key(text: str) -> re.Match[str] | None:
     inside_word = match.start() > 0 and match[0] == "_" and text[match.start() - 1].isalnum()
     if inside_word and not text[0].isupper():  # a name such as file_size
         return None
-    return None if any(start <= match.start() < end for start, end, _ in find_pieces(text)) else match
+    return None if any(match.start() in one for one in _kept(text)) else match
 
 
 def with_key(text: str, mark: str, letter: str) -> str:
@@ -116,7 +129,11 @@ def with_key(text: str, mark: str, letter: str) -> str:
     with the letter.
     """
     text = text.replace(mark, mark * 2)
-    taken = [range(start, end) for start, end, _ in find_pieces(text)]
+    return marked(text, mark, letter, _kept(text))
+
+
+def marked(text: str, mark: str, letter: str, taken: Sequence[range]) -> str:
+    """Return a text with the mark of a key as `with_key`, but outside of what is `taken`."""
     places = [
         place
         for place, character in enumerate(text)

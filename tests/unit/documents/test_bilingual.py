@@ -90,7 +90,7 @@ def test_units_without_a_translation_get_one() -> None:
     result = translated("a.xlf", XLIFF)
     assert targets(result) == [
         '&amp;OPEN THE <g id="1">BIG FILE</g> OF <x id="2"/> NOW',
-        "&amp;FILE &lt;B&gt;",
+        "&amp;FILE &lt;b&gt;",
         "Hallo",
         'HELLO {0}\n <bpt id="1">&lt;b class="x"></bpt>YOU<ept id="1">&lt;/b></ept> THERE.',
         "y",
@@ -109,7 +109,7 @@ def test_what_is_written_is_what_other_programs_read() -> None:
     store = base.xlifffile.parsestring(translated("a.xlf", XLIFF).encode())
     assert store.gettargetlanguage() == "de"
     found = {unit.getid().rpartition("\x04")[2]: unit for unit in store.units}
-    assert found["2"].target == "&FILE <B>"
+    assert found["2"].target == "&FILE <b>"
     assert found["2"].isfuzzy()
     assert found["3"].target == "Hallo"
     base = pytest.importorskip("translate.storage.tmx")
@@ -181,3 +181,18 @@ def test_other_xml_is_refused() -> None:
         read_file("a.xlf", b"<html/>")
     with pytest.raises(DataError, match="xml: expected well-formed XML"):
         read_file("a.tmx", b"<tmx>")
+
+
+@pytest.mark.parametrize(
+    ("source", "result"),
+    [
+        ('&amp;Delete <x id="1"/>', '&amp;DELETE <x id="1"/>'),
+        ('_Open <g id="1">files</g>', '_OPEN <g id="1">FILES</g>'),
+        ('<g id="1">E&amp;xit &lt;</g> now', '<g id="1">E&amp;XIT &lt;</g> NOW'),
+        ('<ph id="1">&lt;b></ph>&amp;b', '<ph id="1">&lt;b></ph>&amp;B'),
+        ('Q &amp; A <x id="1"/>', 'Q &amp; A <x id="1"/>'),
+    ],
+)
+def test_the_mark_of_a_key_is_kept_beside_codes(source: str, result: str) -> None:
+    whole = f"<xliff version='1.2'><trans-unit><source>{source}</source></trans-unit></xliff>"
+    assert targets(translated("a.xlf", whole)) == [result]

@@ -132,9 +132,10 @@ def test_an_archive_whose_header_lies_is_refused() -> None:
 
 def test_subtitles_keep_times_lines_and_ends() -> None:
     file = parse_subtitles(SRT)
-    assert file.texts == ["Two dogs are <i>playing</i> in the snow & rain.", "- Yes.", "- No, {\\an8}never."]
+    assert file.texts == ["Two dogs are <i>playing</i> in the snow & rain.", "Yes.", "No, {\\an8}never."]
     assert file.write(file.texts) == SRT
-    written = file.write(["Zwei Hunde <i class=x>spielen gern</i> draußen", "- Ja.", "- Nein."])
+    written = file.write(["Zwei Hunde <i class=x>spielen gern</i> draußen", "Ja.", "Nein."])
+    assert "\r\n- Ja.\r\n- Nein." in written
     assert written.splitlines()[2:4] == ["Zwei Hunde <i class=x>spielen", "gern</i> draußen"]
     assert written.count("\r\n") == SRT.count("\r\n") == written.count("\n")
     assert parse_subtitles(

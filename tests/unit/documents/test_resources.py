@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 from typing import Any
 
 import pytest
@@ -31,9 +33,9 @@ bare_key="caf\u00e9";
 // "c" = "d";
 """
 FLUENT = """# A comment
--brand = Firefox
+-product = Firefox
 hello = Hello, { $user }! It is
-    nice of { -brand } to see you.
+    nice of { -product } to see you.
     .title = One title
 emails =
     { $count ->
@@ -100,6 +102,44 @@ def test_properties_are_what_other_programs_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("The <b>dog</b> runs", "THE <b>DOG</b> RUNS"),
+        ("<a href='x'>The <I>dog</I></a>", "<a href='x'>THE <I>DOG</I></a>"),
+        ("<0>The dog</0><br/>runs <1/> now", "<0>THE DOG</0><br/>RUNS <1/> NOW"),
+        ("Press <code>x y</code> to <wait> or <b>go", "PRESS <code>x y</code> TO <wait> OR <b>GO"),
+        (
+            "{n, plural, one {<b># dog</b>} other {# <i>dogs</i>}}",
+            "{n, plural, one {<b># DOG</b>} other {# <i>DOGS</i>}}",
+        ),
+        ("a < b and b > a", "A < B AND B > A"),
+        ("%n files of %1 in %L2 at 100%", "%n FILES OF %1 IN %L2 AT 100%"),
+        (
+            "See $t(menu.file) and @:menu.open or @.lower:(menu.x)",
+            "SEE $t(menu.file) AND @:menu.open OR @.lower:(menu.x)",
+        ),
+        ("<b>&File</b> of x", "<b>&FILE</b> OF X"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.json", "a.po", "a.strings", "a.properties"])
+def test_tags_and_placeholders_of_strings_stay(name: str, text: str, result: str) -> None:
+    written = {"a.json": '{{"a": "{}"}}', "a.strings": '"a" = "{}";', "a.properties": "a={}\n"}
+    if name == "a.po":
+        assert (
+            translated(name, f'msgid "{text}"\nmsgstr ""\n').decode()
+            == f'msgid "{text}"\nmsgstr "{result}"\n'
+        )
+    else:
+        assert translated(name, written[name].format(text)).decode() == written[name].format(result)
+
+
+def test_names_and_keys_of_fluent_are_no_text() -> None:
+    kept = "-brand-name = Firefox\nopen =\n    .accesskey = O\n    .commandkey = o\n    .style = width: 5em\n"
+    source = f"{kept}    .label = Open <b>{{ $x }} now</b>\n"
+    assert translated("a.ftl", source).decode() == f"{kept}    .label = OPEN <b>{{ $x }} NOW</b>\n"
+
+
+@pytest.mark.parametrize(
     ("encoding", "result"), [("utf-8", "a = É\n".encode()), ("latin-1", b"a = \\u00C9\n")]
 )
 def test_properties_keep_their_encoding(encoding: str, result: bytes) -> None:
@@ -122,9 +162,12 @@ def test_messages_of_fluent_are_what_other_programs_read() -> None:
     base = pytest.importorskip("fluent.syntax", reason="needs pip install fluent.syntax")
     before, after = base.parse(FLUENT), base.parse(result)
     assert not any(isinstance(one, base.ast.Junk) for one in after.body)
-    assert texts(base.ast, before, upper) == texts(base.ast, after, str)
-    assert "# A comment\n-brand = FIREFOX\n" in result
-    for kept in ("{ $user }", "{ -brand }", "        [one] ", "       *[other] { $count } ", '{ "{" } <'):
+    outside = functools.partial(
+        re.sub, r"(?<!<)(?<!/)\b[a-z]+", lambda word: word[0].upper(), flags=re.IGNORECASE
+    )
+    assert texts(base.ast, before, outside) == texts(base.ast, after, str)
+    assert "# A comment\n-product = FIREFOX\n" in result
+    for kept in ("{ $user }", "{ -product }", "        [one] ", "       *[other] { $count } ", '{ "{" } <'):
         assert result.count(kept) == FLUENT.count(kept)
 
 

@@ -104,6 +104,7 @@ def _write_text(subwords: Subwords, folder: Path) -> None:
 def _settings(trained: Trained, precision: str) -> dict[str, Any]:
     """Return special ids, the ids that no translation contains, the files of the subwords, and search options.
 
+    "letterless" has the ids without a letter or a digit, which aren't a translation of a text with one by themselves.
     "cache" has heads and size of each of the decoder's inputs past.N.keys and past.N.values, in their order.
     """
     decoding, model = trained.config.decoding, trained.config.model
@@ -116,6 +117,7 @@ def _settings(trained: Trained, precision: str) -> dict[str, Any]:
         "begin": BOS,
         "end": EOS,
         "never": [PAD, UNK, BOS],
+        "letterless": [number for number, found in enumerate(trained.subwords.lettered()) if not found],
         "subwords": [names[0], names[-1]],
         "beam": decoding.beam,
         "alpha": decoding.alpha,
