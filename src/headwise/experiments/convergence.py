@@ -106,7 +106,7 @@ def find_systems(results: Results) -> Finding:
             f"operations {to_level}",
         ),
         tuple(rows),
-        _note(scale) + " Mean over seeds with its 95 % interval. Time and operations to a quality are read from the "
+        note(scale) + " Mean over seeds with its 95 % interval. Time and operations to a quality are read from the "
         "same runs, between validations.",
     )  # fmt: skip
     name = f"table2-converged-{scale.name}"
@@ -127,9 +127,13 @@ def find_systems(results: Results) -> Finding:
     return Finding([table], [chart for chart in charts if chart is not None], claims)
 
 
-def _note(scale: Scale) -> str:
-    budget = BUDGETS.get(scale.name)
-    return "" if budget is None else f"Every run trains {budget.text}; the last 4 checkpoints are averaged."
+def note(scale: Scale) -> str:
+    """Return how every run at convergence is trained, and the command that runs what isn't yet."""
+    if scale.name not in BUDGETS:
+        return ""
+    return (
+        f"Every run trains {BUDGETS[scale.name].text}; the last 4 checkpoints are averaged. {_missing(scale)}"
+    )
 
 
 def _best_claim(results: Results) -> Claim:
@@ -137,7 +141,7 @@ def _best_claim(results: Results) -> Claim:
     scores = {row.name: results.mean(row.name, _TEST) for row in results.rows}
     means = {name: score.value for name, score in scores.items() if score is not None}
     if "converged-transformer" not in means or len(means) < len(results.scale.comparison.models):
-        return Claim(text, "not run yet", _missing(results))
+        return Claim(text, "not run yet", _missing(results.scale))
     best = max((name for name in means if name != "converged-transformer"), key=lambda name: means[name])
     against = f"the best of the others, {ARCHITECTURES[best.removeprefix('converged-')]}"
     return compare(results, text, "converged-transformer", best, Measure(_TEST, "BLEU"), 1, against)
@@ -148,19 +152,19 @@ def _cost_claim(results: Results, level: float | None) -> Claim:
     costs = {row.name: _costs(results, row.name, level) for row in results.rows}
     reached = {name: cost for name, cost in costs.items() if cost}
     if "converged-transformer" not in reached or len(reached) < len(results.scale.comparison.models) - 1:
-        return Claim(text, "not run yet", _missing(results))
+        return Claim(text, "not run yet", _missing(results.scale))
     ours = reached.pop("converged-transformer")
     best = min(reached, key=lambda name: mean([operations for _, operations in reached[name].values()]).value)
     shares = [100 * (ours[seed][1] / other[1] - 1) for seed, other in reached[best].items() if seed in ours]
     if not shares:
-        return Claim(text, "not run yet", _missing(results))
+        return Claim(text, "not run yet", _missing(results.scale))
     label = ARCHITECTURES[best.removeprefix("converged-")]
     of = f"% operations to {level:.0f} development BLEU, against the cheapest other one, {label}"
     return judge(text, mean(shares), -1, of, digits=0)
 
 
-def _missing(results: Results) -> str:
-    return f"`headwise reproduce all --scale {results.scale.name}` continues what isn't finished."
+def _missing(scale: Scale) -> str:
+    return f"`headwise reproduce all --scale {scale.name}` continues what isn't finished, the trials first."
 
 
 # Row -> the claim of section 6.2 or 3 about it, and the sign that this says it has against base.
@@ -203,7 +207,7 @@ def find_variations(results: Results) -> Finding:
         f"Table 3 at convergence, on development data ({results.scale.about})",
         ("row", "rate, times its own", "seeds", "PPL", "BLEU", "Δ to base", "paper Δ"),
         tuple(rows),
-        _note(results.scale) + " Δ: a mean over paired seeds with its 95 % interval.",
+        note(results.scale) + " Δ: a mean over paired seeds with its 95 % interval.",
     )
     allowed = originals(results.scale) if results.scale.name in BUDGETS else {}
     claims = [

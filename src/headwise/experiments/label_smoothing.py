@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from headwise.experiments.convergence import variation_rows
+from headwise.experiments.convergence import note, variation_rows
 from headwise.experiments.harness.outcome import BLEU, Chart, Finding, Measure, Table, compare, plain
 from headwise.experiments.harness.records import Results
 from headwise.experiments.harness.rows import TrainingRow
@@ -42,7 +42,8 @@ def find(results: Results) -> Finding:
             )
             for preset, value in _PRESETS.items()
         ),
-        "Calibration error: expected |accuracy − confidence| of the likeliest next subword on the test references.",
+        f"{note(results.scale)} Calibration error: expected |accuracy − confidence| of the likeliest next subword on "
+        "the test references.",
     )
     charts = [] if results.missing(_BASE, _NONE) else [_chart(results)]
     claims = [
