@@ -64,7 +64,7 @@ DropUntranslated = Annotated[
 ]
 HeldOut = Annotated[
     list[str] | None,
-    typer.Option("--held-out", metavar="FILE", help="Drop pairs with a sentence of it, as of a test set."),
+    typer.Option("--held-out", metavar="FILE", help="Drop pairs with a sentence of this test."),
 ]
 KeepDuplicates = Annotated[bool, typer.Option("--keep-duplicates", help="Keep exact duplicates.")]
 Size = Annotated[
