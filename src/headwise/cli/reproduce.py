@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headwise import bounds
+from headwise.cli.arguments import finite
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,14 +22,14 @@ if TYPE_CHECKING:
 Name = Annotated[
     str,
     typer.Argument(
-        help="table1, …, table4, parameters, complexity, ablation, sqrt-dk, …, all, report, or list."
+        help="table1, …, table4, parameters, complexity, ablation, sqrt-dk, …, wmt14, all, report, or list."
     ),
 ]
 Scale = Annotated[
     str | None,
     typer.Option(
         help="tiny (minutes), multi30k (hours) or wmt14 (the paper's own).",
-        show_default="tiny; multi30k with --show",
+        show_default="tiny; multi30k with --show; wmt14 for wmt14",
     ),
 ]
 Rows = Annotated[
@@ -59,6 +61,16 @@ DryRun = Annotated[
     bool,
     typer.Option("--dry-run", help="Print each row's command and what it would cost here; run nothing."),
 ]
+Gpu = Annotated[
+    str | None,
+    typer.Option("--gpu", help="With --dry-run: not here but on GPUs of a kind: a100, h100, …."),
+]
+Price = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0, max=1e9, callback=finite, help="With --dry-run: what a GPU costs an hour, in any currency."
+    ),
+]
 
 
 def command(
@@ -75,25 +87,30 @@ def command(
     show: Show = False,
     as_json: TableAsJson = False,
     dry_run: DryRun = False,
+    gpu: Gpu = None,
+    price: Price = None,
 ) -> None:
     """Run an experiment's rows that aren't recorded yet, then print its tables and findings.
 
     Every trained row is one `headwise train` command, which is printed; it resumes where it was stopped, and a
-    finished row is never run again. `all` continues tables 2 and 3 to convergence, a row on each core. `report` writes
-    the documents of the reproduction from the recorded results. --show prints table1 to table4, or parameters (of base
-    and big, by part), as arXiv:1706.03762v7 has them.
+    finished row is never run again. `all` continues tables 2 and 3 to convergence, a row on each core. At the scale
+    wmt14, text is downloaded and prepared first; `wmt14` trains the paper's base model there, or those that --rows
+    names. `report` writes the documents of the reproduction from the recorded results. --show prints table1 to table4,
+    or parameters (of base and big, by part), as arXiv:1706.03762v7 has them.
 
     Example: headwise reproduce table2 --show
 
     Example: headwise reproduce table3 --scale multi30k --rows 'table3-a-*' --seeds 1,2
 
-    Example: headwise reproduce table2 --scale wmt14 --dry-run
+    Example: headwise reproduce wmt14 --dry-run --gpu h100 --processes 8 --price 2.5
     """
     if show:
         _show(name, scale or "multi30k", results, as_json=as_json)
         return
     if as_json:
         raise ConfigError("--json: expected it together with --show, found it alone")
+    if not dry_run and (gpu is not None or price is not None):
+        raise ConfigError("--gpu and --price: expected --dry-run beside them, found none")
     if name == "list":
         _list()
         return
@@ -103,25 +120,34 @@ def command(
         for file in write_report(results, Path("docs")):
             typer.echo(str(file))
         return
+    from headwise.experiments import wmt14
     from headwise.experiments.harness.rows import Machine, Place, TrainingRow
     from headwise.experiments.harness.runner import collect, find_experiment, plan, run
     from headwise.experiments.scales import find_scale
 
-    chosen = find_scale(scale or "tiny")
+    whole = name == wmt14.NAME
+    chosen = find_scale(scale or (wmt14.NAME if whole else "tiny"))
+    if whole and chosen.name != wmt14.NAME:
+        raise ConfigError(f"--scale: expected {wmt14.NAME} or none for wmt14, found {chosen.name}")
     place = Place(chosen, out, results, Machine(device, threads, processes or _gpus()))
     if name == "all":
-        _all(place, dry_run)
+        _all(place, dry_run, gpu, price)
         return
-    experiment = find_experiment(name)
+    experiment = wmt14.EXPERIMENT if whole else find_experiment(name)
+    if whole and not rows:
+        rows = [wmt14.BASE]
     jobs = plan(
         experiment, chosen, results=results, rows=rows or (), seeds=_seeds(seeds), shard=_shard(shard)
     )
     if dry_run:
-        _estimate(jobs, place)
+        _estimate(jobs, place, gpu, price)
         return
     if any(job.row.folder == chosen.name for job in jobs):
-        chosen.prepare({job.row.test for job in jobs if isinstance(job.row, TrainingRow)} or {""})
-    run(jobs, place, lambda line: typer.echo(line, err=True))
+        trained = [job.row for job in jobs if isinstance(job.row, TrainingRow)]
+        left = {job.row.name for job in jobs if job.record(results) is None}
+        wmt14.bring_text([row for row in trained if row.name in left], chosen, _say)
+        chosen.prepare({row.test for row in trained} or {""})
+    run(jobs, place, _say)
     finding = experiment.find(collect(experiment, chosen, results, _seeds(seeds)))
     for table in finding.tables:
         typer.echo(f"\n{table.text()}")
@@ -168,7 +194,7 @@ def _recorded(name: str, scale: str, results: Path) -> list[Table]:
     return list(experiment.find(found).tables[:1]) if any(found.records.values()) else []
 
 
-def _all(place: Place, dry_run: bool) -> None:
+def _all(place: Place, dry_run: bool, gpu: str | None, price: float | None) -> None:
     """Run, or estimate, whatever isn't finished of the experiments to convergence and of the measurements."""
     from headwise.experiments.harness.runner import STAGES, finish, unfinished
     from headwise.experiments.trials import BUDGETS
@@ -179,34 +205,46 @@ def _all(place: Place, dry_run: bool) -> None:
             f"all: expected a scale with a budget ({' or '.join(BUDGETS)}), found {place.scale.name}"
         )
     if dry_run:
-        _estimate([job for stage in STAGES for _, job in unfinished(place, stage)], place)
+        _estimate([job for stage in STAGES for _, job in unfinished(place, stage)], place, gpu, price)
         return
     place.scale.prepare()
-    finish(place, processors(), lambda line: typer.echo(line, err=True))
+    finish(place, processors(), _say)
     typer.echo("`headwise reproduce report` writes what was found")
 
 
 def _list() -> None:
+    from headwise.experiments import wmt14
     from headwise.experiments.harness.runner import NAMES
     from headwise.experiments.scales import SCALES
 
-    for name, (_, text) in NAMES.items():
+    for name, text in (*((name, text) for name, (_, text) in NAMES.items()), (wmt14.NAME, wmt14.ABOUT)):
         typer.echo(f"{name:<16} {text}")
     typer.echo("\nscales:")
     for scale in SCALES.values():
         typer.echo(f"{scale.name:<16} {scale.about}")
 
 
-def _estimate(jobs: list[RowJob], place: Place) -> None:
-    """Print the estimated cost of each row on this machine, and the commands of rows that aren't recorded yet."""
+def _estimate(jobs: list[RowJob], place: Place, gpu: str | None, price: float | None) -> None:
+    """Print the estimated cost of each row, and the commands of rows that aren't recorded yet, and of their text."""
     from headwise.experiments.harness.cost import estimates, table
+    from headwise.experiments.harness.rows import TrainingRow
+    from headwise.experiments.wmt14 import text_commands
+    from headwise.tasks.estimate import find_gpu
 
-    costs = estimates(jobs, place, lambda line: typer.echo(line, err=True))
-    typer.echo(table(costs).text())
+    known = None if gpu is None else find_gpu(gpu)
+    costs = estimates(jobs, place, _say, known)
+    typer.echo(table(costs, gpu=known, processes=place.machine.processes, price=price).text())
     typer.echo("")
-    for cost in costs:
-        if not cost.recorded:
-            typer.echo(cost.command)
+    left = [cost for cost in costs if not cost.recorded]
+    rows = [cost.job.row for cost in left]
+    for words in text_commands([row for row in rows if isinstance(row, TrainingRow)], place.scale):
+        typer.echo(shlex.join(words))
+    for cost in left:
+        typer.echo(cost.command)
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)
 
 
 def _gpus() -> int:

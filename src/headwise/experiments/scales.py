@@ -159,7 +159,6 @@ _TREATMENT = (
     "with α = 0.6"
 )
 
-
 _TINY = "data/tiny"
 _TINY_TEXT = (
     f"data.source=[{_TINY}/train.en]",
@@ -280,20 +279,23 @@ MULTI30K = Scale(
     timed=("training.average_last=3",),  # averages a quarter of the steps, as at equal parameters
 )
 
-
 _WMT14_FILE = "configs/wmt14/en-de-base.yaml"
-_RECURRENT = ("model.architecture=recurrent", "optimizer.clip_norm=1.0", "model.dropout=0.2")
-_RATE = ("schedule.name=inverse_sqrt",)
+_RATE = "schedule.name=inverse_sqrt"
+_RECURRENT = (_RATE, "model.architecture=recurrent", "optimizer.clip_norm=1.0", "model.dropout=0.2")
+# What replaces the text of a configuration file: its shards, which `headwise.experiments.wmt14` prepares.
+_TO_GERMAN, _TO_FRENCH = (
+    (f"data={{prepared: [data/wmt14-en-{code}/prepared], source_language: en, target_language: {code}}}",)
+    for code in ("de", "fr")
+)
 
 # 63 to 64 million parameters with 37,000 subwords; base has 63.
 _WMT14_COMPARISON = SystemComparison(
-    alike=(),
+    alike=_TO_GERMAN,
     models={
         "sutskever": RowRecipe(
             _WMT14_FILE,
             (
                 *_RECURRENT,
-                *_RATE,
                 "model.encoder_layers=4",
                 "model.decoder_layers=4",
                 "model.recurrent={cell: lstm, size: 850, reading: backward, attention: none, readout: state}",
@@ -303,7 +305,6 @@ _WMT14_COMPARISON = SystemComparison(
             _WMT14_FILE,
             (
                 *_RECURRENT,
-                *_RATE,
                 "model.encoder_layers=1",
                 "model.decoder_layers=1",
                 "model.recurrent={cell: gru, size: 1330, reading: both, attention: additive, readout: maxout}",
@@ -313,7 +314,6 @@ _WMT14_COMPARISON = SystemComparison(
             _WMT14_FILE,
             (
                 *_RECURRENT,
-                *_RATE,
                 "model.encoder_layers=2",
                 "model.decoder_layers=2",
                 "model.recurrent={cell: lstm, size: 850, reading: both, attention: multiplicative, query: current, "
@@ -324,7 +324,6 @@ _WMT14_COMPARISON = SystemComparison(
             _WMT14_FILE,
             (
                 *_RECURRENT,
-                *_RATE,
                 "model.encoder_layers=8",
                 "model.decoder_layers=8",
                 "model.recurrent={cell: lstm, size: 500, reading: both-first, residual: true, attention: additive, "
@@ -334,7 +333,7 @@ _WMT14_COMPARISON = SystemComparison(
         "convs2s": RowRecipe(
             _WMT14_FILE,
             (
-                *_RATE,
+                _RATE,
                 "model.architecture=convolutional",
                 "optimizer.clip_norm=0.1",
                 "model.dropout=0.2",
@@ -360,7 +359,7 @@ WMT14 = Scale(
     name="wmt14",
     about="the paper's recipe: 4.5 million pairs English→German (36 million English→French); days on 8 GPUs",
     comparison=_WMT14_COMPARISON,
-    base=RowRecipe(_WMT14_FILE),
+    base=RowRecipe(_WMT14_FILE, _TO_GERMAN),
     budget="100,000 steps of 25,000 tokens, as in the paper",
     test=TestSet(
         Path("data/wmt14-en-de/newstest2014.full.en"),
@@ -381,9 +380,9 @@ WMT14 = Scale(
     minutes=720.0,
     sentence=30,
     more={
-        "transformer-big": RowRecipe("configs/wmt14/en-de-big.yaml"),
-        "transformer-fr": RowRecipe("configs/wmt14/en-fr-base.yaml", test=FRENCH),
-        "transformer-big-fr": RowRecipe("configs/wmt14/en-fr-big.yaml", test=FRENCH),
+        "transformer-big": RowRecipe("configs/wmt14/en-de-big.yaml", _TO_GERMAN),
+        "transformer-fr": RowRecipe("configs/wmt14/en-fr-base.yaml", _TO_FRENCH, FRENCH),
+        "transformer-big-fr": RowRecipe("configs/wmt14/en-fr-big.yaml", _TO_FRENCH, FRENCH),
     },
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from headwise.config import Config
@@ -76,8 +77,16 @@ def find(results: Results) -> Finding:
     scale = results.scale
     level = _target_bleu(results)
     tables = [
-        _table(results, "", f"At equal parameters ({scale.about})", level),
-        _table(results, "time-", f"At equal training time, {scale.minutes:g} minutes each", None),
+        systems_table(
+            results, "", f"At equal parameters ({scale.about})", level, [*scale.systems, *scale.more]
+        ),
+        systems_table(
+            results,
+            "time-",
+            f"At equal training time, {scale.minutes:g} minutes each",
+            None,
+            list(scale.systems),
+        ),
     ]
     text = (
         "Development BLEU against operations of training, of systems stopped after equal steps, and the paper's table "
@@ -120,12 +129,11 @@ def _curve(results: Results, name: str, kind: str = "") -> list[dict[str, float]
 def _speeds(results: Results, name: str) -> dict[str, float] | None:
     """Return target tokens per second in training and sentences per second in decoding.
 
-    They come from the run at equal training time alone: these runs need the same conditions for all systems, the others
-    don't.
+    They come from the run at equal training time alone, where a system has one: these runs need the same conditions for
+    all systems, the others don't.
     """
-    record = results.first(f"table2-time-{name}")
-    if record is None:  # the scale's further rows have no such run
-        record = results.first(f"table2-{name}") if name in results.scale.more else None
+    timed = f"table2-time-{name}"
+    record = results.first(timed if any(row.name == timed for row in results.rows) else f"table2-{name}")
     if record is None or "diverged" in record.result:
         return None
     result = record.result
@@ -139,9 +147,14 @@ def _speeds(results: Results, name: str) -> dict[str, float] | None:
     }
 
 
-def _table(results: Results, kind: str, title: str, level: float | None) -> Table:
+def systems_table(
+    results: Results, kind: str, title: str, level: float | None, names: Sequence[str]
+) -> Table:
+    """Return the table of the named systems: at equal training time with the kind `time-`.
+
+    `level` is the development BLEU to which the time is given.
+    """
     scale = results.scale
-    names = list(scale.systems) if kind else [*scale.systems, *scale.more]
     to_level = f"min to {level:.0f} dev BLEU" if level else "min to BLEU"
     return Table(
         title,
@@ -151,8 +164,7 @@ def _table(results: Results, kind: str, title: str, level: float | None) -> Tabl
         ),
         tuple(_table_row(results, kind, name, level) for name in names),
         f"{_bleu_note(scale)} PPL: of a word of the test set. Minutes and speeds: tokens at the speed of the run by "
-        "the clock; operations by formula, forward and backward. The paper's columns are newstest2014, another task: "
-        "compare orders, not values. "
+        f"the clock; operations by formula, forward and backward. {_paper_note(scale)} "
         f"Alike for all systems: {scale.comparison.treatment}. {_tuning_note(scale)}"
         + (" A rate that would fall to zero falls with the steps' inverse square root here." if kind else ""),
     )  # fmt: skip
@@ -163,6 +175,12 @@ def _bleu_note(scale: Scale) -> str:
         return "BLEU as the paper: on the text as it is given, without another tokenization."
     compounds = ", German compounds split at hyphens" if scale.test.compounds else ""
     return f"BLEU as the paper: text tokenized as Moses does it{compounds}; sacreBLEU on plain text (wmt14/full)."
+
+
+def _paper_note(scale: Scale) -> str:
+    if scale.test.form == "given":
+        return "The paper's columns are newstest2014, another task: compare orders, not values."
+    return "The paper's columns are of the same test set."
 
 
 def _tuning_note(scale: Scale) -> str:

@@ -43,19 +43,23 @@ _FLOAT = 4  # bytes
 class Gpu:
     """A GPU by its maker's data sheet: dense bfloat16 (V100: float16; P100: float32) operations/s, bytes, watts."""
 
+    name: str
     peak: float
     memory: float
     watts: float
 
 
 GPUS = {
-    "p100": Gpu(10.6e12, 16e9, 300),
-    "v100": Gpu(125e12, 32e9, 300),
-    "a100": Gpu(312e12, 80e9, 400),
-    "l40s": Gpu(362e12, 48e9, 350),
-    "h100": Gpu(989e12, 80e9, 700),
-    "h200": Gpu(989e12, 141e9, 700),
-    "b200": Gpu(2250e12, 180e9, 1000),
+    gpu.name.lower(): gpu
+    for gpu in (
+        Gpu("P100", 10.6e12, 16e9, 300),
+        Gpu("V100", 125e12, 32e9, 300),
+        Gpu("A100", 312e12, 80e9, 400),
+        Gpu("L40S", 362e12, 48e9, 350),
+        Gpu("H100", 989e12, 80e9, 700),
+        Gpu("H200", 989e12, 141e9, 700),
+        Gpu("B200", 2250e12, 180e9, 1000),
+    )
 }
 
 
@@ -154,8 +158,7 @@ def estimate(config: Config, run: Path, *, gpu: str | None = None, watts: float 
     With `gpu`, a name in `GPUS`, the speed, the memory and the power are a GPU's. Raises a `HeadwiseError` as `train`
     does, and `ConfigError` for an unknown GPU.
     """
-    if gpu is not None and gpu not in GPUS:
-        raise ConfigError(f"--gpu: expected one of {', '.join(GPUS)}, found {gpu}")
+    known = None if gpu is None else find_gpu(gpu)
     kind, device = checked_task(config, run)
     if config.training.threads:
         torch.set_num_threads(config.training.threads)
@@ -169,21 +172,27 @@ def estimate(config: Config, run: Path, *, gpu: str | None = None, watts: float 
         activations = _largest_activations(task, config)
         parts = MemoryEstimate(floats, floats, _moments(model, config), activations)
         tokens, flops = _count_step(task, config)
-        if gpu is None:
+        if known is None:
             speed, place = _probe(task, config, run, shares_batches=kind.shares_batches)
             available = machine_memory()
             if device.type == "cpu" and (largest := peak.largest()) is not None:
                 parts = replace(parts, program=peak.before or 0)
                 parts = replace(parts, other=max(0, largest - parts.total))
         else:
-            known = GPUS[gpu]
             speed, available = UTILIZATION * known.peak / flops, known.memory
             watts = known.watts if watts is None else watts
             place = (
-                f"on one {gpu.upper()}, at an assumed {UTILIZATION:.0%} of its {known.peak / 1e12:g} TFLOP/s"
+                f"on one {known.name}, at an assumed {UTILIZATION:.0%} of its {known.peak / 1e12:g} TFLOP/s"
             )
     steps = config.training.max_steps
     return Estimate(parameter_count(model), tokens, flops, parts, speed, place, steps, watts, available)
+
+
+def find_gpu(name: str) -> Gpu:
+    """Return a GPU of `GPUS` by name; raises `ConfigError` for an unknown one."""
+    if name not in GPUS:
+        raise ConfigError(f"--gpu: expected one of {', '.join(GPUS)}, found {name}")
+    return GPUS[name]
 
 
 def _moments(model: nn.Module, config: Config) -> int:
