@@ -1,4 +1,4 @@
-"""Characters: scripts without spaces, and lone surrogates, which JSON and file names can hold but UTF-8 can't."""
+"""Characters: scripts without spaces, what nobody sees, and lone surrogates, which JSON can hold but UTF-8 can't."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from headwise.errors import DataError
 UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]"
 )
+# Controls, soft hyphens, marks of direction, and spaces without width but the joiners, which letters and emoji need.
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -28,6 +30,11 @@ WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")  # letters, with apostrophes
 def has_letters(text: str) -> bool:
     """Whether a text has a letter or a digit."""
     return any(map(str.isalnum, text))
+
+
+def visible(text: str) -> str:
+    """Return a text with an ordinary space for every white space character, and without what nobody sees."""
+    return _UNSEEN.sub("", re.sub(r"\s", " ", text)).strip()
 
 
 def unwritable(text: str) -> str | None:

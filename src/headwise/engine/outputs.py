@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from headwise.characters import join_texts
+from headwise.characters import has_letters, join_texts
 from headwise.engine.alignment import word_numbers
 from headwise.engine.drawn import drawn
 from headwise.engine.hypotheses import length_penalty
@@ -87,8 +87,9 @@ class Translation:
 
     @classmethod
     def kept(cls, text: str) -> Translation:
-        """Return the translation of a text that is in the target language and stays as it is."""
-        return cls(text, (), (Output(one_line(text), alignment=()),), (), (_KEPT,))
+        """Return the translation of a text that stays as it is: in the target language, or without a letter."""
+        about = (_KEPT,) if has_letters(text) else ()
+        return cls(text, (), (Output(one_line(text), alignment=()),), (), about)
 
     def _repr_html_(self) -> str:
         best = self.outputs[0]

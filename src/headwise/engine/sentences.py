@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headwise.characters import check_characters
+from headwise.characters import check_characters, visible
 from headwise.engine.base import SearchSentence
 from headwise.engine.outputs import Translation
 from headwise.engine.recasing import Recased
@@ -16,7 +16,7 @@ from headwise.engine.terms import TERM_BEAM, Terms, sentence_terms
 from headwise.errors import DataError
 from headwise.text.reading.glossary import Glossary, Match
 from headwise.text.reading.lines import one_line
-from headwise.text.tokens.subwords import EOS, Subwords
+from headwise.text.tokens.subwords import EOS, UNK, Subwords
 
 
 class LongLineWarning(UserWarning):
@@ -34,7 +34,7 @@ class EncodedSentences:
         alpha: exponent of the length penalty.
         matches: for each sentence its glossary entries; None without a glossary.
         recased: the lines in capitals and titles that are searched as ordinary text, by their numbers.
-        kept: the numbers of those that are in the target language, and aren't searched.
+        kept: the numbers of those that are in the target language or have no letter or digit, and aren't searched.
     """
 
     texts: Sequence[str]
@@ -105,10 +105,13 @@ def encode_source(
     """Return the parts of a sentence and their ids: none if it is empty, several if it is split.
 
     `most` is the largest number of subwords of a source without its end symbol. A longer sentence is split, or its
-    beginning is kept, with a `LongLineWarning` that has the number of its `line`.
+    beginning is kept, with a `LongLineWarning` that has the number of its `line`. Characters that nobody sees are left
+    out where the vocabulary lacks one.
     """
     text = one_line(check_characters(text, f"line {line}")).strip()
     ids = subwords.encode_source(text)
+    if UNK in ids and (seen := visible(text)) != text:
+        text, ids = seen, subwords.encode_source(seen)
     if len(ids) <= most:
         return ([text], [[*ids, EOS]]) if ids else ([], [])
     if split:

@@ -169,7 +169,8 @@ class Translator:
         """Translate sentences; the results are in their order and don't depend on the batches.
 
         Keyword arguments override `options`, or the run's options: `translate(texts, beam=5, n_best=5)`. `prefixes` are
-        the texts with which the translations begin. The translation of an empty or blank sentence is empty. A line end
+        the texts with which the translations begin. The translation of an empty or blank sentence is empty, and without
+        prefixes a sentence without a letter or a digit, such as emoji, is its own. A line end
         inside a sentence or a translation is replaced by a space. A sentence longer than the model's maximum length is
         truncated, with a `LongLineWarning` that has its line number (`first_line` for the first sentence), or with
         `split` translated in parts, whose log-probabilities are summed. `alignments` adds word alignments (see
@@ -218,6 +219,11 @@ class Translator:
             raise ConfigError("glossary: expected beam search with it, found sampling")
         longest = self.engine.max_length - 1
         kept = self._translated(texts) if options.keep_translated else frozenset()
+        kept |= (
+            {n for n, text in enumerate(texts) if text.strip() and not has_letters(text)}
+            if prefixes is None
+            else set()
+        )
         found = {n: recased(text, self.subwords) for n, text in enumerate(texts) if options.recase}
         changed = {number: each for number, each in found.items() if each is not None}
         read = [changed[number].text if number in changed else text for number, text in enumerate(texts)]
