@@ -82,6 +82,26 @@ OPEN_TEXT: dict[str, str] = {
     "test/ntrex128.de": "259d7406a07b63e6b5b9c4a22fb76b85e2578a3fa0a4e541a50f4f7348e5c1b2",
 }
 
-OPEN_EN_DE: dict[str, str] = {}
+OPEN_EN_DE: dict[str, str] = {
+    "README.md": "75ca25e5cd646b65df9133878a9bdf9d0665eff82ba9e7fdc3ff0e01b433d831",
+    "config.yaml": "a5a291f3ecf0953f328b834fbac7fdf47f9695a4e93998164944c06456a280cd",
+    "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
+    "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
+    "measured.json": "af5ea34404cfb2def717b50bf153e7d4e83ec727147efcc1683ddd13331203eb",
+    "metrics.jsonl": "8e8d86e2dd78e080b6354a363fc0832d5c696a058c0cd46ae1f852ffa29dc496",
+    "model.safetensors": "00ec7addfd4ce63cb44c946fa88a99b3361736cd81ec5959460716674e77405f",
+    "shortlist.safetensors": "57c6edd473d6c7094d11e72adaefd4f8052de1720fb7d3e13f42347f69ca08f7",
+    "spm.model": "22b8ea724ca3e293b7116c29be3dfacb77c5b40e3427769a510da5cc84fc968f",
+}
 
-OPEN_DE_EN: dict[str, str] = {}
+OPEN_DE_EN: dict[str, str] = {
+    "README.md": "0a3599cd9894973fdf4dd56931e49462b8e0118f6ff1df338ffe77fe4e524b29",
+    "config.yaml": "64299d3595c814ae4566efd7699b797922a0225215a37919e0c69b391e753a63",
+    "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
+    "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
+    "measured.json": "156116adc2a211265f9d5df5af6816683d92dc9cdddd8c3232e9a7233a917e03",
+    "metrics.jsonl": "9475ea17649ae89adf1d3da7ca79471f669adeda136a9c50ce25290bf2732ba1",
+    "model.safetensors": "f0b95beead63de7d3edd8449d59f60a7bcebcc9825141aa977f80f0035692105",
+    "shortlist.safetensors": "81e2141aa7ad0768e10c85f04c7af09d1a645fc052b36b7ff691db3b40d1494b",
+    "spm.model": "ed4e2c160ea5655ef7ce10acb657baaa79c51b4cbc2442afa35a355a1f2f3506",
+}
