@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python tools/install.py
 
-.PHONY: demo demo-model long-runs test test-slow test-cluster test-numerical test-lowest test-sanitized sanitize fuzz lint lint-page picture learn notebooks docs docs-serve screenshots format dist clean
+.PHONY: demo demo-model general-models long-runs test test-slow test-cluster test-numerical test-lowest test-sanitized sanitize fuzz lint lint-page picture learn notebooks docs docs-serve screenshots format dist clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/user
@@ -36,6 +36,18 @@ long-runs: $(VENV)/user
 	data.dev_source=$(OPEN)/test/tatoeba-dev.de data.dev_target=$(OPEN)/test/tatoeba-dev.en -o runs/open-de-en
 	$(BIN)/headwise reproduce all --scale tiny
 	$(BIN)/headwise reproduce all --scale multi30k
+
+# The general models in models/, of their runs; then the checksums for src/headwise/corpora/checksums.py.
+PUBLISH := models/publish.py --shortlist --set decoding.recase=true --development 200 --about models/general.md \
+	--before "headwise data get open-en-de-text" --before "python examples/open_text.py $(OPEN) $(OPEN)" \
+	--data "308,862 pairs of openly licensed text, below" --license "MIT, as Headwise; the texts are attributed below"
+SETS := test/tatoeba-test test/ntrex128 open-source-guides
+general-models: $(VENV)/user
+	$(BIN)/python $(PUBLISH) runs/open-en-de models/open-en-de --name open-en-de --examples models/examples.en \
+	$(foreach set,$(SETS),--test $(OPEN)/$(set).en $(OPEN)/$(set).de)
+	$(BIN)/python $(PUBLISH) runs/open-de-en models/open-de-en --name open-de-en --examples models/examples.de \
+	$(foreach set,$(SETS),--test $(OPEN)/$(set).de $(OPEN)/$(set).en)
+	cd models && find open-en-de open-de-en -type f -exec sha256sum {} +
 
 # What arithmetic could change, as another processor: CPU=avx2 has no AVX-512, CPU=default has no AVX at all.
 CPU ?= avx2

@@ -51,6 +51,8 @@ def publish(options: argparse.Namespace) -> None:
         write_text(folder / "config.yaml", _movable(config, options.development > 0).to_yaml())
         if options.development:
             _copy_development(config, folder / "corpus", options.development)
+        if options.examples:
+            shutil.copy(options.examples, folder / "corpus")
         write_text(folder / "README.md", _card(options, folder))
     print(f"{out}: {sum(file.stat().st_size for file in out.rglob('*') if file.is_file()) / 1e6:.2f} MB")
 
@@ -168,6 +170,9 @@ def main() -> int:
     parser.add_argument("--before", action="append", default=[], help="A command that gets the test set.")
     parser.add_argument(
         "--development", type=int, default=0, help="Sentences of the development set to copy."
+    )
+    parser.add_argument(
+        "--examples", type=Path, help="With it: sentences that the page suggests, in examples.en or so."
     )
     try:
         publish(parser.parse_args())

@@ -12,6 +12,7 @@ import pytest
 
 from docs_programs import load_program
 from headwise.config import Config
+from headwise.page.development_set import suggestions
 from paths import ROOT
 from program import Outcome, call
 from translator_run import ENGLISH, GERMAN, make_run
@@ -32,6 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, lines in (("test.en", ENGLISH), ("test.de", GERMAN)):
         (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     (folder / "about.md").write_text("## What it is for\n\nTests.\n", encoding="utf-8")
+    (folder / "examples.en").write_text("A dog sleeps.\n", encoding="utf-8")
     run = make_run(folder / "run")
     config = Config.load(
         run / "config.yaml", [f"data.dev_source={folder}/test.en", f"data.dev_target={folder}/test.de"]
@@ -39,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (run / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
     done = publish(
         *("run", "models/small", *OPTIONS, "--beam", 2, "--before", "true", "--development", 2),
-        *("--about", "about.md"),
+        *("--about", "about.md", "--examples", "examples.en"),
         cwd=folder,
     )
     assert done.code == 0, done.err
@@ -75,6 +77,7 @@ def test_the_folder_can_be_moved_and_names_no_path_of_this_machine(folder: Path,
     source = Path(Config.load(moved / "config.yaml").data.dev_source or "")
     assert source == moved / "corpus" / "test.en"
     assert source.read_text("utf-8").splitlines() == ENGLISH[:2]
+    assert suggestions(Config.load(moved / "config.yaml").data)[0] == "A dog sleeps."
     moved.rename(model)
 
 
