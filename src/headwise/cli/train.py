@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -151,7 +152,7 @@ def _train(plan: TrainingPlan, *, as_json: bool) -> int:
 
     result = plan.train()
     say([f"done: {plan.run}; {find_task(plan.config.task).after.format(run=plan.run)}"])
-    if as_json:
+    if as_json and _is_first():
         progress = result.progress
         record = {
             "run": str(plan.run),
@@ -178,6 +179,11 @@ def _estimate(config: Config, run: Path, gpu: str | None, watts: float | None, *
 
 
 def say(lines: list[str]) -> None:
-    """Print lines on standard error."""
-    for line in lines:
-        typer.echo(line, err=True)
+    """Print lines on standard error, once for all processes that `torchrun` has started."""
+    if _is_first():
+        for line in lines:
+            typer.echo(line, err=True)
+
+
+def _is_first() -> bool:
+    return os.environ.get("RANK", "0") == "0"
