@@ -93,16 +93,15 @@ def command(
     """Run an experiment's rows that aren't recorded yet, then print its tables and findings.
 
     Every trained row is one `headwise train` command, which is printed; it resumes where it was stopped, and a
-    finished row is never run again. `all` continues tables 2 and 3 to convergence, a row on each core. At the scale
-    wmt14, text is downloaded and prepared first; `wmt14` trains the paper's base model there, or those that --rows
-    names. `report` writes the documents of the reproduction from the recorded results. --show prints table1 to table4,
-    or parameters (of base and big, by part), as arXiv:1706.03762v7 has them.
+    finished row is never run again. `all` continues tables 2 and 3 to convergence, a row on each core. `wmt14` obtains
+    the paper's text and trains its base model, or what --rows names. `report` writes the documents from the recorded
+    results. --show prints table1 to table4, or parameters (of base and big), as arXiv:1706.03762v7 has them.
 
     Example: headwise reproduce table2 --show
 
     Example: headwise reproduce table3 --scale multi30k --rows 'table3-a-*' --seeds 1,2
 
-    Example: headwise reproduce wmt14 --dry-run --gpu h100 --processes 8 --price 2.5
+    Example: headwise reproduce wmt14 --dry-run --price 2.5
     """
     if show:
         _show(name, scale or "multi30k", results, as_json=as_json)

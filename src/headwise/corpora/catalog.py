@@ -100,7 +100,8 @@ class Corpus:
 
 _OWN = "MIT, as Headwise"
 _GITHUB = "https://raw.githubusercontent.com"
-_RELEASES = "https://github.com/headwise/headwise/releases/download"
+_HOMEPAGE = "https://github.com/headwise/headwise"
+_RELEASES = f"{_HOMEPAGE}/releases/download"
 _STANFORD = "https://nlp.stanford.edu/projects/nmt/data"
 _STATMT = "https://www.statmt.org"
 _TEST_2013 = Archive(f"{_STATMT}/wmt13/test.tgz", "48eca5d02f637af44e85186847141f67")
@@ -271,7 +272,7 @@ _ALL = (
         description="everyday sentences, documentation, help and essays: 316,189 pairs, and sets to test on",
         languages=("en", "de"),
         license="open licenses, of each file its own: manifest.json names them",
-        homepage="",
+        homepage=_HOMEPAGE,
         megabytes=40,
         files=_open_text(),
     ),
@@ -372,7 +373,7 @@ def _general(source: str, target: str, checksums: Mapping[str, str]) -> Corpus:
         "a model for everyday and technical text, in int8, with its card",
         (source, target),
         f"{_OWN}; the card names the texts that it was trained on",
-        "",
+        _HOMEPAGE,
         15,
         _on_github(f"{_MODELS}/{name}", checksums),
         model=True,

@@ -85,6 +85,7 @@ OPEN_TEXT: dict[str, str] = {
 OPEN_EN_DE: dict[str, str] = {
     "README.md": "75ca25e5cd646b65df9133878a9bdf9d0665eff82ba9e7fdc3ff0e01b433d831",
     "config.yaml": "a5a291f3ecf0953f328b834fbac7fdf47f9695a4e93998164944c06456a280cd",
+    "corpus/examples.en": "8a8c5d1b6b26b8f610cb76dfc5a520f95357d52629d32cbd5a8a9744d9cf430d",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
     "measured.json": "af5ea34404cfb2def717b50bf153e7d4e83ec727147efcc1683ddd13331203eb",
@@ -97,6 +98,7 @@ OPEN_EN_DE: dict[str, str] = {
 OPEN_DE_EN: dict[str, str] = {
     "README.md": "0a3599cd9894973fdf4dd56931e49462b8e0118f6ff1df338ffe77fe4e524b29",
     "config.yaml": "64299d3595c814ae4566efd7699b797922a0225215a37919e0c69b391e753a63",
+    "corpus/examples.de": "ae422e14aa3ee7fa7ff75ed388e619d380dbb23ddb46fd78dee10567596dba03",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
     "measured.json": "156116adc2a211265f9d5df5af6816683d92dc9cdddd8c3232e9a7233a917e03",
