@@ -222,13 +222,15 @@ def _take_key(blocks: Sequence[str | Block]) -> tuple[str, str] | None:
     """Take the mark of a key out of a segment with codes, and return its source and its letter, if there is one."""
     whole = [block for block in blocks if isinstance(block, Block)]
     key = find_key(whole[0].text) if len(whole) == 1 else None
-    position = -1 if key is None else key.start()
-    for item in whole[0].items if key else []:
+    if key is None:
+        return None
+    position = key.start()
+    for item in whole[0].items:
         if isinstance(item, TextRun) and 0 <= position < len(item.text):
-            source = item.sources[position]
+            letter, source = whole[0].text[key.start() + 1], item.sources[position]
             item.text = item.text[:position] + item.text[position + 1 :]
             item.sources = [*item.sources[:position], *item.sources[position + 1 :]]
-            return source, whole[0].text[key.start()]  # type: ignore[union-attr]
+            return source, letter
         position -= 0 if isinstance(item, Mark) else len(item.text)
     return None
 

@@ -219,11 +219,8 @@ class Translator:
             raise ConfigError("glossary: expected beam search with it, found sampling")
         longest = self.engine.max_length - 1
         kept = self._translated(texts) if options.keep_translated else frozenset()
-        kept |= (
-            {n for n, text in enumerate(texts) if text.strip() and not has_letters(text)}
-            if prefixes is None
-            else set()
-        )
+        if prefixes is None:
+            kept |= {n for n, text in enumerate(texts) if text.strip() and not has_letters(text)}
         found = {n: recased(text, self.subwords) for n, text in enumerate(texts) if options.recase}
         changed = {number: each for number, each in found.items() if each is not None}
         read = [changed[number].text if number in changed else text for number, text in enumerate(texts)]

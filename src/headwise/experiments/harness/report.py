@@ -130,7 +130,7 @@ def _findings(pages: dict[str, list[ReportSection]]) -> str:
     if about:
         parts.append(f"The scales: {about}.")
     rows = tuple(
-        (str(number), claim.text, _found(claim, pages), claim.section)
+        (str(number), claim.text, "<br>".join(_found(claim, pages)), claim.section)
         for number, claim in enumerate(PAPER_CLAIMS, start=1)
     )
     claims = Table("", ("", "the paper's ten claims", "found here", "section"), rows)
@@ -159,11 +159,11 @@ def _headlines(pages: dict[str, list[ReportSection]]) -> Iterator[str]:
             yield f"{_image(found[0], _IMAGES)} [Details]({_DETAILS}/{found[1]}.md)."
 
 
-def _found(claim: PaperClaim, pages: dict[str, list[ReportSection]]) -> str:
+def _found(claim: PaperClaim, pages: dict[str, list[ReportSection]]) -> list[str]:
     """Return what was found on a claim of the paper: a sentence for each evidence, with a link to its page."""
     if not claim.evidence:
-        return f"**not run yet.** {claim.instead}"
-    return "<br>".join(_evidence(evidence, pages[evidence.experiment]) for evidence in claim.evidence)
+        return [f"**not run yet.** {claim.instead}"]
+    return [_evidence(evidence, pages[evidence.experiment]) for evidence in claim.evidence]
 
 
 def _quote(chapter: str, pages: dict[str, list[ReportSection]]) -> str:
@@ -173,7 +173,7 @@ def _quote(chapter: str, pages: dict[str, list[ReportSection]]) -> str:
         if claim.chapter == chapter:
             sections = "sections" if " and " in claim.section else "section"
             lines.append(f"*{claim.text}* ({sections} {claim.section})\n")
-            lines += [f"- {found}" for found in _found(claim, pages).split("<br>")]
+            lines += [f"- {found}" for found in _found(claim, pages)]
             lines.append("")
     text = "\n".join(lines).replace(f"]({_DETAILS}/", f"](../../../../docs/{_DETAILS}/")
     return f"{text}\nFrom the records, by `headwise reproduce report` ([all findings](../../../../docs/{_PAGE})).\n\n"
