@@ -24,6 +24,7 @@ from headwise import bounds
 from headwise.config import CleaningConfig
 from headwise.errors import DataError, HeadwiseError
 from headwise.text.preparation.cleaning import Rules, cleaned_pairs, words_of
+from headwise.text.reading.lines import read_lines
 from headwise.text.reading.pairs import CleaningReport, PairFiles, read_pairs
 
 LONGEST = 400  # characters
@@ -69,15 +70,20 @@ def filtered(files: Iterable[Path], held_out: Iterable[Path]) -> Iterator[Source
 def likeliest(pairs: list[SourcedPair], file: Path) -> list[SourcedPair]:
     """Return the pairs without those of each file that a model finds least likely, by its lines of `--per-line`.
 
-    Raises `DataError` where there isn't a line for each pair.
+    Raises `DataError` where there isn't a line with scores for each pair.
     """
-    scores = file.read_text("utf-8").split("\n")[:-1]
+    scores = list(read_lines(file))
     if len(scores) != len(pairs):
         raise DataError(f"{file}: expected {len(pairs):,} lines, one for each pair, found {len(scores):,}")
     means: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for number, (pair, line) in enumerate(zip(pairs, scores, strict=True)):
-        of_pair, _, of_subwords = line.partition("\t")
-        means[pair.file].append((float(of_pair) / len(of_subwords.split()), number))
+        try:
+            of_pair, of_subwords = line.split("\t")
+            means[pair.file].append((float(of_pair) / len(of_subwords.split()), number))
+        except (ValueError, ZeroDivisionError):
+            raise DataError(
+                f"{file}, line {number + 1}: expected a score, a tab and those of the subwords, found {line[:40]!r}"
+            ) from None
     dropped = {number for each in means.values() for _, number in sorted(each)[: int(DROPPED * len(each))]}
     return [pair for number, pair in enumerate(pairs) if number not in dropped]
 
@@ -92,6 +98,10 @@ def main() -> None:
     parser.add_argument("--scores", type=Path, help="Of headwise evaluate --per-line.")
     options = parser.parse_args()
     kept_out = options.corpus / f"{KEPT_OUT}.tsv"
+    if not (options.corpus / "test").is_dir():
+        raise DataError(
+            f"{options.corpus}: expected what `headwise data get open-en-de-text` fetches, found no folder test"
+        )
     files = [file for file in sorted(options.corpus.glob("*.tsv")) if file != kept_out]
     pairs = list(filtered(files, [kept_out, *sorted((options.corpus / "test").iterdir())]))
     if options.scores:

@@ -52,7 +52,8 @@ def publish(options: argparse.Namespace) -> None:
         if options.development:
             _copy_development(config, folder / "corpus", options.development)
         if options.examples:
-            shutil.copy(options.examples, folder / "corpus")
+            examples = "".join(f"{line}\n" for line in read_lines(options.examples))
+            write_text(folder / "corpus" / options.examples.name, examples)
         write_text(folder / "README.md", _card(options, folder))
     print(f"{out}: {sum(file.stat().st_size for file in out.rglob('*') if file.is_file()) / 1e6:.2f} MB")
 

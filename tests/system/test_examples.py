@@ -136,3 +136,12 @@ def test_the_open_text_is_filtered_and_what_a_model_finds_unlikely_left_out(tmp_
     wrong = script("open_text.py", corpus, again, "--scores", scores)
     assert wrong.returncode == 2
     assert wrong.stderr == f"{scores}: expected 40 lines, one for each pair, found 1\n"
+    scores.write_text("-3\t-1 -2\n" * 39 + "-3\n", "utf-8")
+    wrong = script("open_text.py", corpus, again, "--scores", scores)
+    assert wrong.returncode == 2
+    assert (
+        wrong.stderr == f"{scores}, line 40: expected a score, a tab and those of the subwords, found '-3'\n"
+    )
+    wrong = script("open_text.py", tmp_path / "nothing", again)
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith(f"{tmp_path / 'nothing'}: expected what `headwise data get")

@@ -87,10 +87,11 @@ def test_the_folder_can_be_moved_and_names_no_path_of_this_machine(folder: Path,
         ("nothing", (), "nothing: expected a run directory, found none"),
         ("run", ("--precision", "int3"), "--precision: expected int8 or bfloat16 for --to run, found 'int3'"),
         ("run", ("--test", "missing.en", "test.de"), "missing.en: there is no such file"),
+        ("run", ("--development", 1, "--examples", "missing.en"), "missing.en: there is no such file"),
         ("run", ("--about", "missing.md"), "missing.md: there is no such file"),
     ],
 )
-def test_bad_input_leaves_nothing(folder: Path, run: str, more: tuple[str, ...], message: str) -> None:
+def test_bad_input_leaves_nothing(folder: Path, run: str, more: tuple[object, ...], message: str) -> None:
     done = publish(run, "models/bad", *OPTIONS, *more, cwd=folder)
     assert done.code == 2
     assert message in done.err
