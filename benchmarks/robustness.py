@@ -1,7 +1,7 @@
 """A test set as people type it: BLEU and chrF2 of each kind of text, beside the clean one.
 
-Capitals and titles are so on both sides, as is a missing final punctuation; typing errors are in the source alone. The
-texts are the same for every run.
+Capitals and titles are so on both sides, as is a missing final punctuation; typing errors and lower case are in the
+source alone. The texts are the same for every run.
 
 For a run between English and German, a list of words, strings of programs and everyday sentences is translated, too,
 and the share of accepted translations is given. A line of the list has both languages, each with its alternatives: the
@@ -52,6 +52,7 @@ KINDS: dict[str, Callable[[Pairs], Pairs]] = {
     "clean": lambda pairs: pairs,
     "in capitals": _changed(capitals=1),
     "in title case": _changed(title=1),
+    "in lower case": _changed(lower_case=1),
     "5 % typos": lambda pairs: (with_typos(pairs[0], TYPOS, np.random.default_rng(1)), pairs[1]),
     "no final full stop": _changed(no_punctuation=1),
 }

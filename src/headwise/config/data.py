@@ -42,6 +42,7 @@ class AugmentConfig(Section):
 
     capitals: Share = 0.0  # both sides in capitals
     title: Share = 0.0  # a capital at the beginning of each word, on both sides
+    lower_case: Share = 0.0  # the source in lower case
     first_letter: Share = 0.0  # the source's first letter in the other case
     no_diacritics: Share = 0.0  # the source without diacritics
     typos: Share = 0.0  # a typing error in one of ten words of the source, and in one at least
@@ -52,9 +53,10 @@ class AugmentConfig(Section):
 
     @model_validator(mode="after")
     def _one_case(self) -> AugmentConfig:
-        if self.capitals + self.title > 1:
+        if self.capitals + self.title + self.lower_case > 1:
             raise ValueError(
-                f"expected capitals and title to be at most 1 together, found {self.capitals} and {self.title}"
+                "expected capitals, title and lower_case to be at most 1 together, "
+                f"found {self.capitals}, {self.title} and {self.lower_case}"
             )
         return self
 

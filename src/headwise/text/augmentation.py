@@ -95,6 +95,8 @@ def _augmented(
         source, target = _in_both(str.upper, source, target)
     elif draw["case"] < config.capitals + config.title:
         source, target = _in_both(title_case, source, target)
+    elif draw["case"] < config.capitals + config.title + config.lower_case and not copied:
+        source = source.lower()
     if draw["inserted"] < config.inserted:
         inserted = _INSERTED[int(random.integers(len(_INSERTED)))]
         in_front = random.random() < 0.5

@@ -31,6 +31,7 @@ def test_each_change_is_what_its_key_says() -> None:
     assert changed() == (SOURCE, TARGET)
     assert changed(capitals=1) == (SOURCE.upper(), TARGET.upper())
     assert changed(title=1)[1] == "The Girls Cross The Street Because It's Raining."
+    assert changed(lower_case=1) == (SOURCE.lower(), TARGET)
     assert changed(first_letter=1) == ("d" + SOURCE[1:], TARGET)
     assert changed(no_diacritics=1) == (SOURCE.replace("ä", "a").replace("ü", "u"), TARGET)
     assert changed(no_punctuation=1) == (SOURCE[:-1], TARGET[:-1])
