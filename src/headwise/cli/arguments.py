@@ -135,7 +135,7 @@ AlreadyTranslated = Annotated[
     Literal["keep", "translate"] | None,
     typer.Option(metavar="RULE", help="Text in the target language: keep or translate.", show_default=False),
 ]
-Recase = Annotated[bool, typer.Option("--recase", help="Read capitals and titles as ordinary text.")]
+Recase = Annotated[bool, typer.Option("--recase", help="Read lines in one case as ordinary text.")]
 
 Workers = Annotated[
     int,

@@ -137,8 +137,8 @@ class SearchOptions(_Options):
         top_p: draw from the smallest set of likeliest tokens whose probabilities add up to this (nucleus sampling).
         guard: search again, without repeated 3-grams, for an output that repeats itself or is far longer than its
             source (see `headwise.engine.repetition_guard`).
-        recase: translate a line in capitals, or a title, as ordinary text, and give the outcome the line's case (see
-            `headwise.engine.recasing`).
+        recase: translate a line in capitals or in lower case, or a title, as ordinary text, and give the outcome the
+            capitals back (see `headwise.engine.recasing`).
         keep_translated: return a text that is surely in the target language as it is.
         seed: seed of the random draws; the same sentence with the same seed gives the same samples in any batch.
     """

@@ -1,7 +1,8 @@
-"""Text in capitals, which a model that was trained without it can't translate: it is translated as ordinary text.
+"""Text in capitals or in lower case, which a model that was trained without it can't translate.
 
-Each word is written as the vocabulary knows it best, which is in one piece, such as `the`, `Paris`, `I` and German
-`Katze`; the outcome gets the capitals back. `data.augment.capitals` trains a model that needs none of this.
+It is translated as ordinary text: each word is written as the vocabulary knows it best, which is in one piece, such as
+`the`, `Paris`, `I` and German `Katze`; the outcome gets its capitals back. `data.augment` trains a model that needs
+none of this, at the price of time for ordinary text.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from headwise.text.augmentation import title_case
 from headwise.text.tokens.subwords import UNK, Subwords
 
 _START = re.compile(r"(?:^|[.!?…]\s+)[^\w]*(\w)")  # the first letter of a sentence
+_END = re.compile(r"[.!?…][^\w]*$")
 _CAPITALS = 4  # letters, with which a line in capitals isn't an abbreviation
 _TITLE = 3  # words, with which a title isn't a name
 
@@ -40,21 +42,25 @@ class Recased:
 
 
 def recased(text: str, subwords: Subwords) -> Recased | None:
-    """Return a line in capitals or in title case as ordinary text; None for any other line.
+    """Return a line in capitals, in title case or in lower case as ordinary text; None for any other line.
 
     In capitals is a line of which no word of several letters has a small one, with at least 4 capitals; a title one of
-    at least 3 words that all begin with a capital, if the vocabulary would write one of them small. Placeholders,
-    addresses and the like don't count, and stay as they are.
+    at least 3 words that all begin with a capital, if the vocabulary would write one of them small; in lower case one
+    without a capital, if the vocabulary would write a word with one. Placeholders, addresses and the like don't count,
+    and stay as they are. The translation of a line in lower case is ordinary text.
     """
     words = _words(text)
     if _in_capitals(words):
         restore = str.upper
     elif len(words) >= _TITLE and all(word[0].isupper() for word in words):
         restore = title_case
+    elif text.islower():
+        restore = str
     else:
         return None
     ordinary = _outside_pieces(text, lambda part: WORD.sub(lambda word: _known(word[0], subwords), part))
-    ordinary = _START.sub(lambda match: match[0][:-1] + match[1].upper(), ordinary)
+    if restore is not str or (ordinary != text and _END.search(text)):
+        ordinary = _START.sub(lambda match: match[0][:-1] + match[1].upper(), ordinary)
     return None if ordinary == text else Recased(ordinary, restore)
 
 
@@ -79,7 +85,10 @@ def _known(word: str, subwords: Subwords) -> str:
         ids = subwords.without_language(subwords.encode_source(form))
         return ids.count(UNK), len(ids)
 
-    forms = (word.lower(), word.capitalize(), word)
+    small = word.lower()
+    forms = [small, small.capitalize(), word]
+    if word.isupper() and "ss" in small:  # ß in capitals
+        forms += [form.replace("ss", "ß") for form in forms[:2]]
     return min(dict.fromkeys(forms), key=cost)
 
 

@@ -33,7 +33,7 @@ class EncodedSentences:
         searched: all parts of all sentences, in order.
         alpha: exponent of the length penalty.
         matches: for each sentence its glossary entries; None without a glossary.
-        recased: the lines in capitals and titles that are searched as ordinary text, by their numbers.
+        recased: the lines in capitals, titles and lower case that are searched as ordinary text, by their numbers.
         kept: the numbers of those that are in the target language or have no letter or digit, and aren't searched.
     """
 

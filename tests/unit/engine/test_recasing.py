@@ -1,4 +1,4 @@
-"""Lines in capitals and titles: what is one, how it is read, and in which case its translation comes out."""
+"""Lines in capitals, in title case and in lower case: how they are read, and the case of their translations."""
 
 from __future__ import annotations
 
@@ -28,6 +28,9 @@ def subwords() -> Subwords:
         ("I SEE PARIS. THE MAN DOES NOT!", "I see Paris. The man does not!", "STRASSE {x}, %s!"),
         ("SEE {name} AT https://a.example/B", "See {name} at https://a.example/B", "STRASSE {x}, %s!"),
         ("Old House In Paris", "Old house in Paris", "Straße {x}, %s!"),
+        ("i see old paris.", "I see old Paris.", "Straße {x}, %s!"),
+        ("old paris {name}", "old Paris {name}", "Straße {x}, %s!"),
+        ("the old man", None, None),  # as the vocabulary would write it
         ("OLD 24", None, None),  # an abbreviation
         ("USA", None, None),
         ("I see the old house in PARIS", None, None),
@@ -42,6 +45,15 @@ def test_what_is_in_capitals(subwords: Subwords, line: str, read: str | None, re
     if found is not None:
         translation = found.restored(Translation("", (), (Output("Straße {x}, %s!"),)))
         assert translation.text == restored
+
+
+def test_a_word_in_capitals_may_have_had_an_eszett() -> None:
+    text = ["Ist die Straße nass ?", "Er weiß , dass es die Straße ist ."] * 9
+    found = recased(
+        "ER WEISS, DASS DIE STRASSE NASS IST.", Subwords.train(text, text, SubwordConfig(size=70))
+    )
+    assert found is not None
+    assert found.text == "Er weiß, dass die Straße nass ist."
 
 
 def test_a_translator_reads_capitals_as_ordinary_text(tmp_path: Path) -> None:

@@ -84,7 +84,9 @@ def test_changes_are_independent_and_have_their_shares() -> None:
 @given(
     st.lists(st.tuples(st.text(), st.text()), min_size=1, max_size=8),
     st.dictionaries(
-        st.sampled_from([key for key in AugmentConfig.model_fields if key not in ("capitals", "title")]),
+        st.sampled_from(
+            [key for key in AugmentConfig.model_fields if key not in ("capitals", "title", "lower_case")]
+        ),
         st.floats(0, 1),
     ),
     st.integers(0, 100),
@@ -94,7 +96,7 @@ def test_any_text_gives_pairs_that_fit_and_follow_from_the_seed(
     pairs: list[tuple[str, str]], shares: dict[str, float], longest: int, seed: int
 ) -> None:
     sources, targets = map(list, zip(*pairs, strict=True))
-    config = AugmentConfig(**shares, capitals=0.5, title=0.5)
+    config = AugmentConfig(**shares, capitals=0.4, title=0.4, lower_case=0.2)
     first = augment(sources, targets, config, np.random.default_rng(seed), longest)
     assert first == augment(sources, targets, config, np.random.default_rng(seed), longest)
     for pair, before in zip(zip(*first, strict=True), pairs, strict=True):
@@ -115,6 +117,8 @@ def test_helpers_on_unusual_words() -> None:
     assert without_diacritics("Crème brûlée, Ärger, Straße") == "Creme brulee, Arger, Straße"
 
 
-def test_the_two_cases_exclude_each_other() -> None:
+def test_the_cases_exclude_each_other() -> None:
     with pytest.raises(ValidationError, match="at most 1 together"):
         AugmentConfig(capitals=0.6, title=0.6)
+    with pytest.raises(ValidationError, match=r"found 0.6, 0.0 and 0.6"):
+        AugmentConfig(capitals=0.6, lower_case=0.6)

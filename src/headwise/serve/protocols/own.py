@@ -94,7 +94,8 @@ class _Search(_Request):
         description="Search again for outputs that repeat themselves or run on; by default the server's.",
     )
     recase: bool | None = Field(
-        None, description="Translate capitals and titles as ordinary text; by default the server's."
+        None,
+        description="Translate capitals, titles and lower case as ordinary text; by default the server's.",
     )
     already_translated: Literal["keep", "translate"] | None = Field(
         None, description="What becomes of sentences in the target language; by default the server's."
