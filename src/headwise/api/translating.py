@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 _CHUNK = 1024  # lines
-_LANGUAGE = "en"  # by whose rules a document is split into sentences, where a run doesn't tell its language
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Request:
         runs: the runs and their search options.
         columns: what is written.
         glossary: terms to place.
-        split: whether lines that are too long are translated in parts.
+        split: whether lines are translated sentence by sentence.
         chunk: lines read ahead.
         prefixes: a file with the beginnings of the translations.
         inputs: all input files, none of which may be the output.
@@ -142,6 +141,7 @@ def translate_document(
     `say` gets the description of the engine.
     """
     from headwise.api.remarks import Notes, UnknownWords
+    from headwise.documents.segments import UNTOLD
     from headwise.engine.documents import translate_document as translated
     from headwise.files import atomic_file, check_output, read_errors
 
@@ -171,7 +171,7 @@ def translate_document(
                 translator,
                 document,
                 options,
-                language or _LANGUAGE,
+                language or UNTOLD,
                 glossary=request.glossary,
                 chunk=request.chunk,
                 notice=notice,

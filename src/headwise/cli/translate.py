@@ -80,7 +80,7 @@ def command(
     ignore_case: IgnoreCase = False,
     recase: Recase = False,
     already_translated: AlreadyTranslated = None,
-    split: Annotated[bool, typer.Option("--split", help="Translate too long lines in parts.")] = False,
+    split: Annotated[bool, typer.Option("--split", help="Translate a line sentence by sentence.")] = False,
     scores: Annotated[bool, typer.Option("--scores", help="Put score and tab before each output.")] = False,
     alignments: Alignments = False,
     jsonl: Jsonl = False,

@@ -16,6 +16,8 @@ from headwise.extras import optional_module
 
 Mode = Literal["all", "punctuation", "none"]
 
+UNTOLD = "en"  # whose rules split a text of which nobody tells the language
+
 _LINE_ENDS = re.compile(r"([\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+)")
 _BULLET = re.compile(r"\s*(?:[-*+•‣▪◦–—·]|\w\)|\(\w{1,3}\)|\d{1,3}\))\s+")
 _NUMBER = re.compile(r"\s*\d{1,3}(?:\.\d{1,3})*\.?\s+")  # a list if several lines begin so, else "1. Mai"
@@ -75,6 +77,17 @@ def _parts(text: str, language: str, mode: Mode) -> list[str]:
         end = marker.end() if marker else 0
         parts += [line[:end], *_sentences(line[end:], language)]
     return parts
+
+
+def sentences_of(line: str, language: str | None) -> list[str]:
+    """Return the sentences of a line without the white space between them; what has no letter goes with one before."""
+    sentences: list[str] = []
+    for part in _sentences(line, language or UNTOLD):
+        if sentences and not any(map(str.isalpha, part)):
+            sentences[-1] += part
+        else:
+            sentences.append(part)
+    return [sentence.strip() for sentence in sentences]
 
 
 def _sentences(text: str, language: str) -> list[str]:

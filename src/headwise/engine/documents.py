@@ -71,7 +71,7 @@ def _rendered(
     translator: Translator, sentences: Sequence[Sentence], options: SearchOptions, glossary: Glossary | None
 ) -> list[Rendered[Translation]]:
     async def search(texts: list[str], numbers: Sequence[int]) -> list[FoundTranslations]:
-        encoded = translator.encode(texts, options, glossary=glossary, split=True)
+        encoded = translator.encode(texts, options, glossary=glossary, split="long")
         hypotheses = search_checked(
             translator.engine, encoded.searched, translator.symbols, batch_tokens=translator.batch_tokens
         )

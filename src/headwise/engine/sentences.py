@@ -6,8 +6,10 @@ import dataclasses
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from headwise.characters import check_characters, visible
+from headwise.documents.segments import sentences_of
 from headwise.engine.base import SearchSentence
 from headwise.engine.outputs import Translation
 from headwise.engine.recasing import Recased
@@ -17,6 +19,8 @@ from headwise.errors import DataError
 from headwise.text.reading.glossary import Glossary, Match
 from headwise.text.reading.lines import one_line
 from headwise.text.tokens.subwords import EOS, UNK, Subwords
+
+Split = bool | Literal["long"]  # whether a line is split into its sentences, or in parts where it is too long
 
 
 class LongLineWarning(UserWarning):
@@ -100,22 +104,27 @@ def _with_terms(sentence: SearchSentence, terms: Terms | None) -> SearchSentence
 
 
 def encode_source(
-    subwords: Subwords, text: str, most: int, line: int, split: bool
+    subwords: Subwords, text: str, most: int, line: int, split: Split = False, language: str | None = None
 ) -> tuple[list[str], list[list[int]]]:
-    """Return the parts of a sentence and their ids: none if it is empty, several if it is split.
+    """Return the parts of a line and their ids: none if it is empty, several if it is split.
 
-    `most` is the largest number of subwords of a source without its end symbol. A longer sentence is split, or its
-    beginning is kept, with a `LongLineWarning` that has the number of its `line`. Characters that nobody sees are left
-    out where the vocabulary lacks one.
+    `most` is the largest number of subwords of a source without its end symbol. A longer line is split, or its
+    beginning is kept, with a `LongLineWarning` that has the number of its `line`. Where `split` is True, its sentences
+    are parts by the rules of its `language`. Characters that nobody sees are left out where the vocabulary lacks one.
     """
     text = one_line(check_characters(text, f"line {line}")).strip()
     ids = subwords.encode_source(text)
     if UNK in ids and (seen := visible(text)) != text:
         text, ids = seen, subwords.encode_source(seen)
-    if len(ids) <= most:
+    sentences = sentences_of(text, language) if split is True else [text]
+    if len(ids) <= most and len(sentences) == 1:
         return ([text], [[*ids, EOS]]) if ids else ([], [])
     if split:
-        parts = split_text(text, lambda part: len(subwords.encode_source(part)) <= most)
+        parts = [
+            part
+            for sentence in sentences
+            for part in split_text(sentence, lambda part: len(subwords.encode_source(part)) <= most)
+        ]
         return parts, [[*subwords.encode_source(part)[:most], EOS] for part in parts]
     message = f"line {line}: {len(ids)} subwords, the model reads the first {most} of them"
     warnings.warn(message, LongLineWarning, stacklevel=5)

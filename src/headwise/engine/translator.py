@@ -31,7 +31,7 @@ from headwise.engine.outputs import Output, Translation, join_translations
 from headwise.engine.quality import QualityCurve, mean_probability
 from headwise.engine.recasing import in_capitals, recased
 from headwise.engine.searching import search_checked
-from headwise.engine.sentences import EncodedSentences, encode_source, with_prefixes
+from headwise.engine.sentences import EncodedSentences, Split, encode_source, with_prefixes
 from headwise.engine.shortlist import FILE as SHORTLIST
 from headwise.engine.shortlist import Shortlist
 from headwise.engine.symbols import SYMBOLS
@@ -161,7 +161,7 @@ class Translator:
         *,
         prefixes: Sequence[str] | None = None,
         glossary: Glossary | None = None,
-        split: bool = False,
+        split: Split = False,
         alignments: bool = False,
         first_line: int = 1,
         **changes: Any,
@@ -173,7 +173,8 @@ class Translator:
         prefixes a sentence without a letter or a digit, such as emoji, is its own. A line end
         inside a sentence or a translation is replaced by a space. A sentence longer than the model's maximum length is
         truncated, with a `LongLineWarning` that has its line number (`first_line` for the first sentence), or with
-        `split` translated in parts, whose log-probabilities are summed. `alignments` adds word alignments (see
+        `split="long"` translated in parts, whose log-probabilities are summed; with `split=True` every sentence of a
+        line is a part, or several if it is too long (extra `documents`). `alignments` adds word alignments (see
         `align`). For each term of `glossary` in a sentence, one of its translations is placed, or there is a warning.
 
         Raises `ConfigError` for an option that is unknown or out of range, and for a glossary with sampling.
@@ -200,7 +201,7 @@ class Translator:
         prefixes: Sequence[str] | None = None,
         glossary: Glossary | None = None,
         glossary_texts: Sequence[str] | None = None,
-        split: bool = False,
+        split: Split = False,
         first_line: int = 1,
     ) -> EncodedSentences:
         """Return sentences in the form in which a search takes them; arguments and errors as for `translate`.
@@ -226,7 +227,7 @@ class Translator:
         read = [changed[number].text if number in changed else text for number, text in enumerate(texts)]
         read = ["" if number in kept else text for number, text in enumerate(read)]
         encoded = [
-            encode_source(self.subwords, text, longest, number, split)
+            encode_source(self.subwords, text, longest, number, split, self.languages[0])
             for number, text in enumerate(read, start=first_line)
         ]
         part_ids = [parts for _, parts in encoded]
@@ -375,7 +376,7 @@ class Translator:
             )
         longest = self.engine.max_length - 1
         source_parts = [
-            encode_source(self.subwords, text, longest, line, split=False)[1]
+            encode_source(self.subwords, text, longest, line)[1]
             for line, text in enumerate(sources, start=first_line)
         ]
         target_ids = []

@@ -184,10 +184,22 @@ def test_a_long_line_is_cut_with_a_warning_that_names_it(translator: Translator)
     assert alike(again, cut)
 
 
+def test_a_paragraph_is_translated_sentence_by_sentence_with_split(translator: Translator) -> None:
+    pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
+    sentences = ["A dog runs.", "Two men eat, e.g. cake … 5.", "A dog sees a cat!"]
+    found, whole = translator.translate([f" {'  '.join(sentences)} ", sentences[0]], split=True)
+    alone = translator.translate(sentences)
+    assert found.text == " ".join(each.text for each in alone)
+    assert whole.text == alone[0].text
+    words = " ".join(["dog"] * 90)
+    (long, plain) = translator.translate([f"{sentences[0]} {words}", words], split=True)
+    assert long.text == f"{alone[0].text} {plain.text}"
+
+
 def test_a_long_line_is_translated_whole_with_split(translator: Translator) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        (whole,) = translator.translate([LONG], split=True, n_best=3, alignments=True)
+        (whole,) = translator.translate([LONG], split="long", n_best=3, alignments=True)
         parts = split_text(LONG, lambda part: len(translator.subwords.encode_source(part)) <= 39)
         alone = translator.translate(parts, n_best=3, alignments=True)
     assert len(parts) > 1

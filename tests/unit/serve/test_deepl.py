@@ -66,7 +66,7 @@ def test_its_client_translates_as_the_library(client: Any, translator: Translato
 def test_a_text_isnt_split(client: Any, translator: Translator) -> None:
     both = f"{ENGLISH[1]} {ENGLISH[4]}"
     result = client.translate_text(both, source_lang="EN", target_lang="DE", split_sentences="0")
-    assert result.text == translator.translate([both], split=True)[0].text
+    assert result.text == translator.translate([both], split="long")[0].text
 
 
 def test_languages_and_usage(client: Any) -> None:

@@ -65,7 +65,7 @@ class TextWork:
         columns: what is written of a translation, where the output isn't JSON objects.
         target_field: where it is, the field of the translation; None for text.
         glossary: terms to place.
-        split: whether lines that are too long are translated in parts.
+        split: whether lines are translated sentence by sentence.
         long_lines: what becomes of lines that the model can't read whole: the rule of bad lines, or `cut`.
     """
 

@@ -66,7 +66,7 @@ async def translate(model: Model, sentences: Sequence[str], search: Search) -> S
             prefixes=search.prefixes,
             glossary=search.glossary,
             glossary_texts=search.glossary_texts,
-            split=True,
+            split="long",
         ),
     )
     hypotheses = await _search(model, encoded.searched, search.client)

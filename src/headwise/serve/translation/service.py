@@ -251,7 +251,9 @@ class Service:
         """
         with self._accepting([model], len(sources)):
             translator = model.translator
-            encoded = await away(sources, lambda: translator.encode(sources, translator.options, split=True))
+            encoded = await away(
+                sources, lambda: translator.encode(sources, translator.options, split="long")
+            )
             for number, parts in enumerate(encoded.parts, start=1):
                 if parts > 1:  # `Translator.score` would read its beginning only
                     raise ServiceError(
