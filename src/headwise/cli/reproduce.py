@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -130,7 +131,9 @@ def command(
         raise ConfigError(f"--scale: expected {wmt14.NAME} or none for wmt14, found {chosen.name}")
     place = Place(chosen, out, results, Machine(device, threads, processes or _gpus()))
     if name == "all":
-        _all(place, dry_run, gpu, price)
+        if seeds is not None or shard != "1/1":
+            raise ConfigError("--seeds and --shard: expected an experiment beside them, found all")
+        _all(place, rows or (), dry_run, gpu, price)
         return
     experiment = wmt14.EXPERIMENT if whole else find_experiment(name)
     if whole and not rows:
@@ -193,7 +196,7 @@ def _recorded(name: str, scale: str, results: Path) -> list[Table]:
     return list(experiment.find(found).tables[:1]) if any(found.records.values()) else []
 
 
-def _all(place: Place, dry_run: bool, gpu: str | None, price: float | None) -> None:
+def _all(place: Place, rows: Sequence[str], dry_run: bool, gpu: str | None, price: float | None) -> None:
     """Run, or estimate, whatever isn't finished of the experiments to convergence and of the measurements."""
     from headwise.experiments.harness.runner import STAGES, finish, unfinished
     from headwise.experiments.trials import BUDGETS
@@ -204,10 +207,10 @@ def _all(place: Place, dry_run: bool, gpu: str | None, price: float | None) -> N
             f"all: expected a scale with a budget ({' or '.join(BUDGETS)}), found {place.scale.name}"
         )
     if dry_run:
-        _estimate([job for stage in STAGES for _, job in unfinished(place, stage)], place, gpu, price)
+        _estimate([job for stage in STAGES for _, job in unfinished(place, stage, rows)], place, gpu, price)
         return
     place.scale.prepare()
-    finish(place, processors(), _say)
+    finish(place, processors(), _say, rows=rows)
     typer.echo("`headwise reproduce report` writes what was found")
 
 

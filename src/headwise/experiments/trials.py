@@ -1,9 +1,10 @@
 """Trials: what every system of table 2 and every row of table 3 is tuned with before it is trained to convergence.
 
-A run ends when its development BLEU hasn't risen for a stated number of validations, or where its budget ends. Every
-system of table 2 has the same number of trials, which differ in rate, schedule, dropout and optimizer; a row of table 3
-tries multiples of its own rate, and keeps the rest of base. The trial with the highest development BLEU is taken.
-Trials have a seed of their own and never see the test set, so no chosen score is reported as a result.
+A run ends when its development BLEU hasn't risen for a stated number of validations, or where its budget ends; a trial
+has a third of that budget. Every system of table 2 has the same number of trials, which differ in rate, schedule,
+dropout and optimizer; a row of table 3 tries multiples of its own rate, and keeps the rest of base. The trial with the
+highest development BLEU is taken. Trials have a seed of their own and never see the test set, so no chosen score is
+reported as a result.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Budget:
 
     Attributes:
         until: overrides of every run: its longest training and its patience.
+        trial_steps: longest training of a trial.
         trials: trial -> overrides of the trials that all systems of table 2 have.
         own: overrides of a further trial, by system; `""` is for those that have none of their own.
         multiples: of the rate of a row of table 3, as trials.
@@ -37,6 +39,7 @@ class Budget:
     """
 
     until: tuple[str, ...]
+    trial_steps: int
     trials: Mapping[str, tuple[str, ...]]
     own: Mapping[str, tuple[str, ...]]
     multiples: tuple[float, ...]
@@ -71,6 +74,7 @@ BUDGETS = {
             "training.average_last=4",
             "training.best_by=bleu",
         ),
+        trial_steps=2000,
         trials={
             "paper": _paper(0.1),
             "linear-low": _trial("linear", 0.004, 0.1, "training.max_steps=4000"),
@@ -100,6 +104,7 @@ BUDGETS = {
             "training.average_last=4",
             "training.best_by=bleu",
         ),
+        trial_steps=4000,
         trials={
             "paper": _paper(0.1),
             "linear-low": _trial("linear", 0.004, 0.3, "training.max_steps=8000"),
@@ -161,7 +166,10 @@ def _trials(scale: Scale) -> Iterator[tuple[str, str, TrainingRow]]:
 
 def trial_rows(scale: Scale) -> list[TrainingRow]:
     """Return the trials of every system of table 2 and every row of table 3; none at a scale without a budget."""
-    return [replace(row, scored=False) for _, _, row in _trials(scale)]
+    if scale.name not in BUDGETS:
+        return []
+    steps = (f"training.max_steps={BUDGETS[scale.name].trial_steps}",)
+    return [replace(row, scored=False, changes=replaced(row.changes, steps)) for _, _, row in _trials(scale)]
 
 
 def with_choices(scale: Scale, results: Path) -> Scale:
@@ -201,7 +209,8 @@ def find_trials(results: Results) -> Finding:
         ),
         "; ".join(f"{trial}: {_settings(overrides)}" for trial, overrides in budget.trials.items())
         + f"; own: {_settings(budget.own[''])}, of the Transformer {_settings(budget.own['transformer'])}. "
-        f"Every run trains {budget.text}. Alike: {results.scale.comparison.treatment}, but for what the trials vary.",
+        f"A trial trains for at most {budget.trial_steps:,} steps, what is taken {budget.text}. Alike: "
+        f"{results.scale.comparison.treatment}, but for what the trials vary.",
     )
     variations = Table(
         "Development BLEU of the rows of table 3 by multiples of their rate",

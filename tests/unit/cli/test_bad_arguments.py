@@ -254,6 +254,7 @@ REPRODUCE = [
     ("table2 --price 2", "--dry-run"),
     ("table2 --dry-run --gpu h1000", "--gpu"),
     ("table2 --shard 3/2", "--shard"),
+    ("all --seeds 1", "--seeds"),
     (f"sqrt-dk --shard 1/{DIGITS}", "--shard"),
     ("table2 --seeds one", "--seeds"),
     (f"sqrt-dk --seeds {DIGITS}", "--seeds"),

@@ -18,7 +18,7 @@ from headwise.experiments.harness.cost import parameters
 from headwise.experiments.harness.outcome import BLEU, Measure, compare, judge
 from headwise.experiments.harness.records import Mean, Record, Results, mean, write_record
 from headwise.experiments.harness.rows import ExperimentRow, Machine, Place, TrainingRow
-from headwise.experiments.harness.runner import collect, finish, plan
+from headwise.experiments.harness.runner import collect, finish, plan, unfinished
 from headwise.experiments.harness.test_sets import TestSet
 from headwise.experiments.scales import ARCHITECTURES, SCALES, RowRecipe
 from paths import ROOT
@@ -75,6 +75,7 @@ def test_every_system_has_as_many_trials_and_none_sees_the_test_set(name: str) -
     for row in rows:
         config = row.configuration()
         assert config.training.patience * config.training.validate_every >= 2 * config.schedule.warmup
+        assert config.training.max_steps == trials.BUDGETS[name].trial_steps
         assert config.training.validate_share == 1  # so that the last step doesn't depend on the machine
         assert parameters(config) > 0
     paper = next(row for row in rows if row.name == "trial-transformer-paper").configuration()
@@ -271,6 +272,8 @@ def test_what_is_unfinished_is_continued(tmp_path: Path) -> None:
     write_record(Record(done.row.name, done.row.folder, 1, done.row.identity(1), "", {}), place.results)
     finish(place, 2, said.append, [["permutation", "sqrt-dk"], ["sqrt-dk"]])
     assert said == ["permutation, sqrt-dk: 1 rows to run, 2 at a time", "sqrt-dk: 0 rows to run, 2 at a time"]
+    bases = [job.row.name for _, job in unfinished(place, ["permutation", "trials"], ["*-base-*"])]
+    assert bases == [f"trial-table3-base-x{multiple}" for multiple in ("0.5", "1", "2")]
     made = open_.record(place.results)
     assert made is not None
     assert made.result["exact"] == 0.0

@@ -168,13 +168,17 @@ def _run_job(job: RowJob, place: Place, say: Callable[[str], None]) -> None:
     say(f"{write_record(record, place.results)}: written after {recipe['seconds']:,.0f} s")
 
 
-def unfinished(place: Place, stage: Sequence[str]) -> list[tuple[str, RowJob]]:
-    """Return the jobs without a record of a stage's experiments, each with the name of its experiment."""
+def unfinished(place: Place, stage: Sequence[str], rows: Sequence[str] = ()) -> list[tuple[str, RowJob]]:
+    """Return the jobs without a record of a stage's experiments, each with the name of its experiment.
+
+    Only rows that match a pattern in `rows`, if there are any.
+    """
     return [
         (name, job)
         for name in stage
         for job in plan(find_experiment(name), place.scale, results=place.results)
         if job.record(place.results) is None
+        and (not rows or any(fnmatch.fnmatchcase(job.row.name, pattern) for pattern in rows))
     ]
 
 
@@ -183,16 +187,18 @@ def finish(
     workers: int,
     say: Callable[[str], None],
     stages: Sequence[Sequence[str]] = STAGES,
+    rows: Sequence[str] = (),
 ) -> None:
     """Run what is unfinished of all stages, one after the other: `workers` rows at a time, one thread each.
 
-    Every row is a command of its own, which holds the row, so a second call, or one after a kill, continues what is
-    left. Raises `TrainingError`, after all others, for rows that failed.
+    Only rows that match a pattern in `rows`, if there are any. Every row is a command of its own, which holds the row,
+    so a second call, or one after a kill, continues what is left. Raises `TrainingError`, after all others, for rows
+    that failed.
     """
     failed: list[str] = []
     stopped = threading.Event()
     for stage in stages:
-        jobs = unfinished(place, stage)
+        jobs = unfinished(place, stage, rows)
         say(f"{', '.join(stage)}: {len(jobs)} rows to run, {workers} at a time")
         pool = ThreadPoolExecutor(workers)
         try:
