@@ -1,6 +1,7 @@
 """Pieces of text that must not change: the arguments of ICU messages, and whether a translation has the pieces.
 
 An ICU message such as `{count, plural, one {# dog} other {# dogs}}` has texts to translate, and keywords that aren't.
+So has Java's `{0,choice,0#no dogs|1#one dog|1<{0} dogs}`.
 See https://unicode-org.github.io/icu/userguide/format_parse/messages/.
 """
 
@@ -77,28 +78,27 @@ def _pattern(piece: ProtectedPiece) -> str:
 
 
 _HEAD = re.compile(
-    r"\{\s{0,9}[\w.]{1,80}\s{0,9},\s{0,9}(plural|selectordinal|select)\s{0,9},\s{0,9}(?:offset\s{0,9}:\s{0,9}\d{1,9}\s{1,9})?"
+    r"\{\s{0,9}[\w.]{1,80}\s{0,9},\s{0,9}(plural|selectordinal|select|choice)\s{0,9},\s{0,9}(?:offset\s{0,9}:\s{0,9}\d{1,9}\s{1,9})?"
 )
 _SELECTOR = re.compile(r"\s*+(?:=\d{1,9}|[\w-]{1,80})\s*+\{")
+_LIMIT = re.compile(
+    r"\s*+-?(?:\d{1,9}(?:\.\d{1,9})?|∞)\s*+[#<≤]"
+)  # of a choice, whose last message ends with it
 _END = re.compile(r"\s*+\}")
 MOST_DEPTH = 8
 
 
 @dataclass(frozen=True)
 class Argument:
-    """A plural or select argument: its range in the text, and those of its sub-messages.
-
-    `counted` says whether `#` in a sub-message stands for the number.
-    """
+    """A plural, select or choice argument: its range in the text, and those of its sub-messages."""
 
     start: int
     end: int
     messages: tuple[tuple[int, int], ...]
-    counted: bool
 
 
 def find_arguments(text: str) -> list[Argument]:
-    """Return the outermost plural and select arguments of a text; what isn't well-formed isn't one."""
+    """Return the outermost plural, select and choice arguments of a text; what isn't well-formed isn't one."""
     found: list[Argument] = []
     position = 0
     while (match := _HEAD.search(text, position)) is not None:
@@ -114,20 +114,24 @@ def find_arguments(text: str) -> list[Argument]:
 def _argument(text: str, head: re.Match[str]) -> Argument | None:
     messages: list[tuple[int, int]] = []
     position = head.end()
-    while (selector := _SELECTOR.match(text, position)) is not None:
-        end = _end_of_message(text, selector.end())
+    choice = head[1] == "choice"
+    while (selector := (_LIMIT if choice else _SELECTOR).match(text, position)) is not None:
+        end = _end_of_message(text, selector.end(), choice)
         if end is None:
             return None
         messages.append((selector.end(), end))
-        position = end + 1
+        position = end if choice and text[end] == "}" else end + 1
     closing = _END.match(text, position)
     if closing is None or not messages:
         return None
-    return Argument(head.start(), closing.end(), tuple(messages), head[1] != "select")
+    return Argument(head.start(), closing.end(), tuple(messages))
 
 
-def _end_of_message(text: str, position: int) -> int | None:
-    """Return the position of the brace that closes a message, by ICU's rules for apostrophes; None without one."""
+def _end_of_message(text: str, position: int, choice: bool) -> int | None:
+    """Return the position of the brace that closes a message, by ICU's rules for apostrophes; None without one.
+
+    The messages of a choice are separated by `|`.
+    """
     depth, quoted = 1, False
     deepest = 2 * MOST_DEPTH
     while position < len(text):
@@ -140,6 +144,8 @@ def _end_of_message(text: str, position: int) -> int | None:
                 quoted = False
             elif following in ("{", "}", "#", "|"):
                 quoted = following != ""
+        elif choice and not quoted and depth == 1 and character == "|":
+            return position
         elif not quoted and character in "{}":
             depth += 1 if character == "{" else -1
             if depth == 0:

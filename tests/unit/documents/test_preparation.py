@@ -240,6 +240,11 @@ def test_tags_go_where_the_weights_say() -> None:
             str.upper,
             "I SAW {n, select, a {ONE {n, plural, other {# CAT}}} other {TWO}}.",
         ),
+        (
+            "{0,choice,-1.5#no dogs|1#one '|' dog|1<{0} dogs} here",
+            str.upper,
+            "{0,choice,-1.5#NO DOGS|1#ONE '|' DOG|1<{0} DOGS} HERE",
+        ),
         ("https://a.b", str.upper, "https://a.b"),
         ("%s of {x} and ${y}", lambda _: "von und", None),
     ],
