@@ -10,7 +10,15 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headwise.config import BatchConfig, Config, DataConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
+from headwise.config import (
+    AugmentConfig,
+    BatchConfig,
+    Config,
+    DataConfig,
+    OptimizerConfig,
+    ScheduleConfig,
+    TrainingConfig,
+)
 from headwise.config.presets import preset
 from headwise.text.reading.pairs import (
     CleaningReport,
@@ -28,9 +36,20 @@ _SHORT_WARM_UP = 100
 _SMALLEST_BATCH, _LARGEST_BATCH = 1024, 4096  # tokens
 _LEAST_STEPS = 20  # between validations, and in an epoch if batches can be small enough for it
 _MOST_STEPS = 1000  # between validations
+_PLENTY = 1_500_000  # pairs, from which the paper's own recipe is used
 _EPOCHS = 40  # at most
 _PATIENCE = 4
 _COOLDOWN = 0.2  # of a training with a time limit (docs/train.md)
+# Text as people type it, measured in benchmarks/README.md.
+_AS_TYPED = AugmentConfig(
+    lower_case=0.05,
+    first_letter=0.03,
+    no_diacritics=0.02,
+    typos=0.1,
+    no_punctuation=0.1,
+    inserted=0.02,
+    joined=0.03,
+)
 _DISTINCT_WORDS_COUNTED = 2_000_000  # at most; the exact number matters only for tiny corpora
 
 
@@ -95,13 +114,13 @@ def choose(size: CorpusSize, data: DataConfig, *, seed: int = 1, timed: bool = F
     if size.pairs < 300_000:
         config = _small(size)
         reasons.append(f"model: 4+4 layers of width 128, as {size.pairs:,} pairs are soon learned by heart")
-    elif size.pairs < 1_500_000:
+    elif size.pairs < _PLENTY:
         config = _medium(size)
         reasons.append(f"model: 6+6 layers of width 256, between tiny and base for {size.pairs:,} pairs")
     else:
         config = _large()
         reasons.append(f"model: the paper's base, for {size.pairs:,} pairs")
-    config.data, config.training.seed = data, seed
+    config.data, config.training.seed = data.model_copy(deep=True), seed
     config.subwords.size = subwords
     training = config.training
     reasons += [
@@ -111,6 +130,7 @@ def choose(size: CorpusSize, data: DataConfig, *, seed: int = 1, timed: bool = F
         f"about {training.max_steps * config.batch.tokens * _FILLED / size.target_tokens:.0f} passes over "
         f"{size.target_tokens:,.0f} target subwords",
     ]
+    reasons += _as_typed(config, size)
     if timed and config.schedule.name == "linear":
         config.optimizer = OptimizerConfig(name="muon")
         reasons.append("optimizer.name=muon: learns more than Adam where the time ends training early")
@@ -122,6 +142,23 @@ def choose(size: CorpusSize, data: DataConfig, *, seed: int = 1, timed: bool = F
             "training early; the rate falls to zero in the last fifth, and no checkpoints are averaged"
         )
     return Recipe(Config.from_tree(config.model_dump()), reasons)
+
+
+def _as_typed(config: Config, size: CorpusSize) -> list[str]:
+    """Make a configuration robust to text as people type it, unless the user did, and return the reasons."""
+    reasons = []
+    cased = any(map(str.isupper, size.alphabet))
+    if not config.data.augment.active and size.pairs < _PLENTY:
+        case = {} if cased else {"lower_case": 0.0, "first_letter": 0.0}
+        config.data.augment = _AS_TYPED.model_copy(update=case)
+        reasons.append(
+            f"data.augment: {_AS_TYPED.typos:.0%} of the pairs with a typing error, {_AS_TYPED.no_punctuation:.0%} "
+            "without a full stop, and others as people type, which costs next to nothing on careful text"
+        )
+    if cased:
+        config.decoding.recase = True
+        reasons.append("decoding.recase: lines in capitals or in lower case are read as ordinary text")
+    return reasons
 
 
 def with_subwords_of(recipe: Recipe, run: Path) -> Recipe:

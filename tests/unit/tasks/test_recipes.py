@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.config import Config, DataConfig, OptimizerConfig, TrainingConfig
+from headwise.config import AugmentConfig, Config, DataConfig, OptimizerConfig, TrainingConfig
 from headwise.config.presets import student_changes
 from headwise.tasks.recipes import CorpusSize, adapt, choose, measure, subword_count
 from paths import CONFIGS
@@ -71,6 +72,22 @@ def test_millions_of_pairs_get_the_papers_recipe() -> None:
     assert (config.model, config.schedule, config.batch) == (paper.model, paper.schedule, paper.batch)
     assert config.training.max_steps == 100_000
     assert subword_count(size(4_500_000)) == 37_000 + len(size(1).alphabet)
+
+
+def test_a_small_corpus_is_augmented_with_text_as_people_type_it() -> None:
+    cased, small = (replace(size(30_000), alphabet=set(letters)) for letters in ("abAB.", "ab."))
+    config = choose(cased, DataConfig()).config
+    assert config.decoding.recase
+    assert config.data.augment.lower_case > 0
+    assert config.data.augment.typos > 0
+    config = choose(small, DataConfig()).config
+    assert not config.decoding.recase  # which would write capitals that the vocabulary lacks
+    assert config.data.augment.lower_case == config.data.augment.first_letter == 0
+    assert config.data.augment.typos > 0
+    mine = DataConfig(augment=AugmentConfig(copied=0.5))
+    assert choose(cased, mine).config.data.augment == mine.augment
+    assert not DataConfig().augment.active  # the configuration that was given stays as it is
+    assert not choose(replace(cased, pairs=4_500_000), DataConfig()).config.data.augment.active
 
 
 def test_a_run_against_the_clock_saves_often_and_keeps_its_rate_high() -> None:
