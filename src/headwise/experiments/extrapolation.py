@@ -1,8 +1,10 @@
 """Length extrapolation of position encodings: training on up to 64 tokens, tests on up to 512.
 
-The task is tagging every token with the sum, modulo 8, of itself and of the token two positions before it: a model that
-knows distances can tag sequences of any length. Attention is causal, as in the language models that these encodings
-were made for (in bidirectional attention, ALiBi's |p - j| would be the same to the left and to the right).
+The task is tagging every token with the sum, modulo 8, of itself and of the token before it: a model that knows the
+order can tag sequences of any length. (The token two positions before would be harder for ALiBi, whose weights only
+fall with the distance: it learns three quarters of such tags.) Attention is causal, as in the language models that
+these encodings were made for (in bidirectional attention, ALiBi's |p - j| would be the same to the left and to the
+right).
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ from headwise.nn.layers import FeedForward, LayerNorm, Residual
 from headwise.nn.multihead import MultiHeadAttention
 from headwise.nn.positions import AttentionPositions, Positions, attention_positions, position_encodings
 
-_SYMBOLS, _BACK = 8, 2
+_SYMBOLS = 8
 _IMPORTED = ("fairseq", "tensor2tensor")  # the paper's sinusoids with other frequencies, for imported models
 _TRAINED, _TESTED = 64, (64, 128, 256, 512)
 _LEARNED = 0.9  # accuracy from which a length counts as learned
-_SETTINGS = {"steps": 1200, "trained": _TRAINED, "tested": _TESTED, "d_model": 64, "layers": 2}
+_SETTINGS = {"steps": 1000, "trained": _TRAINED, "tested": _TESTED, "d_model": 64, "layers": 2}
 
 
 class CausalLayer(nn.Module):
@@ -73,8 +75,8 @@ class Tagger(nn.Module):
 
 
 def tags(tokens: Tensor) -> Tensor:
-    """Return the gold tags, (batch, time): token plus the token two positions before (0 if there is none), modulo 8."""
-    before = nn.functional.pad(tokens, (_BACK, 0))[:, : tokens.size(1)]
+    """Return the gold tags, (batch, time): each token plus the one before it (0 if there is none), modulo 8."""
+    before = nn.functional.pad(tokens, (1, 0))[:, : tokens.size(1)]
     return (tokens + before) % _SYMBOLS
 
 
