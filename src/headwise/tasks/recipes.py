@@ -40,16 +40,8 @@ _PLENTY = 1_500_000  # pairs, from which the paper's own recipe is used
 _EPOCHS = 40  # at most
 _PATIENCE = 4
 _COOLDOWN = 0.2  # of a training with a time limit (docs/train.md)
-# Text as people type it, measured in benchmarks/README.md.
-_AS_TYPED = AugmentConfig(
-    lower_case=0.05,
-    first_letter=0.03,
-    no_diacritics=0.02,
-    typos=0.1,
-    no_punctuation=0.1,
-    inserted=0.02,
-    joined=0.03,
-)
+# Text as people type it: what costs nothing on careful text, as measured in benchmarks/README.md.
+_AS_TYPED = AugmentConfig(typos=0.05, no_punctuation=0.1)
 _DISTINCT_WORDS_COUNTED = 2_000_000  # at most; the exact number matters only for tiny corpora
 
 
@@ -147,15 +139,13 @@ def choose(size: CorpusSize, data: DataConfig, *, seed: int = 1, timed: bool = F
 def _as_typed(config: Config, size: CorpusSize) -> list[str]:
     """Make a configuration robust to text as people type it, unless the user did, and return the reasons."""
     reasons = []
-    cased = any(map(str.isupper, size.alphabet))
     if not config.data.augment.active and size.pairs < _PLENTY:
-        case = {} if cased else {"lower_case": 0.0, "first_letter": 0.0}
-        config.data.augment = _AS_TYPED.model_copy(update=case)
+        config.data.augment = _AS_TYPED.model_copy()
         reasons.append(
-            f"data.augment: {_AS_TYPED.typos:.0%} of the pairs with a typing error, {_AS_TYPED.no_punctuation:.0%} "
-            "without a full stop, and others as people type, which costs next to nothing on careful text"
+            f"data.augment: {_AS_TYPED.typos:.0%} of the pairs get a typing error, {_AS_TYPED.no_punctuation:.0%} lose "
+            "their full stop, as people type, which costs nothing on careful text"
         )
-    if cased:
+    if any(map(str.isupper, size.alphabet)):
         config.decoding.recase = True
         reasons.append("decoding.recase: lines in capitals or in lower case are read as ordinary text")
     return reasons

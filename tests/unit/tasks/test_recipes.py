@@ -78,11 +78,9 @@ def test_a_small_corpus_is_augmented_with_text_as_people_type_it() -> None:
     cased, small = (replace(size(30_000), alphabet=set(letters)) for letters in ("abAB.", "ab."))
     config = choose(cased, DataConfig()).config
     assert config.decoding.recase
-    assert config.data.augment.lower_case > 0
     assert config.data.augment.typos > 0
     config = choose(small, DataConfig()).config
     assert not config.decoding.recase  # which would write capitals that the vocabulary lacks
-    assert config.data.augment.lower_case == config.data.augment.first_letter == 0
     assert config.data.augment.typos > 0
     mine = DataConfig(augment=AugmentConfig(copied=0.5))
     assert choose(cased, mine).config.data.augment == mine.augment
