@@ -150,9 +150,7 @@ def originals(scale: Scale) -> dict[str, TrainingRow]:
 
 def _trials(scale: Scale) -> Iterator[tuple[str, str, TrainingRow]]:
     """Yield, for each trial, what it is for, the trial's name, and its row."""
-    budget = BUDGETS.get(scale.name)
-    if budget is None:
-        return
+    budget = BUDGETS[scale.name]
     for system in scale.comparison.models:
         for trial, overrides in budget.trials_of(system).items():
             label = f"{ARCHITECTURES[system]}, {trial}"

@@ -131,10 +131,14 @@ def plan(
             raise ConfigError(
                 f"--rows: expected a name or pattern of {', '.join(row.name for row in all_rows)}, found {pattern!r}"
             )
-    selected = [row for row in all_rows if not rows or any(fnmatch.fnmatchcase(row.name, p) for p in rows)]
+    selected = [row for row in all_rows if _selected(row, rows)]
     jobs = [RowJob(row, seed) for seed in (seeds or experiment.seeds or scale.seeds) for row in selected]
     number, count = shard
     return jobs[number - 1 :: count]
+
+
+def _selected(row: ExperimentRow, patterns: Sequence[str]) -> bool:
+    return not patterns or any(fnmatch.fnmatchcase(row.name, pattern) for pattern in patterns)
 
 
 def run(jobs: Sequence[RowJob], place: Place, say: Callable[[str], None]) -> None:
@@ -177,8 +181,7 @@ def unfinished(place: Place, stage: Sequence[str], rows: Sequence[str] = ()) -> 
         (name, job)
         for name in stage
         for job in plan(find_experiment(name), place.scale, results=place.results)
-        if job.record(place.results) is None
-        and (not rows or any(fnmatch.fnmatchcase(job.row.name, pattern) for pattern in rows))
+        if job.record(place.results) is None and _selected(job.row, rows)
     ]
 
 
