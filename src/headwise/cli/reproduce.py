@@ -198,13 +198,26 @@ def _recorded(name: str, scale: str, results: Path) -> list[Table]:
 
 def _all(place: Place, rows: Sequence[str], dry_run: bool, gpu: str | None, price: float | None) -> None:
     """Run, or estimate, whatever isn't finished of the experiments to convergence and of the measurements."""
-    from headwise.experiments.harness.runner import STAGES, finish, unfinished
+    from headwise.experiments.harness.runner import (
+        STAGES,
+        find_experiment,
+        finish,
+        plan,
+        selected,
+        unfinished,
+    )
     from headwise.experiments.trials import BUDGETS
     from headwise.processes import processors
 
     if place.scale.name not in BUDGETS:
         raise ConfigError(
             f"all: expected a scale with a budget ({' or '.join(BUDGETS)}), found {place.scale.name}"
+        )
+    experiments = [find_experiment(name) for stage in STAGES for name in stage]
+    known = [job.row for each in experiments for job in plan(each, place.scale, results=place.results)]
+    if not any(selected(row, rows) for row in known):
+        raise ConfigError(
+            f"--rows: expected the pattern of a row, such as {known[0].name}, found {' and '.join(map(repr, rows))}"
         )
     if dry_run:
         _estimate([job for stage in STAGES for _, job in unfinished(place, stage, rows)], place, gpu, price)

@@ -255,6 +255,7 @@ REPRODUCE = [
     ("table2 --dry-run --gpu h1000", "--gpu"),
     ("table2 --shard 3/2", "--shard"),
     ("all --seeds 1", "--seeds"),
+    ("all --rows nothing", "--rows"),
     (f"sqrt-dk --shard 1/{DIGITS}", "--shard"),
     ("table2 --seeds one", "--seeds"),
     (f"sqrt-dk --seeds {DIGITS}", "--seeds"),

@@ -131,13 +131,14 @@ def plan(
             raise ConfigError(
                 f"--rows: expected a name or pattern of {', '.join(row.name for row in all_rows)}, found {pattern!r}"
             )
-    selected = [row for row in all_rows if _selected(row, rows)]
-    jobs = [RowJob(row, seed) for seed in (seeds or experiment.seeds or scale.seeds) for row in selected]
+    chosen = [row for row in all_rows if selected(row, rows)]
+    jobs = [RowJob(row, seed) for seed in (seeds or experiment.seeds or scale.seeds) for row in chosen]
     number, count = shard
     return jobs[number - 1 :: count]
 
 
-def _selected(row: ExperimentRow, patterns: Sequence[str]) -> bool:
+def selected(row: ExperimentRow, patterns: Sequence[str]) -> bool:
+    """Whether a row's name matches one of the patterns, or there are none."""
     return not patterns or any(fnmatch.fnmatchcase(row.name, pattern) for pattern in patterns)
 
 
@@ -181,7 +182,7 @@ def unfinished(place: Place, stage: Sequence[str], rows: Sequence[str] = ()) -> 
         (name, job)
         for name in stage
         for job in plan(find_experiment(name), place.scale, results=place.results)
-        if job.record(place.results) is None and _selected(job.row, rows)
+        if job.record(place.results) is None and selected(job.row, rows)
     ]
 
 
