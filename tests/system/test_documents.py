@@ -56,12 +56,13 @@ CONFIGURATIONS = sorted((ROOT / "configs").glob("*.yaml"))
 
 
 def shown_commands() -> list[tuple[str, str]]:
-    """Return every `headwise …` line of every block of commands, with its document."""
+    """Return every `headwise …` line of every block of commands, continued lines joined, with its document."""
     commands = []
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
         for kind, block in re.findall(r"^```([^\n`]*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
-            for line in block.splitlines() if kind in ("", "sh", "sh run", "sh recorded") else []:
+            lines = re.sub(r" *\\\n *", " ", block).splitlines()
+            for line in lines if kind in ("", "sh", "sh run", "sh recorded") else []:
                 match = re.search(r"(?:^|\| |-m )(headwise \w.*)", line.strip())
                 if match:
                     commands.append((document.name, match.group(1).split(" | ")[0].split("  ")[0]))
