@@ -8,15 +8,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headwise.config import ModelConfig
 from headwise.evaluation.calibration import calibration
 from headwise.evaluation.translation import bleu
-from headwise.experiments import attention, extrapolation, figures
+from headwise.experiments import attention, extrapolation, figures, recall
 from headwise.experiments.harness.records import mean, slope
 from headwise.experiments.harness.scoring import curve, minutes_to
 from headwise.experiments.harness.test_sets import rejoin_compounds, split_compounds
 from headwise.experiments.table1 import flow
+from headwise.experiments.tagging import NO_TAG, Tagger, shape
 from headwise.models.build import build_model
 
 
@@ -73,13 +76,45 @@ def test_a_tagger_learns_in_a_few_steps() -> None:
 
 @pytest.mark.parametrize("positions", ["none", "rotary", "sinusoidal", "alibi"])
 def test_a_tagger_is_causal(positions: str) -> None:
-    model = extrapolation.Tagger(positions, 16, 16, 2)
-    tokens = torch.randint(8, (1, 12))
+    model = Tagger(shape(16, 2, 16, positions=positions), 8, 8)
+    tokens = torch.randint(8, (1, 12, 1))
     changed = tokens.clone()
     changed[0, 7] = (tokens[0, 7] + 1) % 8
     before, after = model(tokens), model(changed)
     torch.testing.assert_close(before[:, :7], after[:, :7])
     assert not torch.allclose(before[:, 7:], after[:, 7:])
+
+
+@given(st.integers(0, 1000), st.integers(1, 12), st.integers(0, 30))
+def test_every_question_asks_for_a_key_that_was_shown_before(seed: int, keys: int, questions: int) -> None:
+    """The gold tags are those of a dictionary that is filled while the sequence is read."""
+    torch.manual_seed(seed)
+    tokens, tags, distance = recall.sequences(3, keys + questions, keys)
+    mark = int(tokens[:, :, 1].max()) if questions else None
+    for row in range(3):
+        shown: dict[int, tuple[int, int]] = {}
+        for place, ((key, value), tag) in enumerate(
+            zip(tokens[row].tolist(), tags[row].tolist(), strict=True)
+        ):
+            if value == mark:
+                assert tag == shown[key][1]
+                assert distance[row, place] == place - shown[key][0]
+            else:
+                assert key not in shown
+                assert (tag, distance[row, place]) == (NO_TAG, 0)
+                shown[key] = (place, value - keys)
+        assert len(shown) == keys
+
+
+def test_every_kind_learns_to_recall_what_is_near() -> None:
+    settings = {"length": 24, "keys": 3, "nearest": (1, 8), "d_model": 32, "layers": 1}
+    found = {
+        kind: recall.measure(seed=1, kind=kind, steps=150, **settings)
+        for kind in ("fused", "linear", "recurrent")
+    }
+    assert all(set(result["accuracy"]) == {"1", "8"} for result in found.values())
+    assert found["fused"]["accuracy"]["8"] > 0.9
+    assert all(result["accuracy"]["1"] > 0.5 for result in found.values()), found  # guessing has 0.125
 
 
 @pytest.mark.parametrize("architecture", ["transformer", "recurrent", "convolutional"])

@@ -60,6 +60,17 @@ PAPER_CLAIMS = (
             Evidence(
                 "table1",
                 "Self-attention connects all positions in a constant number of operations, a recurrent layer in O(n)",
+                "steps",
+            ),
+            Evidence(
+                "recall",
+                "Self-attention finds a word again from any distance (section 4)",
+                "what attention finds again",
+            ),
+            Evidence(
+                "recall",
+                "Recurrent layers of the same size lose what stands far away (section 4)",
+                "what recurrence loses",
             ),
         ),
     ),

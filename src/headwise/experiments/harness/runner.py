@@ -58,11 +58,12 @@ NAMES = {
         "Table 3 trained until nothing is gained, each rate tuned.",
     ),
     "extrapolation": ("extrapolation:EXPERIMENT", "Positions at lengths beyond training."),
+    "recall": ("recall:EXPERIMENT", "What each kind of attention finds again at a distance."),
 }
 
 # What `headwise reproduce all` runs: the rows of a stage depend on what the stage before has chosen.
 STAGES = (
-    ("complexity", "sqrt-dk", "permutation", "extrapolation", "trials"),
+    ("complexity", "sqrt-dk", "permutation", "extrapolation", "recall", "trials"),
     ("table2-converged", "table3-converged"),
 )
 
