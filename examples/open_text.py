@@ -9,19 +9,29 @@ test or development set, or in the project that is kept out to test on; if the s
 has more than 400 characters, the other's length differs too much, or most of it isn't letters. `--scores` has the
 log-probability of each pair that was kept, by a model that was trained on them: of each file, the twentieth with the
 lowest mean over its subwords is left out, too, which finds sentences that were aligned to the wrong one.
+
+`everyday.en` and `everyday.de` are the text of a second training, for what people ask of a translator most: a quarter
+of the documentation and news, everything else, sentences of at most four words and strings of an interface more than
+once, and single words, each with the translation that IBM Model 1 finds for it in both directions.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
+import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from headwise import bounds
 from headwise.config import CleaningConfig
+from headwise.data.ragged import Ragged
+from headwise.engine.shortlist import translation_probabilities
 from headwise.errors import DataError, HeadwiseError
 from headwise.text.preparation.cleaning import Rules, cleaned_pairs, words_of
 from headwise.text.reading.lines import read_lines
@@ -30,6 +40,15 @@ from headwise.text.reading.pairs import CleaningReport, PairFiles, read_pairs
 LONGEST = 400  # characters
 KEPT_OUT = "open-source-guides"
 DROPPED = 0.05  # of the pairs of a file, by their scores
+RARE_IN_SPEECH = ("debian-website.tsv", "php-manual.tsv", "privacy-guides.tsv", "rust-book.tsv")
+SHARE = 0.25  # of their pairs that are everyday text
+SHORT, SENTENCES, STRINGS = (
+    4,
+    "tatoeba.tsv",
+    "thunderbird.tsv",
+)  # words; the files of sentences and of an interface
+WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
+SURE, SEEN = 0.15, 4  # the least t(f | e) · t(e | f), and occurrences, of a word and its translation
 
 
 class SourcedPair(NamedTuple):
@@ -88,8 +107,74 @@ def likeliest(pairs: list[SourcedPair], file: Path) -> list[SourcedPair]:
     return [pair for number, pair in enumerate(pairs) if number not in dropped]
 
 
+class WordIds:
+    """The words of one side, each in the form that it mostly has inside sentences, as numbers in rows of sentences."""
+
+    def __init__(self, texts: list[str]) -> None:
+        forms: dict[str, Counter[str]] = defaultdict(Counter)
+        sentences = [WORD.findall(text) for text in texts]
+        for words in sentences:
+            for word in words[1:]:
+                forms[word.lower()][word] += 1
+        usual = {word: counter.most_common(1)[0][0] for word, counter in forms.items()}
+        ids: dict[str, int] = {}
+        rows = [
+            [ids.setdefault(usual.get(w.lower(), w.lower()), len(ids)) for w in words] for words in sentences
+        ]
+        values = np.fromiter((i for row in rows for i in row), np.int32)
+        self.words, self.count = list(ids), np.bincount(values, minlength=len(ids))
+        self.rows = Ragged.of(values, np.cumsum([0, *map(len, rows)]))
+
+    def likeliest_in(self, other: WordIds) -> dict[int, dict[int, float]]:
+        """Return t(f | e) of IBM Model 1 by word e of this side and word f of the other, where it is 0.1 or more."""
+        found: dict[int, dict[int, float]] = defaultdict(dict)
+        e, f, t = translation_probabilities(self.rows, other.rows, len(other.words), iterations=5)
+        for i in np.flatnonzero(t >= 0.1).tolist():
+            found[int(e[i])][int(f[i])] = float(t[i])
+        return found
+
+
+def word_pairs(pairs: list[SourcedPair]) -> list[tuple[str, str]]:
+    """Return English words with a German one, each the likeliest translation of the other by IBM Model 1."""
+    pairs = [pair for pair in pairs if WORD.search(pair.english) and WORD.search(pair.german)]
+    english, german = WordIds([pair.english for pair in pairs]), WordIds([pair.german for pair in pairs])
+    there, back = english.likeliest_in(german), german.likeliest_in(english)
+    sure = {
+        (e, f): t * back[f][e] for e, of_e in there.items() for f, t in of_e.items() if e in back.get(f, {})
+    }
+    of_english, of_german = {}, {}
+    for e, f in sorted(sure, key=sure.__getitem__):  # the surest last, which stays
+        of_english[e], of_german[f] = f, e
+    return [
+        (english.words[e], german.words[f])
+        for e, f in of_english.items()
+        if of_german[f] == e
+        and sure[e, f] > SURE
+        and min(english.count[e], german.count[f]) >= SEEN
+        and english.words[e] != german.words[f]
+    ]
+
+
+def everyday(pairs: list[SourcedPair]) -> Iterator[tuple[str, str]]:
+    """Yield the text of the second training, in the order of the pairs; single words come last."""
+    chance = random.Random(1)
+    for pair in pairs:
+        if pair.file not in RARE_IN_SPEECH or chance.random() < SHARE:
+            short = pair.file == SENTENCES and len(pair.english.split()) <= SHORT
+            yield from [pair[:2]] * (3 if pair.file == STRINGS else 2 if short else 1)
+    for english, german in word_pairs([pair for pair in pairs if pair.file not in RARE_IN_SPEECH[1:]]):
+        yield from [(english, german)] * 2
+        yield english[:1].upper() + english[1:], german[:1].upper() + german[1:]
+
+
+def write(folder: Path, name: str, texts: list[tuple[str, str]]) -> None:
+    """Write both sides of texts, a line each."""
+    for side, suffix in enumerate(("en", "de")):
+        (folder / f"{name}.{suffix}").write_text("".join(f"{text[side]}\n" for text in texts), "utf-8")
+
+
 def main() -> None:
-    """Read the command line and write the two files."""
+    """Read the command line and write the files."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -107,12 +192,9 @@ def main() -> None:
     if options.scores:
         pairs = likeliest(pairs, options.scores)
     options.out.mkdir(parents=True, exist_ok=True)
-    for name, texts in (("train", pairs), (KEPT_OUT, list(filtered([kept_out], [])))):
-        for suffix, lines in (
-            ("en", [text.english for text in texts]),
-            ("de", [text.german for text in texts]),
-        ):
-            (options.out / f"{name}.{suffix}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    write(options.out, "train", [pair[:2] for pair in pairs])
+    write(options.out, "everyday", list(everyday(pairs)))
+    write(options.out, KEPT_OUT, [pair[:2] for pair in filtered([kept_out], [])])
     print(f"{options.out}: {len(pairs):,} pairs")
 
 

@@ -103,7 +103,9 @@ def test_synthetic_sources_are_tagged_translations(
 def test_the_open_text_is_filtered_and_what_a_model_finds_unlikely_left_out(tmp_path: Path) -> None:
     corpus, out, again = tmp_path / "corpus", tmp_path / "out", tmp_path / "again"
     (corpus / "test").mkdir(parents=True)
-    kept = [(f"The house has number {n}.", f"Das Haus hat die Nummer {n}.") for n in range(40)]
+    nouns = [("tree", "Baum"), ("car", "Auto"), ("garden", "Garten"), ("house", "Haus")]
+    named = [(n, *nouns[n % 4]) for n in range(40)]
+    kept = [(f"The {en} has number {n}.", f"Das {de} hat die Nummer {n}.") for n, en, de in named]
     lost = [
         ("the house has number 7", "Das Haus hat die Nummer 7!"),  # the same words
         ("A sentence to test on.", "Irgendein anderer Satz."),
@@ -128,6 +130,9 @@ def test_the_open_text_is_filtered_and_what_a_model_finds_unlikely_left_out(tmp_
     assert done.returncode == 0, done.stderr
     assert list(zip(lines(out / "train.en"), lines(out / "train.de"), strict=True)) == kept
     assert lines(out / "open-source-guides.de") == ["Ein anderer Text."]
+    everyday = list(zip(lines(out / "everyday.en"), lines(out / "everyday.de"), strict=True))
+    assert everyday[:40] == kept
+    assert {("house", "Haus"), ("House", "Haus"), ("tree", "Baum")} <= set(everyday[40:])
     scores = tmp_path / "scores"  # of sentences of two and of one subword: means count
     scores.write_text("".join("-3\t-1 -2\n" if n % 20 != 5 else "-2\t-2\n" for n in range(40)), "utf-8")
     assert script("open_text.py", corpus, again, "--scores", scores).returncode == 0

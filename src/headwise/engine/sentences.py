@@ -113,22 +113,21 @@ def encode_source(
     are parts by the rules of its `language`. Characters that nobody sees are left out where the vocabulary lacks one.
     """
     text = one_line(check_characters(text, f"line {line}")).strip()
-    ids = subwords.encode_source(text)
-    if UNK in ids and (seen := visible(text)) != text:
-        text, ids = seen, subwords.encode_source(seen)
-    sentences = sentences_of(text, language) if split is True else [text]
-    if len(ids) <= most and len(sentences) == 1:
-        return ([text], [[*ids, EOS]]) if ids else ([], [])
-    if split:
-        parts = [
-            part
-            for sentence in sentences
-            for part in split_text(sentence, lambda part: len(subwords.encode_source(part)) <= most)
-        ]
-        return parts, [[*subwords.encode_source(part)[:most], EOS] for part in parts]
-    message = f"line {line}: {len(ids)} subwords, the model reads the first {most} of them"
-    warnings.warn(message, LongLineWarning, stacklevel=5)
-    return [text], [[*ids[:most], EOS]]
+    parts: list[tuple[str, list[int]]] = []
+    for sentence in sentences_of(text, language) if split is True else [text]:
+        ids = subwords.encode_source(sentence)
+        if UNK in ids and (seen := visible(sentence)) != sentence:
+            sentence, ids = seen, subwords.encode_source(seen)
+        if len(ids) <= most:
+            parts += [(sentence, ids)] if ids else []
+        elif split:
+            pieces = split_text(sentence, lambda piece: len(subwords.encode_source(piece)) <= most)
+            parts += [(piece, subwords.encode_source(piece)[:most]) for piece in pieces]
+        else:
+            message = f"line {line}: {len(ids)} subwords, the model reads the first {most} of them"
+            warnings.warn(message, LongLineWarning, stacklevel=5)
+            parts.append((sentence, ids[:most]))
+    return [part for part, _ in parts], [[*ids, EOS] for _, ids in parts]
 
 
 def with_prefixes(
