@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from headwise.analysis.interventions import PARTS
-from headwise.config import Config
-from headwise.experiments import extrapolation, figures, table1, table3
+from headwise.config import Config, DataConfig
+from headwise.config.presets import preset
+from headwise.experiments import extrapolation, figures, ingredients, table1, table3
 from headwise.experiments.harness.outcome import Claim, Finding
 from headwise.experiments.harness.records import Record, Results
 from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.paper import TABLE_3, row_name
 from headwise.experiments.scales import ARCHITECTURES, SCALES, Scale
+from headwise.tasks.recipes import CorpusSize, choose
 
 pytestmark = pytest.mark.usefixtures("at_the_root")
 BASE = 40.0
@@ -233,3 +235,59 @@ def test_the_rows_of_the_ablation_differ_from_base_in_one_key() -> None:
     for row in others:
         model = row.configuration().model
         assert sum(getattr(model, key) != getattr(whole, key) for key in type(model).model_fields) == 1
+
+
+def test_the_last_ingredient_makes_the_recipe_of_two_files() -> None:
+    """All keys of regularization, optimizer and schedule are those that `headwise train` chooses with a time limit."""
+    size = CorpusSize(29_000, 320_000, 2_000_000, set("abc"), {str(n) for n in range(20_000)})
+    chosen = choose(size, DataConfig(source=["a.en"], target=["a.de"]), timed=True).config
+    for name in ("tiny", "multi30k"):
+        *_, last = ingredients.rows(SCALES[name])
+        config = last.configuration()
+        assert config.optimizer == chosen.optimizer
+        assert config.schedule.model_copy(update={"warmup": chosen.schedule.warmup}) == chosen.schedule
+        for key in ("dropout", "norm", "activation", "normalization"):
+            assert getattr(config.model, key) == getattr(chosen.model, key), key
+        for key in ("label_smoothing", "average_last", "best_by", "r_drop"):
+            assert getattr(config.training, key) == getattr(chosen.training, key), key
+
+
+def test_the_first_ingredient_is_the_papers_recipe() -> None:
+    """Sections 5.3 and 5.4, as the presets have them."""
+    paper = preset("base")
+    for name in ("tiny", "multi30k"):
+        first, whole, *others = ingredients.rows(SCALES[name])
+        config, longer = first.configuration(), whole.configuration()
+        assert (config.schedule.name, config.schedule.warmup, config.schedule.scale) == ("noam", 4000, 1.0)
+        assert (config.optimizer.name, config.optimizer.beta1, config.optimizer.beta2) == ("adam", 0.9, 0.98)
+        assert config.optimizer.epsilon == 1e-9
+        assert (config.model.norm, config.model.dropout) == (paper.norm, paper.dropout)
+        assert (config.model.share_embeddings, config.training.label_smoothing) == (
+            paper.share_embeddings,
+            0.1,
+        )
+        assert longer.training.max_steps == 4 * config.training.max_steps
+        assert longer.schedule == config.schedule
+        for row in others:
+            assert row.configuration().training.max_steps == config.training.max_steps
+
+
+@pytest.mark.parametrize(
+    ("ours", "status"), [([94.0, 95.0, 96.0], "confirmed"), ([40.0, 41.0, 42.0], "refuted")]
+)
+def test_recipes_are_compared_over_seeds(ours: list[float], status: str) -> None:
+    scores = {"ingredients-paper": [60.0, 61.0, 62.0], "ingredients-muon": ours}
+    records = {
+        row: {
+            seed: {
+                "steps": 2000, "dev": {"bleu": score, "perplexity": 2.0}, "test": {"bleu": {"score": score}},
+                "curve": [{"step": 1000, "bleu": score / 2}, {"step": 2000, "bleu": score}],
+            }
+            for seed, score in enumerate(values, start=1)
+        }
+        for row, values in scores.items()
+    }  # fmt: skip
+    found = ingredients.find(synthetic_results(ingredients.EXPERIMENT, SCALES["tiny"], records))
+    assert claim(found, "At equal steps").status == status
+    assert claim(found, "Today's recipe").status == "not run yet"
+    assert len(found.charts) == 1

@@ -51,6 +51,10 @@ NAMES = {
     "warm-up": ("normalization:WARM_UP", "A rising learning rate against none."),
     "norm": ("normalization:ORDER", "Normalization before or after a sub-layer."),
     "depth": ("normalization:DEPTH", "6 to 24 layers, normalized before and after."),
+    "ingredients": (
+        "ingredients:EXPERIMENT",
+        "From the paper's recipe to ours, one ingredient after the other.",
+    ),
     "trials": ("trials:TRIALS", "What the converged models of tables 2 and 3 are tuned with."),
     "table2-converged": ("convergence:SYSTEMS", "Table 2 trained until nothing is gained, tuned alike."),
     "table3-converged": (
@@ -63,7 +67,7 @@ NAMES = {
 
 # What `headwise reproduce all` runs: the rows of a stage depend on what the stage before has chosen.
 STAGES = (
-    ("complexity", "sqrt-dk", "permutation", "extrapolation", "recall", "trials"),
+    ("complexity", "sqrt-dk", "permutation", "extrapolation", "recall", "trials", "ingredients"),
     ("table2-converged", "table3-converged"),
 )
 

@@ -1,0 +1,139 @@
+"""What nine years brought: from the paper's recipe to Headwise's, one ingredient after the other, at equal steps.
+
+Every row has the settings of the row before it and one more ingredient; the first is the paper's recipe (sections 5.3
+and 5.4), the last trains as `headwise train --source … --target … --max-minutes …` does, but for its typing errors.
+Shape, subwords and batches are the same in all, as are label smoothing, beam and length penalty, which are still the
+paper's. A further row is the paper's recipe with four times the steps: its warm-up of 4,000 steps alone is as long as
+the whole training of the others, or longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from matplotlib.figure import Figure
+
+from headwise.experiments.harness.outcome import BLEU, Chart, Finding, Table, compare, plain
+from headwise.experiments.harness.records import Results
+from headwise.experiments.harness.rows import TrainingRow, replaced
+from headwise.experiments.harness.runner import Experiment
+from headwise.experiments.scales import RowRecipe, Scale
+
+_PAPER, _WHOLE, _OURS = "ingredients-paper", "ingredients-whole", "ingredients-muon"
+_LONGER = 4  # times the steps of the others, for the paper's recipe alone
+
+# Scale -> steps of every row but the longer one.
+_STEPS = {"tiny": 2000, "multi30k": 4000}
+
+# Row -> (label, the ingredient's overrides), each beside those of all rows before it.
+_INGREDIENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    _PAPER: (
+        "the paper's recipe",
+        (
+            "model.norm=post",
+            "model.dropout=0.1",
+            "optimizer.beta2=0.98",
+            "schedule={name: noam, warmup: 4000}",
+            "training.label_smoothing=0.1",
+            "training.r_drop=0.0",
+            "training.best_by=loss",
+            "training.average_last=5",
+            "decoding.beam=4",
+            "decoding.alpha=0.6",
+        ),
+    ),
+    "ingredients-schedule": (
+        "+ a rate that ends at zero with the training (2018)",
+        ("schedule={name: linear, peak: 0.004, warmup: 400}",),
+    ),
+    "ingredients-pre-norm": ("+ normalization before the sub-layers (2019)", ("model.norm=pre",)),
+    "ingredients-dropout": ("+ more dropout, for little text", ("model.dropout=0.25",)),
+    _OURS: (
+        "+ Muon, and a constant rate that falls in the last fifth (2024): Headwise's recipe",
+        (
+            "optimizer={name: muon}",
+            "schedule={name: inverse_sqrt, peak: 0.004, warmup: 400, cooldown: 0.2}",
+            "training.average_last=1",
+            "training.best_by=bleu",
+        ),
+    ),
+}
+
+
+def _shape(scale: Scale) -> RowRecipe:
+    """Return the text and the shape: at multi30k that of its published results, the preset `tiny`."""
+    return RowRecipe("configs/multi30k-en-de.yaml") if scale.name == "multi30k" else scale.base
+
+
+def rows(scale: Scale) -> list[TrainingRow]:
+    """Return the rows in their order, and the paper's recipe with more steps; none where they would take days."""
+    if scale.name not in _STEPS:
+        return []
+    shape, steps = _shape(scale), _STEPS[scale.name]
+    every = (f"training.validate_every={steps // 10}", f"training.checkpoint_every={steps // 40}")
+    changes = replaced(shape.changes, (f"training.max_steps={steps}", *every))
+    made = []
+    for name, (label, ingredient) in _INGREDIENTS.items():
+        changes = replaced(changes, ingredient)
+        made.append(TrainingRow(name, label, scale.name, shape.file, changes))
+        if name == _PAPER:
+            longer = replaced(changes, (f"training.max_steps={_LONGER * steps}",))
+            label = f"the paper's recipe, {_LONGER} times the steps"
+            made.append(TrainingRow(_WHOLE, label, scale.name, shape.file, longer))
+    return made
+
+
+def find(results: Results) -> Finding:
+    """Report what each ingredient adds to those before it, and what all of them together do."""
+    names = list(_INGREDIENTS)
+    before = dict(zip(names[1:], names, strict=False))
+    table = Table(
+        f"From the paper's recipe to ours ({results.scale.about})",
+        ("recipe", "seeds", "steps", "dev PPL", "dev BLEU", "test BLEU", "Δ to the row before"),
+        tuple(
+            (
+                row.label,
+                str(len(results.records[row.name])),
+                results.cell(row.name, "steps", 0),
+                results.cell(row.name, "dev.perplexity"),
+                results.cell(row.name, BLEU.path),
+                results.cell(row.name, "test.bleu.score"),
+                _difference(results, row.name, before.get(row.name)),
+            )
+            for row in results.rows
+        ),
+        "The same shape, subwords and batches; every row has the settings of the one before it and one more. Δ: dev "
+        "BLEU, a mean over paired seeds with its 95 % interval.",
+    )
+    equal = "At equal steps, today's recipe is better than the paper's"
+    whole = f"Today's recipe is better than the paper's with {_LONGER} times the steps"
+    claims = [
+        compare(results, equal, _OURS, _PAPER, BLEU, 1, "the paper's recipe"),
+        compare(results, whole, _OURS, _WHOLE, BLEU, 1, "the paper's recipe, trained longer"),
+    ]
+    return Finding([table], _charts(results), claims if results.rows else [])
+
+
+def _difference(results: Results, row: str, other: str | None) -> str:
+    difference = None if other is None else results.difference(row, other, BLEU.path)
+    return "" if other is None else "–" if difference is None else difference.text(2, sign=True)
+
+
+def _charts(results: Results) -> list[Chart]:
+    """Return the chart of development BLEU against steps, if any row is recorded."""
+    shown = [(row.label, record) for row in results.rows if (record := results.first(row.name)) is not None]
+
+    def draw(figure: Figure) -> None:
+        axis = plain(figure.subplots())
+        for label, record in shown:
+            points = [point for point in record.result.get("curve", []) if "bleu" in point]
+            axis.plot([p["step"] for p in points], [p["bleu"] for p in points], label=label)
+        axis.set_xscale("log")
+        axis.set(xlabel="step", ylabel="development BLEU")
+        axis.legend(frameon=False, fontsize=7)
+
+    text = "Development BLEU against steps, from the paper's recipe to ours, one ingredient after the other"
+    return [Chart(f"ingredients-{results.scale.name}", text, draw)] if shown else []
+
+
+EXPERIMENT = Experiment("ingredients", "What nine years brought", rows, find, seeds=(1, 2, 3))
