@@ -28,12 +28,16 @@ demo-model: $(VENV)/user
 # The long trainings, one after another: the general models, and what the paper's claims need. Each resumes where it was.
 # While something is timed: pkill -STOP -f 'headwise (train|reproduce)', and afterwards -CONT.
 OPEN := data/open-en-de-text
+PAIR = -c configs/open-en-de.yaml 'data.source=[$(OPEN)/$(1).$(2)]' 'data.target=[$(OPEN)/$(1).$(3)]' \
+	data.dev_source=$(OPEN)/test/tatoeba-dev.$(2) data.dev_target=$(OPEN)/test/tatoeba-dev.$(3)
+SHORTER := model.dropout=0.1 batch.tokens=4096 schedule.warmup=100 schedule.peak=0.0015 training.max_minutes=80
 long-runs: $(VENV)/user
 	$(BIN)/headwise data get open-en-de-text
 	$(BIN)/python examples/open_text.py $(OPEN) $(OPEN)
-	$(BIN)/headwise train -c configs/open-en-de.yaml -o runs/open-en-de
-	$(BIN)/headwise train -c configs/open-en-de.yaml 'data.source=[$(OPEN)/train.de]' 'data.target=[$(OPEN)/train.en]' \
-	data.dev_source=$(OPEN)/test/tatoeba-dev.de data.dev_target=$(OPEN)/test/tatoeba-dev.en -o runs/open-de-en
+	$(BIN)/headwise train $(call PAIR,train,en,de) -o runs/open-en-de-1
+	$(BIN)/headwise train $(call PAIR,train,de,en) -o runs/open-de-en-1
+	$(BIN)/headwise train $(call PAIR,everyday,en,de) --from runs/open-en-de-1 $(SHORTER) -o runs/open-en-de
+	$(BIN)/headwise train $(call PAIR,everyday,de,en) --from runs/open-de-en-1 $(SHORTER) -o runs/open-de-en
 	$(BIN)/headwise reproduce all --scale tiny
 	$(BIN)/headwise reproduce all --scale multi30k
 
