@@ -250,18 +250,6 @@ _TEXT = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("timestamp", "merge", "va
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
-def parse_yaml(
-    text: str, place: object, *, expected: str = "YAML", error: type[HeadwiseError] = ConfigError
-) -> Any:
-    """Parse one YAML value; raises `error` with a message from `place` and `expected` if the text is invalid."""
-    try:
-        return yaml_value(text)
-    except Malformed as problem:
-        if "\n" not in text:
-            problem.line = None
-        raise error(problem.sentence(place, expected)) from None
-
-
 def read_yaml(path: Path, *, expected: str = "a YAML file", error: type[HeadwiseError] = ConfigError) -> Any:
     """Read a file with one YAML value; raises `error` naming the file and the line at fault."""
     content = read_bounded(path, MOST_YAML_BYTES, error, expected)

@@ -99,16 +99,6 @@ def _batch_counts(padded: NDArray[np.int64], work: NDArray[np.float64], tokens: 
     return np.where(padded <= tokens, 1, np.maximum(np.ceil(work), 2)).astype(np.int64)
 
 
-def padding_share(batches: list[NDArray[np.int64]], *lengths: NDArray[Any]) -> float:
-    """Return the fraction of padding among all positions of all batches, over all sides (arrays of lengths)."""
-    real = padded = 0
-    for side in lengths:
-        for rows in batches:
-            real += int(side[rows].sum())
-            padded += len(rows) * int(side[rows].max())
-    return 1.0 - real / padded if padded else 0.0
-
-
 def mix(files: NDArray[Any], weights: Sequence[float], *, seed: int, epoch: int) -> NDArray[np.int64]:
     """Sample the examples of one epoch so that each file has the share weight / sum of weights.
 

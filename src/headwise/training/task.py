@@ -10,15 +10,6 @@ from torch import nn
 from headwise.training.loss import LossSum
 
 
-class TrainingBatch(Protocol):
-    """A training batch; the loop uses only its number of target tokens, by which the loss is divided."""
-
-    @property
-    def target_tokens(self) -> int:
-        """Number of target tokens that the loss is summed over."""
-        ...
-
-
 class BatchSource(Protocol):
     """Resumable, endless iterator over training batches."""
 

@@ -70,7 +70,7 @@ def test_the_store_holds_the_text(tmp_path: Path) -> None:
     ]
     assert train.source_lengths.tolist() == [len(train.source(i)) for i in range(len(train))]
     assert train.target_lengths.tolist() == [len(train.target(i)) + 1 for i in range(len(train))]
-    assert train.line_numbers(range(5)) == [1, 2, 3, 5, 6]
+    assert train.lines[:5].tolist() == [1, 2, 3, 5, 6]
     assert train.source(0).dtype == np.uint16
     assert (len(prepared.dev), prepared.dev_source, prepared.dev_target) == (0, [], [])
     assert "1 with an empty side" in prepared.report[0]
@@ -187,7 +187,7 @@ def test_pairs_over_the_length_limit_are_counted(tmp_path: Path) -> None:
     fits = (everything.train.source_lengths <= limit) & (everything.train.target_lengths <= limit)
     prepared = prepare(config, SMALL, tmp_path / "prepared", max_length=limit)
     assert not prepared.reused
-    assert prepared.train.line_numbers(range(len(prepared.train))) == (np.flatnonzero(fits) + 1).tolist()
+    assert prepared.train.lines.tolist() == (np.flatnonzero(fits) + 1).tolist()
     assert f"{int((~fits).sum())} over {limit} subwords left out" in prepared.report[-2]
     with pytest.raises(DataError, match="every training pair is longer than 1 subwords"):
         prepare(config, SMALL, tmp_path / "prepared", max_length=1)
@@ -396,7 +396,7 @@ class TestEpochs:
         seen = []
         for epoch in range(3):
             text = resegment(prepared, Resegmentation(seed=1, epoch=epoch, dropout=0.2, longest=512))
-            assert text.line_numbers(range(len(text))) == prepared.train.line_numbers(range(len(text)))
+            assert text.lines.tolist() == prepared.train.lines.tolist()
             decoded = [
                 (prepared.subwords.decode_source(text.source(i).tolist()),
                  prepared.subwords.decode_target(text.target(i).tolist()))

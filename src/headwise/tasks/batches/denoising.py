@@ -68,19 +68,6 @@ def corrupt_spans(
     )
 
 
-def restore_spans(source: Sequence[int], target: Sequence[int], sentinels: Sequence[int]) -> list[int]:
-    """Invert span corruption: replace each sentinel of `source` by the tokens that follow it in `target`."""
-    sentinel_ids, spans, current = set(sentinels), dict[int, list[int]](), []
-    for token in target:
-        if token in sentinel_ids:
-            current = spans.setdefault(token, [])
-        else:
-            current.append(token)
-    return [
-        piece for token in source for piece in (spans.get(token, []) if token in sentinel_ids else [token])
-    ]
-
-
 def infill(
     ids: Ids, mask: int, share: float, mean_span: float, random: np.random.Generator
 ) -> tuple[Ids, Ids]:

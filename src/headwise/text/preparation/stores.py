@@ -72,10 +72,6 @@ class ParallelStore:
         """Return the ids of one target sentence, without BOS and EOS."""
         return self.target_table[row]
 
-    def line_numbers(self, rows: Sequence[int] | NDArray[Any]) -> list[int]:
-        """Return the 1-based line numbers of rows in their files."""
-        return [int(line) for line in self.lines[np.asarray(rows, np.int64)]]
-
     def locate(self, rows: Sequence[int] | NDArray[Any], most: int = 10) -> str:
         """Return the files and lines of rows, for messages: `train.en lines 3, 17 and 40`, at most `most` of them."""
         return locate(rows, self.files, self.lines, self.names, most)
