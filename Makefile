@@ -23,7 +23,6 @@ demo-model: $(VENV)/user
 	$(BIN)/python models/publish.py $(RUN) src/headwise/shipped/demo --test $(TEST).en $(TEST).de \
 	--name demo --before "headwise data get miniature" --development 200 --license "MIT, as Headwise" \
 	--data "60,000 sentence pairs of Headwise's built-in world"
-	$(BIN)/python -c 'from headwise.engine.training_words import words_of; print(*words_of(open("data/miniature/train.en")), sep="\n")' > src/headwise/shipped/demo/words.txt
 
 # The long trainings, one after another: the general models, and what the paper's claims need. Each resumes where it was.
 # While something is timed: pkill -STOP -f 'headwise (train|reproduce)', and afterwards -CONT.

@@ -34,6 +34,7 @@ def write_other_run(
     from headwise.images.prepared import FORMAT_FILE
     from headwise.text.preparation.labelled.examples import LABELS_FILE
     from headwise.text.tokens.pair_vocabulary import FILE as VOCABULARY
+    from headwise.text.tokens.source_words import FILE as WORDS
     from headwise.text.tokens.vocabulary import CHARACTERS_FILE, TOKENIZER_FILE
     from headwise.weights import write_quantized
 
@@ -49,7 +50,7 @@ def write_other_run(
     model = run / _MODEL if last is not None else model_file(run)
     with atomic_directory(out) as folder:
         text = ("spm*.model", VOCABULARY, CHARACTERS_FILE, TOKENIZER_FILE, LABELS_FILE)
-        for pattern in ("config.yaml", *text, FORMAT_FILE, SHORTLIST):
+        for pattern in ("config.yaml", *text, FORMAT_FILE, WORDS, SHORTLIST):
             for file in sorted(run.glob(pattern)):
                 shutil.copy(file, folder / file.name)
         if last is not None:

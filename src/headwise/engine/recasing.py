@@ -1,8 +1,9 @@
 """Text in capitals or in lower case, which a model that was trained without it can't translate.
 
-It is translated as ordinary text: each word is written as the vocabulary knows it best, which is in one piece, such as
-`the`, `Paris`, `I` and German `Katze`; the outcome gets its capitals back. `data.augment` trains a model that needs
-none of this, at the price of time for ordinary text.
+It is translated as ordinary text: each word in the case that it mostly had in the training text, and one that isn't
+listed there, or any where a model came without such a list, as the vocabulary knows it best, which is in the fewest
+pieces. The outcome gets its capitals back. `data.augment` trains a model that needs none of this, at the price of time
+for ordinary text.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from headwise.characters import WORD
 from headwise.documents.pieces import find_pieces
 from headwise.engine.outputs import Translation
 from headwise.text.augmentation import title_case
+from headwise.text.tokens.source_words import SourceWords
 from headwise.text.tokens.subwords import UNK, Subwords
 
 _START = re.compile(r"(?:^|[.!?…]\s+)[^\w]*(\w)")  # the first letter of a sentence
@@ -41,13 +43,13 @@ class Recased:
         return dataclasses.replace(translation, outputs=tuple(outputs))
 
 
-def recased(text: str, subwords: Subwords) -> Recased | None:
+def recased(text: str, subwords: Subwords, listed: SourceWords | None = None) -> Recased | None:
     """Return a line in capitals, in title case or in lower case as ordinary text; None for any other line.
 
     In capitals is a line of which no word of several letters has a small one, with at least 4 capitals; a title one of
-    at least 3 words that all begin with a capital, if the vocabulary would write one of them small; in lower case one
-    without a capital, if the vocabulary would write a word with one. Placeholders, addresses and the like don't count,
-    and stay as they are. The translation of a line in lower case is ordinary text.
+    at least 3 words that all begin with a capital, if one of them is usually small; in lower case one without a
+    capital, if a word usually has one. Placeholders, addresses and the like don't count, and stay as they are. The
+    translation of a line in lower case is ordinary text. `listed` are the words of the model's training text.
     """
     words = _words(text)
     if _in_capitals(words):
@@ -58,7 +60,9 @@ def recased(text: str, subwords: Subwords) -> Recased | None:
         restore = str
     else:
         return None
-    ordinary = _outside_pieces(text, lambda part: WORD.sub(lambda word: _known(word[0], subwords), part))
+    ordinary = _outside_pieces(
+        text, lambda part: WORD.sub(lambda word: _usual(word[0], subwords, listed), part)
+    )
     if restore is not str or (ordinary != text and _END.search(text)):
         ordinary = _START.sub(lambda match: match[0][:-1] + match[1].upper(), ordinary)
     return None if ordinary == text else Recased(ordinary, restore)
@@ -78,17 +82,18 @@ def _words(text: str) -> list[str]:
     return [word for part in _parts(text)[::2] for word in WORD.findall(part)]
 
 
-def _known(word: str, subwords: Subwords) -> str:
-    """Return a word in the case in which the vocabulary has the fewest subwords for it, small rather than not."""
+def _usual(word: str, subwords: Subwords, listed: SourceWords | None) -> str:
+    """Return a word in its usual case if it is listed, else in that with the fewest subwords; small rather than not."""
+    small = word.lower()
+    sharp = small.replace("ss", "ß") if word.isupper() else small  # ß in capitals is SS
+    if listed is not None and (found := listed.usual(small, sharp)) is not None:
+        return found
 
     def cost(form: str) -> tuple[int, int]:
         ids = subwords.without_language(subwords.encode_source(form))
         return ids.count(UNK), len(ids)
 
-    small = word.lower()
-    forms = [small, small.capitalize(), word]
-    if word.isupper() and "ss" in small:  # ß in capitals
-        forms += [form.replace("ss", "ß") for form in forms[:2]]
+    forms = (small, small.capitalize(), word, sharp, sharp.capitalize())
     return min(dict.fromkeys(forms), key=cost)
 
 

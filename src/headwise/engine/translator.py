@@ -35,12 +35,12 @@ from headwise.engine.sentences import EncodedSentences, Split, encode_source, wi
 from headwise.engine.shortlist import FILE as SHORTLIST
 from headwise.engine.shortlist import Shortlist
 from headwise.engine.symbols import SYMBOLS
-from headwise.engine.training_words import TrainingWords
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.extras import optional_module
 from headwise.shipped.runs import find_run
 from headwise.text.reading.glossary import Glossary
 from headwise.text.reading.lines import one_line
+from headwise.text.tokens.source_words import SourceWords
 from headwise.text.tokens.subwords import EOS, Subwords
 from headwise.text.tokens.unknown import SideName, UnknownWordFinder
 
@@ -64,7 +64,7 @@ class Translator:
         self.shortlist: Shortlist | None = None
         self.languages: tuple[str | None, str | None] = (None, None)  # of source and target, where known
         self.quality: QualityCurve | None = None  # None: not measured
-        self.training_words: TrainingWords | None = None  # of a shipped run
+        self.source_words: SourceWords | None = None  # None: not listed
         self.reads_capitals = True  # whether it was trained with text in capitals, or may have been
         self.unknown: dict[SideName, UnknownWordFinder] = {
             "source": UnknownWordFinder(subwords, "source"),
@@ -114,7 +114,7 @@ class Translator:
             or config.subwords.kind == "imported"
             or first.subwords.lowercases
         )
-        translator.training_words = TrainingWords.of_run(paths[0])
+        translator.source_words = SourceWords.of_run(paths[0])
         translator.quality = QualityCurve.of_run(paths[0]) if len(paths) == 1 else None
         if shortlist:
             sizes = first.subwords.source_size, first.subwords.target_size
@@ -222,7 +222,8 @@ class Translator:
         kept = self._translated(texts) if options.keep_translated else frozenset()
         if prefixes is None:
             kept |= {n for n, text in enumerate(texts) if text.strip() and not has_letters(text)}
-        found = {n: recased(text, self.subwords) for n, text in enumerate(texts) if options.recase}
+        words = self.source_words
+        found = {n: recased(text, self.subwords, words) for n, text in enumerate(texts) if options.recase}
         changed = {number: each for number, each in found.items() if each is not None}
         read = [changed[number].text if number in changed else text for number, text in enumerate(texts)]
         read = ["" if number in kept else text for number, text in enumerate(read)]
@@ -260,7 +261,7 @@ class Translator:
     def about_words(self, text: str) -> tuple[str, ...]:
         """Return sentences about a text in capitals, and about words that a shipped run's training text lacks."""
         found = () if self.reads_capitals or not in_capitals(text) else (_CAPITALS,)
-        lacking = () if self.training_words is None else self.training_words.lacks(text)
+        lacking = () if self.source_words is None else self.source_words.lacks(text)
         more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
         if lacking:
             found += (f"words that the model has never read: {', '.join(lacking[:_NAMED])}{more}",)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from headwise.errors import HeadwiseError
-from headwise.text.tokens import pair_vocabulary, subwords
+from headwise.text.tokens import pair_vocabulary, source_words, subwords
 from headwise.weights import find_model
 
 SECONDS = 2.0  # between two looks
@@ -25,6 +25,7 @@ _FILES = (
     _MODEL,
     "config.yaml",
     pair_vocabulary.FILE,
+    source_words.FILE,
     subwords.JOINT_FILE,
     subwords.SOURCE_FILE,
     subwords.TARGET_FILE,

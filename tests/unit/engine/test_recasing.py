@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from headwise.characters import WORD
 from headwise.config import SubwordConfig
 from headwise.engine.outputs import Output, Translation
 from headwise.engine.recasing import recased
 from headwise.engine.translator import Translator
+from headwise.errors import CheckpointError
 from headwise.text.reading.glossary import Entry, Glossary
+from headwise.text.tokens.source_words import FILE, SourceWords, usual_words
 from headwise.text.tokens.subwords import Subwords
 from translator_run import ENGLISH, make_run
 
@@ -54,6 +60,47 @@ def test_a_word_in_capitals_may_have_had_an_eszett() -> None:
     )
     assert found is not None
     assert found.text == "Er weiß, dass die Straße nass ist."
+
+
+def test_words_of_the_training_text_have_the_case_that_they_have_there(
+    subwords: Subwords, tmp_path: Path
+) -> None:
+    text = [
+        "Das ist die Straße, und er weiß es.", "Wer heisst so? Er heißt so, und er heißt gut.", "Der Hund sieht Tom.",
+        "Ein HUND, ein Hund und ein Hund.", "Gut! Hunde sehen gut.",
+    ]  # fmt: skip
+    (tmp_path / FILE).write_text("".join(f"{word}\n" for word in usual_words(text)), "utf-8")
+    words = SourceWords.of_run(tmp_path)
+    assert words is not None
+    read = {
+        "ER WEISS, WIE TOM UND DER HUND HEISST.": "Er weiß, wie Tom und der Hund heißt.",
+        "tom sieht hunde": "Tom sieht hunde",  # the sentences there say nothing on the case of `Hunde`
+        "DIE PARISER STRASSE": "Die Paris",
+    }
+    for line, expected in read.items():
+        found = recased(line, subwords, words)
+        assert found is not None
+        assert found.text.startswith(expected)
+    assert recased("er weiß es", subwords, words) is None
+    assert words.lacks("Zebra") == ()  # it isn't known to be complete
+
+
+def test_a_list_of_words_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+    assert SourceWords.of_run(tmp_path) is None
+    (tmp_path / FILE).write_text("der\ndie das\n", "utf-8")
+    words = SourceWords.of_run(tmp_path)
+    assert words is not None
+    with pytest.raises(CheckpointError, match=r"words.txt, line 2: expected a word, found 'die das'"):
+        words.usual("der")
+
+
+@given(st.lists(st.text(st.sampled_from("abAß .!İ'猫1"), max_size=12), max_size=6))
+def test_listed_words_are_words_each_once(lines: list[str]) -> None:
+    listed = usual_words(lines)
+    assert all(WORD.fullmatch(word) for word in listed)
+    assert len({word.lower() for word in listed}) == len(listed)
+    text = " ".join(lines)
+    assert all(re.search(re.escape(word), text, re.IGNORECASE) for word in listed)
 
 
 def test_a_translator_reads_capitals_as_ordinary_text(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from headwise.config import DataConfig
 from headwise.data.prepared import read_manifest
 from headwise.data.ragged import Ragged
 from headwise.errors import CheckpointError, ConfigError
+from headwise.files import write_bytes
 from headwise.text.preparation.stores import (
     SIDES,
     ParallelStore,
@@ -21,6 +22,7 @@ from headwise.text.preparation.stores import (
     open_store,
     together,
 )
+from headwise.text.tokens.source_words import FILE as WORDS
 from headwise.text.tokens.subwords import Subwords
 
 Store = TypeVar("Store", ParallelStore, ShardedStore)
@@ -45,8 +47,10 @@ class PreparedData(Generic[Store]):
         return {"data": self.checksum, "subwords": self.subwords.digest()}
 
     def save(self, run: Path) -> None:
-        """Write the subword model(s) into a run directory; raises `TrainingError`."""
+        """Write the subword model(s) and the list of source words into a run directory; raises `TrainingError`."""
         self.subwords.save(run)
+        if (self.directory / WORDS).is_file():  # an older version listed none
+            write_bytes(run / WORDS, (self.directory / WORDS).read_bytes())
 
     @staticmethod
     def open(directory: str | Path, *, reused: bool = True) -> PreparedData[ParallelStore]:

@@ -36,6 +36,8 @@ from headwise.text.preparation.tables import (
 from headwise.text.preparation.tasks import Task
 from headwise.text.reading.pairs import CleaningReport, check_cleaning
 from headwise.text.tokens.extension import extend
+from headwise.text.tokens.source_words import FILE as WORDS
+from headwise.text.tokens.source_words import usual_words
 from headwise.text.tokens.subwords import Subwords
 
 _RANGE = 1 << 21  # keys that are compared at a time
@@ -129,6 +131,7 @@ class Stages:
             self._read_development(tables, *job.development)
         rows = sum(len(training_rows(self._work / table, job.seed)[0]) for table in tables)
         self.subwords = self._learn(tables, rows) if job.given is None else self._given(tables, job.given)
+        self._list_words(tables, rows)
         shards = self._store(tables, rows)
         return shards, self._store_development()
 
@@ -303,12 +306,25 @@ class Stages:
         subwords.save(self._out)
         return subwords
 
+    def _list_words(self, tables: list[str], rows: int) -> None:
+        """List the words of the source sentences, of about `sample` of them; after a kill, the list is there."""
+        if not (self._out / WORDS).exists():
+            source = self._sampled(tables, 0, self._bound(rows), 0, AugmentConfig())
+            write_text(self._out / WORDS, "".join(f"{word}\n" for word in usual_words(source)))
+
+    def _bound(self, rows: int) -> int:
+        """Return the highest hash of a sample, of which all smaller ones are in it, too."""
+        return min((1 << 64) - 1, (1 << 64) * self._job.sample // max(1, rows))
+
     def _samples(self, tables: list[str], rows: int, files: int = 0) -> tuple[Iterator[str], Iterator[str]]:
         """Return the source and target sentences of about `sample` of that many rows."""
-        bound = min((1 << 64) - 1, (1 << 64) * self._job.sample // max(1, rows))
-        return self._sampled(tables, 0, bound, files), self._sampled(tables, 1, bound, files)
+        bound, augmentation = self._bound(rows), self._job.augment
+        source, target = (self._sampled(tables, side, bound, files, augmentation) for side in (0, 1))
+        return source, target
 
-    def _sampled(self, tables: list[str], side: int, bound: int, files: int) -> Iterator[str]:
+    def _sampled(
+        self, tables: list[str], side: int, bound: int, files: int, augmentation: AugmentConfig
+    ) -> Iterator[str]:
         job = self._job
         for number, table in enumerate(tables):
             path = self._work / table
@@ -317,9 +333,9 @@ class Stages:
             sides = [Ragged(path.with_name(f"{table}.{name}"), np.uint8) for name in SIDES]
             for start in range(0, len(rows), _BLOCK):
                 block = rows[start : start + _BLOCK]
-                if job.augment.active:  # both sides together, for each of them
+                if augmentation.active:  # both sides together, for each of them
                     random = np.random.default_rng([job.seed, number, start])
-                    pairs = augment(sides[0].texts(block), sides[1].texts(block), job.augment, random)
+                    pairs = augment(sides[0].texts(block), sides[1].texts(block), augmentation, random)
                     yield from pairs[side]
                 else:
                     yield from sides[side].texts(block)
