@@ -112,15 +112,16 @@ class WordIds:
 
     def __init__(self, texts: list[str]) -> None:
         forms: dict[str, Counter[str]] = defaultdict(Counter)
-        sentences = [WORD.findall(text) for text in texts]
+        sentences: list[list[str]] = [WORD.findall(text) for text in texts]
         for words in sentences:
             for word in words[1:]:
                 forms[word.lower()][word] += 1
         usual = {word: counter.most_common(1)[0][0] for word, counter in forms.items()}
         ids: dict[str, int] = {}
-        rows = [
-            [ids.setdefault(usual.get(w.lower(), w.lower()), len(ids)) for w in words] for words in sentences
-        ]
+        rows: list[list[int]] = []
+        for words in sentences:
+            small = [word.lower() for word in words]
+            rows.append([ids.setdefault(usual.get(word, word), len(ids)) for word in small])
         values = np.fromiter((i for row in rows for i in row), np.int32)
         self.words, self.count = list(ids), np.bincount(values, minlength=len(ids))
         self.rows = Ragged.of(values, np.cumsum([0, *map(len, rows)]))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ lengths = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), max_size=8
 )
 
 
-def padding_share(batches: list[NDArray[np.int64]], *lengths: NDArray[np.int32]) -> float:
+def padding_share(batches: list[NDArray[np.int64]], *lengths: NDArray[Any]) -> float:
     """Return the fraction of padding among all positions of all batches, over all sides."""
     real = sum(int(side[rows].sum()) for side in lengths for rows in batches)
     return 1 - real / sum(len(rows) * int(side[rows].max()) for side in lengths for rows in batches)

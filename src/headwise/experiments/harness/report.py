@@ -30,7 +30,7 @@ _HOW = (
     "what one costs on this machine, and `headwise reproduce table2 --show` prints the paper's own table beside ours."
 )
 # Charts on the page of findings: of each, the first that there is, at the largest scale.
-_HEADLINES = (("table2-converged", "table2"), ("table3-converged", "table3"), ("length",))
+_HEADLINES = (("table2-converged", "table2"), ("table3-converged", "table3"), ("length", "recall"))
 _CHAPTERS = "src/headwise/learn/pages"
 _QUOTE = re.compile(r"^(## What was found here\n\n).*?(?=^## )", re.DOTALL | re.MULTILINE)
 _NEXT = "`headwise reproduce all --scale tiny`, or `multi30k`, continues what isn't run or has too few seeds."
@@ -153,7 +153,8 @@ def _headlines(pages: dict[str, list[ReportSection]]) -> Iterator[str]:
         for chart in section.shown.charts
     }
     for names in _HEADLINES:
-        candidates = (f"{name}-{scale}" for name in names for scale in reversed(SCALES))
+        suffixes = [*(f"-{scale}" for scale in reversed(SCALES)), ""]  # none where all scales are the same
+        candidates = (f"{name}{suffix}" for name in names for suffix in suffixes)
         found = next((charts[name] for name in candidates if name in charts), None)
         if found is not None:
             yield f"{_image(found[0], _IMAGES)} [Details]({_DETAILS}/{found[1]}.md)."
