@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def usual_words(lines: Iterable[str]) -> list[str]:
     The case of a word counts where no sentence begins with it; one that only begins sentences is in lower case. Words
     of scripts without capitals are left out.
     """
-    count, inside = Counter[str](), defaultdict[str, Counter[str]](Counter)
+    count, inside = Counter[str](), Counter[str]()  # by lower case, and by the form where no sentence begins
     for line in lines:
         end = 0
         for match in WORD.finditer(line):
@@ -37,14 +37,14 @@ def usual_words(lines: Iterable[str]) -> list[str]:
             if word.lower() != word.upper():
                 count[word.lower()] += 1
                 if end and before[-1:] not in _ENDS:
-                    inside[word.lower()][word] += 1
+                    inside[word] += 1
             end = match.end()
+    usual: dict[str, str] = {}
+    for form in sorted(inside, key=lambda form: (inside[form], form.islower())):
+        usual[form.lower()] = form  # the most frequent form comes last, and stays
     order = sorted(count, key=lambda word: (-count[word], word))
-    usual = (
-        max(inside[word], key=lambda form: (inside[word][form], form.islower())) if word in inside else word
-        for word in order
-    )
-    return list(itertools.islice(filter(WORD.fullmatch, usual), _MOST))
+    words = (usual.get(word, word) for word in order)
+    return list(itertools.islice(filter(WORD.fullmatch, words), _MOST))
 
 
 class SourceWords:
