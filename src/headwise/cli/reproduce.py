@@ -94,7 +94,7 @@ def command(
     """Run an experiment's rows that aren't recorded yet, then print its tables and findings.
 
     Every trained row is one `headwise train` command, which is printed; it resumes where it was stopped, and a
-    finished row is never run again. `all` continues tables 2 and 3 to convergence, a row on each core. `wmt14` obtains
+    finished row is never run again. `all` continues what decides the claims, a row on each core. `wmt14` obtains
     the paper's text and trains its base model, or what --rows names. `report` writes the documents from the recorded
     results. --show prints table1 to table4, or parameters (of base and big), as arXiv:1706.03762v7 has them.
 
