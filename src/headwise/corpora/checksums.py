@@ -83,27 +83,29 @@ OPEN_TEXT: dict[str, str] = {
 }
 
 OPEN_EN_DE: dict[str, str] = {
-    "README.md": "75ca25e5cd646b65df9133878a9bdf9d0665eff82ba9e7fdc3ff0e01b433d831",
-    "config.yaml": "a5a291f3ecf0953f328b834fbac7fdf47f9695a4e93998164944c06456a280cd",
+    "README.md": "ce146d19eed60a571b1b6bf479e719bd92cdd02ba2d6b88b80a8f0f218ec67b5",
+    "config.yaml": "e94648a8660fa33f6d52107cefb2324a174ec1082ed8f091da27c2ee57c60836",
     "corpus/examples.en": "8a8c5d1b6b26b8f610cb76dfc5a520f95357d52629d32cbd5a8a9744d9cf430d",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
-    "measured.json": "af5ea34404cfb2def717b50bf153e7d4e83ec727147efcc1683ddd13331203eb",
-    "metrics.jsonl": "8e8d86e2dd78e080b6354a363fc0832d5c696a058c0cd46ae1f852ffa29dc496",
-    "model.safetensors": "00ec7addfd4ce63cb44c946fa88a99b3361736cd81ec5959460716674e77405f",
-    "shortlist.safetensors": "57c6edd473d6c7094d11e72adaefd4f8052de1720fb7d3e13f42347f69ca08f7",
+    "measured.json": "3c9537ea146af335127ff23654ef7ab8247b831154fc2611ebfe09b808c7b4a1",
+    "metrics.jsonl": "0d30daa3a7b690cb6703229a02be98dd974558d5c86575ce4b46688b54904de8",
+    "model.safetensors": "9f7efe123e47907c051cacf1a960a265edde9cd54447ae72bc2fbc5f0b88ec67",
+    "shortlist.safetensors": "d497a672b47d3f9ca02ab221ad932eebe8a6a1a7030b6bf4fdde822ff6764449",
     "spm.model": "22b8ea724ca3e293b7116c29be3dfacb77c5b40e3427769a510da5cc84fc968f",
+    "words.txt": "403de40a5e34e60c5c68a12c526a40d62dcec76c66f165106e824158c4124443",
 }
 
 OPEN_DE_EN: dict[str, str] = {
-    "README.md": "0a3599cd9894973fdf4dd56931e49462b8e0118f6ff1df338ffe77fe4e524b29",
-    "config.yaml": "64299d3595c814ae4566efd7699b797922a0225215a37919e0c69b391e753a63",
+    "README.md": "8c791bcfe6f4988b4319828ac3c7e6bb76c9d3fe2f9451ab1cdd16713d427c91",
+    "config.yaml": "34e46b5ecbb5a2285424f9123368782cabde667734cb03c9776413afa25b27ae",
     "corpus/examples.de": "ae422e14aa3ee7fa7ff75ed388e619d380dbb23ddb46fd78dee10567596dba03",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
-    "measured.json": "156116adc2a211265f9d5df5af6816683d92dc9cdddd8c3232e9a7233a917e03",
-    "metrics.jsonl": "9475ea17649ae89adf1d3da7ca79471f669adeda136a9c50ce25290bf2732ba1",
-    "model.safetensors": "f0b95beead63de7d3edd8449d59f60a7bcebcc9825141aa977f80f0035692105",
-    "shortlist.safetensors": "81e2141aa7ad0768e10c85f04c7af09d1a645fc052b36b7ff691db3b40d1494b",
+    "measured.json": "441c873e238ee93d91d9e81e718dc0e354454d73c5cc93faec943aecbe821b58",
+    "metrics.jsonl": "c8d9930b6685306d42daac9beb156ab360f2b00eb571a0c638ee4f4e727a8f7d",
+    "model.safetensors": "c7583dbde83ac3341dc3a7fbc55e432cd8ae79479283b424fb3c692930cd862d",
+    "shortlist.safetensors": "b63c49802d2ecb2ab3f81b4d2958778aaee018001a9ffc06111cd43f7970dec5",
     "spm.model": "ed4e2c160ea5655ef7ce10acb657baaa79c51b4cbc2442afa35a355a1f2f3506",
+    "words.txt": "fc03824c8c11ca30f1fc8a0574d949b79fc433786d338a17bbfba5d5a2b616a7",
 }
