@@ -7,7 +7,9 @@ over the rest of the time. So the rate doesn't jump, and the last step, after wh
 has a rate of zero. The warm-up takes its steps, or a fifth of the time if they take longer.
 
 Validations, and checkpoints under a time limit, take at most `training.validate_share` of the time: one for which this
-share of the time so far isn't enough is skipped. Checkpoints take at most half of it, to leave some for validations.
+share of the time so far isn't enough is skipped, as is one that would begin so late that the end of training, which
+validates and saves anyway, came after the deadline. Checkpoints take at most half of the share, to leave some for
+validations.
 Before the first one is measured, a validation is expected to take as long as training on as many tokens, since its
 forward pass takes a third of that and its search about the rest, and a checkpoint as long as a step.
 
@@ -144,10 +146,12 @@ class Pace:
             return True
         allowed = options.validate_share * self._progress.seconds + (0.0 if limited else _GRACE)
         cost = self._cost("saving") if limited else 0.0
-        together = spent["validation"] + spent["saving"] + cost
-        if kind == "validation":
-            return together + self._cost("validation") <= allowed
-        return together <= allowed and spent["saving"] + cost <= allowed / 2
+        now = cost + (self._cost("validation") if kind == "validation" else 0.0)
+        if limited and now > self._until_deadline():
+            return False
+        if spent["validation"] + spent["saving"] + now > allowed:
+            return False
+        return kind == "validation" or spent["saving"] + now <= allowed / 2
 
     def skipped(self) -> str:
         """Return a message for the first time that something is skipped, else an empty string."""

@@ -8,6 +8,7 @@ import pytest
 
 from headwise.engine.shortlist import FILE as SHORTLIST
 from headwise.engine.translator import Translator
+from headwise.text.tokens.source_words import FILE as WORDS
 from headwise.weights import write_quantized
 from program import call
 from toy import Toy
@@ -38,9 +39,9 @@ def test_average_precision_and_shortlist_combine(
     assert (tmp_path / "all" / MODEL).read_bytes() == (tmp_path / "expected").read_bytes()
     assert (tmp_path / "all" / SHORTLIST).read_bytes() == (tmp_path / "listed" / SHORTLIST).read_bytes()
     assert (tmp_path / "listed" / MODEL).read_bytes() == (trained / MODEL).read_bytes()
-    for kept in ("config.yaml", "spm.model"):
+    for kept in ("config.yaml", "spm.model", WORDS):
         assert (tmp_path / "all" / kept).read_bytes() == (trained / kept).read_bytes()
     assert {path.name for path in (tmp_path / "all").iterdir()} == {
-        *("config.yaml", "spm.model", MODEL, SHORTLIST)
+        *("config.yaml", "spm.model", WORDS, MODEL, SHORTLIST)
     }
     assert Translator.load(tmp_path / "all", shortlist=True).shortlist is not None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
@@ -123,6 +123,7 @@ def test_whatever_the_speed_does_the_time_is_used_and_the_rate_falls_to_zero(
     st.floats(0.0, 1.0),
     st.integers(1, 50),
 )
+@example(1.484375, 8.5, 1.0, 1.0, 31)  # its share would allow a second validation just before the deadline
 def test_the_first_validation_and_the_final_scores_keep_to_their_time(
     each: float, steps: float, surprise: float, saving: float, every: int
 ) -> None:
