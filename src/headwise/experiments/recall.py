@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.experiments.harness.outcome import Finding, Table
+from headwise.experiments.harness.outcome import Finding, Measure, Table, compare
 from headwise.experiments.harness.records import Results
 from headwise.experiments.harness.rows import MeasuredRow
 from headwise.experiments.harness.runner import Experiment
@@ -121,7 +121,6 @@ _CLAIMS = {
     _RECURRENT: ("Recurrent layers of the same size lose what stands far away (section 4)", 256, -1),
     "window": ("Attention in a window finds nothing beyond what its layers reach", 256, -1),
     "block_sparse": ("Block-sparse attention finds a word again from any distance (Child et al. 2019)", 256, 1),
-    "linear": ("Linear attention recalls less than the softmax does (Arora et al. 2024)", 256, -1),
     "state_space": ("A state space that doesn't depend on the input can't recall (Arora et al. 2024)", 16, -1),
 }  # fmt: skip
 
@@ -136,7 +135,7 @@ def find(results: Results) -> Finding:
         tuple(
             (
                 row.label,
-                results.cell(row.name, "parameters", 0),
+                f"{first.result['parameters']:,}" if (first := results.first(row.name)) else "–",
                 *(results.cell(row.name, f"accuracy.{low}", 3) for low in _NEAREST),
             )
             for row in results.rows
@@ -157,6 +156,10 @@ def find(results: Results) -> Finding:
         learned_claim(results, text, f"recall-{kind}", f"accuracy.{low}", sign, f"from {low} tokens away on")
         for kind, (text, low, sign) in _CLAIMS.items()
     ]
+    farthest = _NEAREST[-1]
+    less = Measure(f"accuracy.{farthest}", f"of accuracy from {farthest} tokens away on")
+    text = "Linear attention recalls less than the softmax does (Arora et al. 2024)"
+    claims.append(compare(results, text, "recall-linear", "recall-fused", less, -1, "the softmax"))
     return Finding([table], [chart] if any(results.records.values()) else [], claims)
 
 
