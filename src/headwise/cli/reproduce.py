@@ -213,12 +213,14 @@ def _all(place: Place, rows: Sequence[str], dry_run: bool, gpu: str | None, pric
         raise ConfigError(
             f"all: expected a scale with a budget ({' or '.join(BUDGETS)}), found {place.scale.name}"
         )
-    experiments = [find_experiment(name) for stage in STAGES for name in stage]
-    known = [job.row for each in experiments for job in plan(each, place.scale, results=place.results)]
-    if not any(selected(row, rows) for row in known):
-        raise ConfigError(
-            f"--rows: expected the pattern of a row, such as {known[0].name}, found {' and '.join(map(repr, rows))}"
-        )
+    if rows:
+        experiments = [find_experiment(name) for stage in STAGES for name in stage]
+        known = [job.row for each in experiments for job in plan(each, place.scale, results=place.results)]
+        if not any(selected(row, rows) for row in known):
+            found = " and ".join(map(repr, rows))
+            raise ConfigError(
+                f"--rows: expected the pattern of a row, such as {known[0].name}, found {found}"
+            )
     if dry_run:
         _estimate([job for stage in STAGES for _, job in unfinished(place, stage, rows)], place, gpu, price)
         return

@@ -94,6 +94,21 @@ def _papers(axis: Axes) -> None:
     axis.set_title("the paper (WMT 2014 English→German, single models)", fontsize=9)
 
 
+def curve_charts(results: Results, name: str, text: str, value: str, label: str) -> list[Chart]:
+    """Return the chart of a value of development against steps, of each row's first seed, if any row is recorded."""
+    shown = [(row.label, record) for row in results.rows if (record := results.first(row.name)) is not None]
+
+    def draw(figure: Figure) -> None:
+        axis = plain(figure.subplots())
+        for row, record in shown:
+            points = [point for point in record.result.get("curve", []) if value in point]
+            axis.plot([p["step"] for p in points], [p[value] for p in points], label=row)
+        axis.set(xlabel="step", ylabel=label)
+        axis.legend(frameon=False, fontsize=8)
+
+    return [Chart(name, text, draw)] if shown else []
+
+
 def length_chart(results: Results, prefix: str, name: str) -> Chart | None:
     """Return the chart of test BLEU by length of the source, None if no record has it."""
     shown = [

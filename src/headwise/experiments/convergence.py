@@ -191,7 +191,6 @@ def find_variations(results: Results) -> Finding:
     rows = []
     for row in results.rows:
         name = row.name.removeprefix("converged-")
-        difference = results.difference(row.name, base, BLEU.path) if row.name != base else None
         rows.append(
             (
                 row.label,
@@ -199,7 +198,7 @@ def find_variations(results: Results) -> Finding:
                 str(len(results.records[row.name])),
                 results.cell(row.name, "dev.perplexity"),
                 results.cell(row.name, BLEU.path),
-                "–" if difference is None else difference.text(2, sign=True),
+                "–" if row.name == base else results.difference_cell(row.name, base, BLEU.path),
                 f"{papers[name]:+.1f}" if name in papers else "",
             )
         )

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from matplotlib.figure import Figure
-
-from headwise.experiments.harness.outcome import BLEU, Chart, Finding, Table, compare, plain
+from headwise.experiments.charts import curve_charts
+from headwise.experiments.harness.outcome import BLEU, Finding, Table, compare
 from headwise.experiments.harness.records import Results
 from headwise.experiments.harness.rows import TrainingRow, replaced
 from headwise.experiments.harness.runner import Experiment
@@ -98,7 +97,7 @@ def find(results: Results) -> Finding:
                 results.cell(row.name, "dev.perplexity"),
                 results.cell(row.name, BLEU.path),
                 results.cell(row.name, "test.bleu.score"),
-                _difference(results, row.name, before.get(row.name)),
+                results.difference_cell(row.name, before[row.name], BLEU.path) if row.name in before else "",
             )
             for row in results.rows
         ),
@@ -111,29 +110,10 @@ def find(results: Results) -> Finding:
         compare(results, equal, _OURS, _PAPER, BLEU, 1, "the paper's recipe"),
         compare(results, whole, _OURS, _WHOLE, BLEU, 1, "the paper's recipe, trained longer"),
     ]
-    return Finding([table], _charts(results), claims if results.rows else [])
-
-
-def _difference(results: Results, row: str, other: str | None) -> str:
-    difference = None if other is None else results.difference(row, other, BLEU.path)
-    return "" if other is None else "–" if difference is None else difference.text(2, sign=True)
-
-
-def _charts(results: Results) -> list[Chart]:
-    """Return the chart of development BLEU against steps, if any row is recorded."""
-    shown = [(row.label, record) for row in results.rows if (record := results.first(row.name)) is not None]
-
-    def draw(figure: Figure) -> None:
-        axis = plain(figure.subplots())
-        for label, record in shown:
-            points = [point for point in record.result.get("curve", []) if "bleu" in point]
-            axis.plot([p["step"] for p in points], [p["bleu"] for p in points], label=label)
-        axis.set_xscale("log")
-        axis.set(xlabel="step", ylabel="development BLEU")
-        axis.legend(frameon=False, fontsize=7)
-
+    name = f"ingredients-{results.scale.name}"
     text = "Development BLEU against steps, from the paper's recipe to ours, one ingredient after the other"
-    return [Chart(f"ingredients-{results.scale.name}", text, draw)] if shown else []
+    charts = curve_charts(results, name, text, "bleu", "development BLEU")
+    return Finding([table], charts, claims if results.rows else [])
 
 
 EXPERIMENT = Experiment("ingredients", "What nine years brought", rows, find, seeds=(1, 2, 3))

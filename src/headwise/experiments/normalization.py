@@ -5,6 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from headwise.config import Config
+from headwise.experiments.charts import curve_charts
 from headwise.experiments.harness.outcome import BLEU, Chart, Finding, Measure, Table, compare, plain
 from headwise.experiments.harness.records import Results
 from headwise.experiments.harness.rows import TrainingRow, replaced
@@ -72,17 +73,8 @@ def find(results: Results) -> Finding:
 
 def charts(results: Results) -> list[Chart]:
     """Return the chart of development loss against steps, if any row is recorded."""
-    records = {row.label: record for row in results.rows if (record := results.first(row.name)) is not None}
-
-    def draw(figure: Figure) -> None:
-        axis = plain(figure.subplots())
-        for label, record in records.items():
-            points = record.result.get("curve", [])
-            axis.plot([p["step"] for p in points], [p["loss"] for p in points], label=label)
-        axis.set(xlabel="step", ylabel="development loss (nats a subword)")
-        axis.legend(frameon=False, fontsize=8)
-
-    return [Chart(f"warm-up-{results.scale.name}", "Development loss against steps", draw)] if records else []
+    name, label = f"warm-up-{results.scale.name}", "development loss (nats a subword)"
+    return curve_charts(results, name, "Development loss against steps", "loss", label)
 
 
 def find_order(results: Results) -> Finding:

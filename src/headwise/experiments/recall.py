@@ -28,7 +28,7 @@ _WINDOW, _LOCAL = 64, 23  # 23 ≈ √512, for a cost of n √n (Child et al. 20
 _SETTINGS = {"steps": 1000, "length": 512, "keys": _KEYS, "nearest": _NEAREST, "d_model": 64, "layers": 2}
 _RECURRENT = "recurrent"
 
-# Row -> (label, model.attention; none for the recurrent layers).
+# `model.attention`, or the recurrent layers -> label.
 _KINDS = {
     "fused": "softmax over all before",
     "window": f"window of {_WINDOW}",

@@ -187,7 +187,7 @@ def find_ablation(results: Results) -> Finding:
             (
                 label,
                 *(results.cell(name, path) for path in (_PERPLEXITY, BLEU.path, _TEST)),
-                "" if name == _BASE else _difference(results, name),
+                "" if name == _BASE else results.difference_cell(name, _BASE, BLEU.path),
             )
             for name, label in labels.items()
         ),
@@ -195,11 +195,6 @@ def find_ablation(results: Results) -> Finding:
         "Δ: less the whole model's, a mean over the seeds that both have.",
     )
     return Finding([table])
-
-
-def _difference(results: Results, name: str) -> str:
-    difference = results.difference(name, _BASE, BLEU.path)
-    return "–" if difference is None else difference.text(2, sign=True)
 
 
 ABLATION = Experiment(

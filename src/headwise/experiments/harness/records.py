@@ -208,6 +208,11 @@ class Results:
             return value.text(digits)
         return "diverged" if self.records.get(name) else "–"
 
+    def difference_cell(self, name: str, other: str, path: str) -> str:
+        """Format the mean difference of two rows' numbers for a table, with its sign; `–` if there is none."""
+        difference = self.difference(name, other, path)
+        return "–" if difference is None else difference.text(2, sign=True)
+
     def first(self, name: str) -> Record | None:
         """Return the record of a row's first seed."""
         records = self.records.get(name)
