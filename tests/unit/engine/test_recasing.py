@@ -99,6 +99,7 @@ def test_listed_words_are_words_each_once(lines: list[str]) -> None:
     listed = usual_words(lines)
     assert all(WORD.fullmatch(word) for word in listed)
     assert len({word.lower() for word in listed}) == len(listed)
+    assert usual_words([*lines, "Aß" * 21]) == listed  # no word is that long
     text = " ".join(lines)
     assert all(re.search(re.escape(word), text, re.IGNORECASE) for word in listed)
 

@@ -19,7 +19,8 @@ from headwise.shipped.runs import DEMO, FOLDER
 
 FILE = "words.txt"
 _MOST = 50_000  # words, the most frequent ones
-_MOST_BYTES = 1 << 23
+_LONGEST = 40  # letters
+_MOST_BYTES = 1 << 23  # more than so many words have
 _ENDS = frozenset(".!?…:\"„“”»«'‚‘’")  # what a word that follows may have a capital for
 
 
@@ -27,14 +28,14 @@ def usual_words(lines: Iterable[str]) -> list[str]:
     """Return the words of a text in their usual case, the most frequent ones first, and at most 50,000.
 
     The case of a word counts where no sentence begins with it; one that only begins sentences is in lower case. Words
-    of scripts without capitals are left out.
+    of scripts without capitals are left out, as is what is longer than 40 letters.
     """
     count, inside = Counter[str](), Counter[str]()  # by lower case, and by the form where no sentence begins
     for line in lines:
         end = 0
         for match in WORD.finditer(line):
             word, before = match[0], line[end : match.start()].strip()
-            if word.lower() != word.upper():
+            if word.lower() != word.upper() and len(word) <= _LONGEST:
                 count[word.lower()] += 1
                 if end and before[-1:] not in _ENDS:
                     inside[word] += 1
