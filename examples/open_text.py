@@ -40,13 +40,10 @@ from headwise.text.reading.pairs import CleaningReport, PairFiles, read_pairs
 LONGEST = 400  # characters
 KEPT_OUT = "open-source-guides"
 DROPPED = 0.05  # of the pairs of a file, by their scores
-RARE_IN_SPEECH = ("debian-website.tsv", "php-manual.tsv", "privacy-guides.tsv", "rust-book.tsv")
-SHARE = 0.25  # of their pairs that are everyday text
-SHORT, SENTENCES, STRINGS = (
-    4,
-    "tatoeba.tsv",
-    "thunderbird.tsv",
-)  # words; the files of sentences and of an interface
+NEWS, TECHNICAL = "debian-website.tsv", ("php-manual.tsv", "privacy-guides.tsv", "rust-book.tsv")
+SHARE = 0.25  # of the pairs of news and technical text that are everyday text
+SENTENCES, STRINGS = "tatoeba.tsv", "thunderbird.tsv"
+SHORT = 4  # words of a sentence that is there twice
 WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
 SURE, SEEN = 0.15, 4  # the least t(f | e) · t(e | f), and occurrences, of a word and its translation
 
@@ -160,10 +157,10 @@ def everyday(pairs: list[SourcedPair]) -> Iterator[tuple[str, str]]:
     """Yield the text of the second training, in the order of the pairs; single words come last."""
     chance = random.Random(1)
     for pair in pairs:
-        if pair.file not in RARE_IN_SPEECH or chance.random() < SHARE:
+        if pair.file not in (NEWS, *TECHNICAL) or chance.random() < SHARE:
             short = pair.file == SENTENCES and len(pair.english.split()) <= SHORT
             yield from [pair[:2]] * (3 if pair.file == STRINGS else 2 if short else 1)
-    for english, german in word_pairs([pair for pair in pairs if pair.file not in RARE_IN_SPEECH[1:]]):
+    for english, german in word_pairs([pair for pair in pairs if pair.file not in TECHNICAL]):
         yield from [(english, german)] * 2
         yield english[:1].upper() + english[1:], german[:1].upper() + german[1:]
 

@@ -83,7 +83,7 @@ OPEN_TEXT: dict[str, str] = {
 }
 
 OPEN_EN_DE: dict[str, str] = {
-    "README.md": "ce146d19eed60a571b1b6bf479e719bd92cdd02ba2d6b88b80a8f0f218ec67b5",
+    "README.md": "27b6f2359a62dc41ad46b691eddfd0f921c03c50e6fc3be43b8e690f35b19bb5",
     "config.yaml": "e94648a8660fa33f6d52107cefb2324a174ec1082ed8f091da27c2ee57c60836",
     "corpus/examples.en": "8a8c5d1b6b26b8f610cb76dfc5a520f95357d52629d32cbd5a8a9744d9cf430d",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
@@ -97,7 +97,7 @@ OPEN_EN_DE: dict[str, str] = {
 }
 
 OPEN_DE_EN: dict[str, str] = {
-    "README.md": "8c791bcfe6f4988b4319828ac3c7e6bb76c9d3fe2f9451ab1cdd16713d427c91",
+    "README.md": "d0785425922dba081171c1faa019ecdaa92c5f8602544c2a00bc64aa0848da6f",
     "config.yaml": "34e46b5ecbb5a2285424f9123368782cabde667734cb03c9776413afa25b27ae",
     "corpus/examples.de": "ae422e14aa3ee7fa7ff75ed388e619d380dbb23ddb46fd78dee10567596dba03",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",

@@ -9,9 +9,8 @@ has a rate of zero. The warm-up takes its steps, or a fifth of the time if they 
 Validations, and checkpoints under a time limit, take at most `training.validate_share` of the time: one for which this
 share of the time so far isn't enough is skipped, as is one that would begin so late that the end of training, which
 validates and saves anyway, came after the deadline. Checkpoints take at most half of the share, to leave some for
-validations.
-Before the first one is measured, a validation is expected to take as long as training on as many tokens, since its
-forward pass takes a third of that and its search about the rest, and a checkpoint as long as a step.
+validations. Before the first one is measured, a validation is expected to take as long as training on as many tokens,
+since its forward pass takes a third of that and its search about the rest, and a checkpoint as long as a step.
 
 The first rank's clock decides for all ranks. All that was decided is part of the progress in every checkpoint.
 """
@@ -146,12 +145,12 @@ class Pace:
             return True
         allowed = options.validate_share * self._progress.seconds + (0.0 if limited else _GRACE)
         cost = self._cost("saving") if limited else 0.0
-        now = cost + (self._cost("validation") if kind == "validation" else 0.0)
-        if limited and now > self._until_deadline():
+        needed = cost + (self._cost("validation") if kind == "validation" else 0.0)
+        if limited and needed > self._until_deadline():
             return False
-        if spent["validation"] + spent["saving"] + now > allowed:
+        if spent["validation"] + spent["saving"] + needed > allowed:
             return False
-        return kind == "validation" or spent["saving"] + now <= allowed / 2
+        return kind == "validation" or spent["saving"] + needed <= allowed / 2
 
     def skipped(self) -> str:
         """Return a message for the first time that something is skipped, else an empty string."""
