@@ -11,17 +11,19 @@ log-probability of each pair that was kept, by a model that was trained on them:
 lowest mean over its subwords is left out, too, which finds sentences that were aligned to the wrong one.
 
 `everyday.en` and `everyday.de` are the text of a second training, for what people ask of a translator most: a quarter
-of the documentation and news, everything else, sentences of at most four words and strings of an interface more than
-once, and single words, each with the translation that IBM Model 1 finds for it in both directions.
+of the documentation and news, everything else, sentences of at most four words, strings of an interface and sentences
+with an abbreviation inside more than once, and single words, each with the translation that IBM Model 1 finds for it in
+both directions.
 """
 
 from __future__ import annotations
 
 import argparse
+import html
 import random
 import re
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headwise import bounds
+from headwise.characters import WORD
 from headwise.config import CleaningConfig
 from headwise.data.ragged import Ragged
 from headwise.engine.shortlist import translation_probabilities
@@ -36,6 +39,7 @@ from headwise.errors import DataError, HeadwiseError
 from headwise.text.preparation.cleaning import Rules, cleaned_pairs, words_of
 from headwise.text.reading.lines import read_lines
 from headwise.text.reading.pairs import CleaningReport, PairFiles, read_pairs
+from headwise.text.tokens.source_words import usual_words
 
 LONGEST = 400  # characters
 KEPT_OUT = "open-source-guides"
@@ -44,7 +48,10 @@ NEWS, TECHNICAL = "debian-website.tsv", ("php-manual.tsv", "privacy-guides.tsv",
 SHARE = 0.25  # of the pairs of news and technical text that are everyday text
 SENTENCES, STRINGS = "tatoeba.tsv", "thunderbird.tsv"
 SHORT = 4  # words of a sentence that is there twice
-WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
+ABBREVIATION = re.compile(
+    r"\b(?:(?:[A-Za-z]\.\s?){2,}|(?:bzw|ca|Dr|etc|evtl|ggf|Mrs?|Ms|No|Nr|Prof|St|usw|vgl|vs)\.),?\s+\S"
+)  # one that doesn't end a sentence
+ENTITIES = {"&zb;": "z. B.", "&dh;": "d. h."}  # of the manual's German side
 SURE, SEEN = 0.15, 4  # the least t(f | e) · t(e | f), and occurrences, of a word and its translation
 
 
@@ -54,6 +61,13 @@ class SourcedPair(NamedTuple):
     english: str
     german: str
     file: str
+
+
+def plain(text: str) -> str:
+    """Return the text with single spaces, and with what its entities stand for."""
+    for entity, abbreviation in ENTITIES.items():
+        text = text.replace(entity, abbreviation)
+    return " ".join(html.unescape(text).split())
 
 
 def is_sentence_pair(pair: SourcedPair) -> bool:
@@ -76,7 +90,7 @@ def filtered(files: Iterable[Path], held_out: Iterable[Path]) -> Iterator[Source
     rules, seen = Rules(cleaning).load(), set()
     for file in files:
         for clean in cleaned_pairs(read_pairs(PairFiles(file, None)), cleaning, rules, CleaningReport()):
-            english, german = (" ".join(side.split()) for side in clean[:2])
+            english, german = (plain(side) for side in clean[:2])
             pair, key = SourcedPair(english, german, file.name), (words_of(english), words_of(german))
             if all(key) and key not in seen and is_sentence_pair(pair):
                 seen.add(key)
@@ -104,52 +118,41 @@ def likeliest(pairs: list[SourcedPair], file: Path) -> list[SourcedPair]:
     return [pair for number, pair in enumerate(pairs) if number not in dropped]
 
 
-class WordIds:
-    """The words of one side, each in the form that it mostly has inside sentences, as numbers in rows of sentences."""
+def word_ids(texts: list[str]) -> tuple[list[str], Ragged]:
+    """Return the words of one side's sentences in their usual case, and each sentence as a row of their numbers."""
+    words = usual_words(texts)
+    ids = {word.lower(): number for number, word in enumerate(words)}
+    rows = [[ids[word] for word in WORD.findall(text.lower()) if word in ids] for text in texts]
+    values = np.fromiter((number for row in rows for number in row), np.int32)
+    return words, Ragged.of(values, np.cumsum([0, *map(len, rows)]))
 
-    def __init__(self, texts: list[str]) -> None:
-        forms: dict[str, Counter[str]] = defaultdict(Counter)
-        sentences: list[list[str]] = [WORD.findall(text) for text in texts]
-        for words in sentences:
-            for word in words[1:]:
-                forms[word.lower()][word] += 1
-        usual = {word: counter.most_common(1)[0][0] for word, counter in forms.items()}
-        ids: dict[str, int] = {}
-        rows: list[list[int]] = []
-        for words in sentences:
-            small = [word.lower() for word in words]
-            rows.append([ids.setdefault(usual.get(word, word), len(ids)) for word in small])
-        values = np.fromiter((i for row in rows for i in row), np.int32)
-        self.words, self.count = list(ids), np.bincount(values, minlength=len(ids))
-        self.rows = Ragged.of(values, np.cumsum([0, *map(len, rows)]))
 
-    def likeliest_in(self, other: WordIds) -> dict[int, dict[int, float]]:
-        """Return t(f | e) of IBM Model 1 by word e of this side and word f of the other, where it is 0.1 or more."""
-        found: dict[int, dict[int, float]] = defaultdict(dict)
-        e, f, t = translation_probabilities(self.rows, other.rows, len(other.words), iterations=5)
-        for i in np.flatnonzero(t >= 0.1).tolist():
-            found[int(e[i])][int(f[i])] = float(t[i])
-        return found
+def likeliest_translations(source: Ragged, target: Ragged, words: int) -> dict[tuple[int, int], float]:
+    """Return t(f | e) of IBM Model 1 by word e of the source and f of the target, of so many words, from 0.1 on."""
+    e, f, t = translation_probabilities(source, target, words, iterations=5)
+    found = t >= 0.1
+    return dict(zip(zip(e[found].tolist(), f[found].tolist(), strict=True), t[found].tolist(), strict=True))
 
 
 def word_pairs(pairs: list[SourcedPair]) -> list[tuple[str, str]]:
     """Return English words with a German one, each the likeliest translation of the other by IBM Model 1."""
-    pairs = [pair for pair in pairs if WORD.search(pair.english) and WORD.search(pair.german)]
-    english, german = WordIds([pair.english for pair in pairs]), WordIds([pair.german for pair in pairs])
-    there, back = english.likeliest_in(german), german.likeliest_in(english)
-    sure = {
-        (e, f): t * back[f][e] for e, of_e in there.items() for f, t in of_e.items() if e in back.get(f, {})
-    }
+    english, e_rows = word_ids([pair.english for pair in pairs])
+    german, f_rows = word_ids([pair.german for pair in pairs])
+    there = likeliest_translations(e_rows, f_rows, len(german))
+    back = likeliest_translations(f_rows, e_rows, len(english))
+    sure = {(e, f): t * back[f, e] for (e, f), t in there.items() if (f, e) in back}
     of_english, of_german = {}, {}
     for e, f in sorted(sure, key=sure.__getitem__):  # the surest last, which stays
         of_english[e], of_german[f] = f, e
+    seen_e = np.bincount(e_rows.values, minlength=len(english))
+    seen_f = np.bincount(f_rows.values, minlength=len(german))
     return [
-        (english.words[e], german.words[f])
+        (english[e], german[f])
         for e, f in of_english.items()
         if of_german[f] == e
         and sure[e, f] > SURE
-        and min(english.count[e], german.count[f]) >= SEEN
-        and english.words[e] != german.words[f]
+        and min(seen_e[e], seen_f[f]) >= SEEN
+        and english[e] != german[f]
     ]
 
 
@@ -157,7 +160,9 @@ def everyday(pairs: list[SourcedPair]) -> Iterator[tuple[str, str]]:
     """Yield the text of the second training, in the order of the pairs; single words come last."""
     chance = random.Random(1)
     for pair in pairs:
-        if pair.file not in (NEWS, *TECHNICAL) or chance.random() < SHARE:
+        if any(ABBREVIATION.search(side) for side in pair[:2]):
+            yield from [pair[:2]] * 4
+        elif pair.file not in (NEWS, *TECHNICAL) or chance.random() < SHARE:
             short = pair.file == SENTENCES and len(pair.english.split()) <= SHORT
             yield from [pair[:2]] * (3 if pair.file == STRINGS else 2 if short else 1)
     for english, german in word_pairs([pair for pair in pairs if pair.file not in TECHNICAL]):

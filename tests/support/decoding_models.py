@@ -226,7 +226,8 @@ def plain_beam_search(
     limit = max(limit, options.min_length + 1, len(prefix) + 1 + (letters is not None))
     live: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     finished: list[tuple[float, tuple[int, ...]]] = []
-    while live and len(finished) < options.patience * options.beam:
+    likeliest = -math.inf
+    while live and (len(finished) < options.patience * options.beam or live[0][0] > likeliest):
         candidates = []
         for total, words in live:
             log_probs = model.log_probs(tuple(source), words)
@@ -235,6 +236,7 @@ def plain_beam_search(
         candidates.sort(key=lambda entry: -entry[0])
         for total, words in candidates[: options.beam]:
             if words[-1] == EOS:
+                likeliest = max(likeliest, total)
                 finished.append((total / penalty(len(words), options.alpha), words[:-1]))
         live = [entry for entry in candidates if entry[1][-1] != EOS][: options.beam]
     return sorted(finished, key=lambda entry: -entry[0])[: options.n_best]

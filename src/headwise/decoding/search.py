@@ -6,13 +6,13 @@ are among the k likeliest of all are finished. Finished hypotheses are ranked by
 
     score(Y) = log P(Y | X) / lp(Y),    lp(Y) = ((5 + |Y|) / 6)^alpha
 
-(Wu et al. 2016, "Google's neural machine translation system", equation 14), where |Y| counts the output's
-subwords, the end symbol included. A sentence's search ends when `patience * beam` hypotheses are finished
-or, with the same result, as soon as no live hypothesis can beat the n-th best finished one: log P only decreases
-as a hypothesis grows, so its best possible score is its log P ≤ 0 over the largest length penalty within
-the limit. A hypothesis that reaches the limit, |Y| ≤ length_factor · |X| + extra_length with both end symbols
-counted, is finished with the end symbol at the probability that the model gives it there; so every score equals the
-score of the same tokens in forced decoding.
+(Wu et al. 2016, "Google's neural machine translation system", equation 14), where |Y| counts the output's subwords,
+the end symbol included. A sentence's search ends when `patience * beam` hypotheses are finished and no live one is
+likelier than all of them. It ends, too, with the same result, as soon as no live hypothesis can beat the n-th best
+finished one: log P only decreases as a hypothesis grows, so its best possible score is its log P ≤ 0 over the largest
+length penalty within the limit. A hypothesis that reaches the limit, |Y| ≤ length_factor · |X| + extra_length with
+both end symbols counted, is finished with the end symbol at the probability that the model gives it there; so every
+score equals the score of the same tokens in forced decoding.
 
 Shapes: n unfinished sentences, k hypotheses each, v vocabulary, t tokens so far, m candidates of a step.
 """
@@ -94,7 +94,7 @@ def search(
         if trace is not None:
             trace.record(live.sentences, chosen, step + 1)
         parents = live.advance(chosen)
-        undecided = finished.undecided(live, limits)
+        undecided = finished.undecided(live, limits, placing)
         if given_up is not None:
             undecided &= ~torch.tensor([given_up(i) for i in live.sentences.tolist()], device=device)
         unfinished = undecided.nonzero()[:, 0]
@@ -201,6 +201,7 @@ class _Finished:
     def __init__(self, sentences: int, options: SearchOptions, device: torch.device) -> None:
         self.options = options
         self.best = torch.full((sentences, options.n_best), -torch.inf, device=device)  # best scores so far
+        self.likeliest = torch.full((sentences,), -torch.inf, device=device)  # log P of the likeliest so far
         self.count = torch.zeros(sentences, dtype=torch.long, device=device)
         self._chunks: list[
             tuple[Tensor, Tensor, Tensor, Tensor]
@@ -215,6 +216,8 @@ class _Finished:
         scores = scores.masked_fill(~chosen.ends, -torch.inf)
         all_scores = torch.cat([self.best[live.sentences], scores], dim=1)
         self.best[live.sentences] = all_scores.topk(self.options.n_best, dim=1).values
+        totals = chosen.totals.masked_fill(~chosen.ends, -torch.inf).amax(1)
+        self.likeliest[live.sentences] = self.likeliest[live.sentences].maximum(totals)
         self.count[live.sentences] += chosen.ends.sum(1)
         parents = chosen.parents[rows, columns]
         token_log_probs = torch.cat(
@@ -222,14 +225,18 @@ class _Finished:
         )
         self._chunks.append((live.sentences[rows], columns, live.tokens[rows, parents], token_log_probs))
 
-    def undecided(self, live: _Live, limits: Tensor) -> Tensor:
-        """Return for each unfinished sentence (n,) whether its search continues; `limits` (n,) bound |Y|."""
-        best_reachable = live.totals.amax(1)
+    def undecided(self, live: _Live, limits: Tensor, placing: TermPlacing | None) -> Tensor:
+        """Return for each unfinished sentence (n,) whether its search continues; `limits` (n,) bound |Y|.
+
+        A hypothesis that lacks a term can't end, however likely it is.
+        """
+        likeliest = live.totals.amax(1)
         if self.options.sample:
-            return best_reachable > -torch.inf
-        best_reachable = best_reachable / length_penalty(limits, self.options.alpha)
-        enough_finished = self.count[live.sentences] >= self.options.patience * self.options.beam
-        return (best_reachable > self.best[live.sentences, -1]) & ~enough_finished
+            return likeliest > -torch.inf
+        may_enter = likeliest / length_penalty(limits, self.options.alpha) > self.best[live.sentences, -1]
+        few = self.count[live.sentences] < self.options.patience * self.options.beam
+        may_end = live.totals if placing is None else live.totals.masked_fill(placing.lacking(), -torch.inf)
+        return may_enter & (few | (may_end.amax(1) > self.likeliest[live.sentences]))
 
     def hypotheses(self, given_up: Callable[[int], bool] | None) -> list[list[Hypothesis]]:
         """Return the best hypotheses of every sentence.

@@ -127,8 +127,9 @@ class SearchOptions(_Options):
         extra_length: an output has at most this many subwords more than its input (section 6.1: 50).
         length_factor: factor on the input's length, to which `extra_length` is added for the maximum output length.
         no_repeat_ngram: no n-gram of this size occurs twice in an output; 0 disables it.
-        patience: a sentence's search ends after `patience * beam` finished hypotheses (Kasai et al. 2022,
-            "A call for clarity in beam search"); infinity continues until no live hypothesis can still win.
+        patience: a sentence's search doesn't end before `patience * beam` hypotheses are finished (Kasai et al.
+            2022, "A call for clarity in beam search"), unless no live hypothesis can still win; infinity continues
+            until then.
         allow_unknown: allow the unknown-word symbol in outputs.
         allow_empty: allow an output without a letter or a digit for a source that has one.
         sample: draw tokens at random instead of searching for the best.

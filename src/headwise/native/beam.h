@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include "checks.h"
@@ -67,6 +68,7 @@ class Beam {
     void start(const Task& task) {
         task_ = task;
         limit_ = task.limit, step_ = 0, finished_ = 0;
+        likeliest_ = -std::numeric_limits<float>::infinity();
         terms_ = task.terms, continuing_ = task.continuing;
         samples_.clear();
         states_.assign(1, Terms::State());
@@ -350,6 +352,7 @@ class Beam {
 
     void finish(const Candidate& end, const Options& options) {
         ++finished_;
+        likeliest_ = std::max(likeliest_, end.total);
         if (!options.sampled) {
             best_.push_back(end.total / length_penalty(step_, options.alpha));
             std::sort(best_.begin(), best_.end(), std::greater<float>());
@@ -367,16 +370,23 @@ class Beam {
         outputs_.push_back(std::move(output));
     }
 
+    // Whether a live hypothesis may enter the best ones; once enough are finished, whether one that lacks no term is
+    // likelier than all of them, too.
     bool undecided(const Options& options) const {
-        if (totals_.empty() || finished_ >= options.patience * options.beam) return false;
-        if (best_.size() < size_t(options.n_best)) return true;
-        const float ceiling = *std::max_element(totals_.begin(), totals_.end());
-        return ceiling / length_penalty(limit_, options.alpha) > best_.back();
+        const bool few = finished_ < options.patience * options.beam;
+        for (int place = 0; place < live(); ++place) {
+            const bool may_end = terms_->empty() || !terms_->left(states_[place]);
+            if (!few && !(may_end && totals_[place] > likeliest_)) continue;
+            if (best_.size() < size_t(options.n_best)) return true;
+            if (totals_[place] / length_penalty(limit_, options.alpha) > best_.back()) return true;
+        }
+        return false;
     }
 
     Task task_{};
     int limit_ = 0, step_ = 0, width_ = 1;
     long finished_ = 0;
+    float likeliest_ = 0;  // the log-probability of the likeliest finished hypothesis
     const Terms* terms_ = nullptr;
     const PerToken* continuing_ = nullptr;
     std::vector<Terms::State> states_;  // of the live hypotheses

@@ -344,3 +344,19 @@ def test_what_is_not_a_number_displaces_nothing(sign: float) -> None:
     expected = log_probs[0, [0, 2]].flatten().sort(descending=True).values[:4]
     assert torch.equal(values[0], expected)
     assert torch.equal(values[0], log_probs[0, parents[0], tokens[0]])
+
+
+@pytest.mark.parametrize("beam", [2, 4])
+def test_outputs_that_end_early_do_not_displace_a_certain_one(beam: int) -> None:
+    certain = (5, 6, 7, 8, 9, 4, 5, 6)
+
+    class Certain(TreeModel):
+        """Each token of one output has 99.9 %; what ends before, or goes on otherwise, is unlikely."""
+
+        def log_probs(self, source: tuple[int, ...], words: tuple[int, ...]) -> list[float]:
+            likely = (*certain, EOS)[len(words)] if words == certain[: len(words)] else EOS
+            rest = (1 - 0.999) / (self.target_size - 1)
+            return [math.log(0.999 if token == likely else rest) for token in range(self.target_size)]
+
+    (found,) = decode(Certain(words=6), [[4, EOS]], SearchOptions(beam=beam), SYMBOLS)
+    assert found[0].tokens == certain

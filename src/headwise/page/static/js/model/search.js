@@ -3,8 +3,8 @@
  *
  * At every step each live hypothesis is continued by every token; the k likeliest continuations that don't end stay
  * live, and those that end and are among the k likeliest of all are finished. Finished hypotheses are ranked by
- * log P / ((5 + |Y|) / 6)^α (Wu et al. 2016, equation 14). With `lettered`, no hypothesis ends before it has a token
- * with a letter or a digit.
+ * log P / ((5 + |Y|) / 6)^α (Wu et al. 2016, equation 14). The search ends when k are finished and no live one is
+ * likelier than all of them. With `lettered`, no hypothesis ends before it has a token with a letter or a digit.
  */
 
 import { BOS, EOS, PAD, Refusal, UNK } from "./subwords.js";
@@ -38,7 +38,8 @@ export function search(model, memory, options, hooks) {
   let finished = [];
   /** @type {Node[]} */
   const tree = [];
-  for (let length = 1; live.length > 0 && finished.length < beam; length++) {
+  let [undecided, likeliest] = [true, Number.NEGATIVE_INFINITY];
+  for (let length = 1; undecided; length++) {
     const base = state[0].keys.count;
     const paths = live.map(({ path }, row) => [...path, base + row]);
     const hidden = model.read(
@@ -74,6 +75,7 @@ export function search(model, memory, options, hooks) {
       });
       const gains = [...parent.gains, gain];
       if (ends) {
+        likeliest = Math.max(likeliest, total);
         const sum = gains.reduce((a, b) => a + b, 0);
         finished.push({
           node,
@@ -85,6 +87,7 @@ export function search(model, memory, options, hooks) {
       } else next.push({ node, path: parent.path, total, gains, tokens: [...parent.tokens, token] });
     });
     live = next;
+    undecided = live.some(({ total }) => finished.length < beam || total > likeliest);
   }
   if (finished.length === 0)
     throw new Refusal("expected probabilities from the model, found values that aren't finite numbers");
