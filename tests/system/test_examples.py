@@ -106,6 +106,7 @@ def test_the_open_text_is_filtered_and_what_a_model_finds_unlikely_left_out(tmp_
     nouns = [("tree", "Baum"), ("car", "Auto"), ("garden", "Garten"), ("house", "Haus")]
     named = [(n, *nouns[n % 4]) for n in range(40)]
     kept = [(f"The {en} has number {n}.", f"Das {de} hat die Nummer {n}.") for n, en, de in named]
+    kept[39] = ("Some trees & cars, e.g. this one.", "Einige Bäume & Autos, z. B. dieses.")
     lost = [
         ("the house has number 7", "Das Haus hat die Nummer 7!"),  # the same words
         ("A sentence to test on.", "Irgendein anderer Satz."),
@@ -119,7 +120,10 @@ def test_the_open_text_is_filtered_and_what_a_model_finds_unlikely_left_out(tmp_
     ]
     texts = {
         "one.tsv": kept[:20] + lost,
-        "two.tsv": kept[10:],
+        "two.tsv": [
+            *kept[10:39],
+            ("Some trees &amp; cars, e.g. this one.", "Einige Bäume & Autos, &zb; dieses."),
+        ],
         "open-source-guides.tsv": [("A text of the project.", "Ein anderer Text.")],
     }
     for name, pairs in texts.items():
@@ -131,8 +135,8 @@ def test_the_open_text_is_filtered_and_what_a_model_finds_unlikely_left_out(tmp_
     assert list(zip(lines(out / "train.en"), lines(out / "train.de"), strict=True)) == kept
     assert lines(out / "open-source-guides.de") == ["Ein anderer Text."]
     everyday = list(zip(lines(out / "everyday.en"), lines(out / "everyday.de"), strict=True))
-    assert everyday[:40] == kept
-    assert {("house", "Haus"), ("House", "Haus"), ("tree", "Baum")} <= set(everyday[40:])
+    assert everyday[:43] == [*kept, *3 * kept[39:]]  # an abbreviation inside a sentence
+    assert {("house", "Haus"), ("House", "Haus"), ("tree", "Baum")} <= set(everyday[43:])
     scores = tmp_path / "scores"  # of sentences of two and of one subword: means count
     scores.write_text("".join("-3\t-1 -2\n" if n % 20 != 5 else "-2\t-2\n" for n in range(40)), "utf-8")
     assert script("open_text.py", corpus, again, "--scores", scores).returncode == 0
