@@ -83,29 +83,29 @@ OPEN_TEXT: dict[str, str] = {
 }
 
 OPEN_EN_DE: dict[str, str] = {
-    "README.md": "27b6f2359a62dc41ad46b691eddfd0f921c03c50e6fc3be43b8e690f35b19bb5",
-    "config.yaml": "e94648a8660fa33f6d52107cefb2324a174ec1082ed8f091da27c2ee57c60836",
+    "README.md": "97ed936b8a937addd8fef38660f96c92b177141d9e429956e106deb3ecaefd51",
+    "config.yaml": "a2e5ace2983af18fb000baa2e6a19052a0ece40c8f043f0ed20fb2efd2190c82",
     "corpus/examples.en": "8a8c5d1b6b26b8f610cb76dfc5a520f95357d52629d32cbd5a8a9744d9cf430d",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
-    "measured.json": "3c9537ea146af335127ff23654ef7ab8247b831154fc2611ebfe09b808c7b4a1",
-    "metrics.jsonl": "0d30daa3a7b690cb6703229a02be98dd974558d5c86575ce4b46688b54904de8",
-    "model.safetensors": "9f7efe123e47907c051cacf1a960a265edde9cd54447ae72bc2fbc5f0b88ec67",
-    "shortlist.safetensors": "d497a672b47d3f9ca02ab221ad932eebe8a6a1a7030b6bf4fdde822ff6764449",
+    "measured.json": "a16ea860a04406897ce0cd3a5a434bdd9175ceafc85cf344678b969243ca61a7",
+    "metrics.jsonl": "c1fb4dd7854c6c8b107ebd9c1eb53d3ce227fd5e246f576ffdd12c5287a09aec",
+    "model.safetensors": "056d81a8f03cc2cf2f1c8904c6e18410c6956ece3e76bdd5b1e4be0ade9490de",
+    "shortlist.safetensors": "9b3dc7b248c646ee5eede77b27ffaf4a41d9d07775c1191871072fb9a6437da1",
     "spm.model": "22b8ea724ca3e293b7116c29be3dfacb77c5b40e3427769a510da5cc84fc968f",
-    "words.txt": "403de40a5e34e60c5c68a12c526a40d62dcec76c66f165106e824158c4124443",
+    "words.txt": "47ed3893dd28d368c162943c7898439280d474feeeee84f6b05203e10b5d8c9f",
 }
 
 OPEN_DE_EN: dict[str, str] = {
-    "README.md": "d0785425922dba081171c1faa019ecdaa92c5f8602544c2a00bc64aa0848da6f",
-    "config.yaml": "34e46b5ecbb5a2285424f9123368782cabde667734cb03c9776413afa25b27ae",
+    "README.md": "27f1803555e0ef8f84796d2cf56b9f6a7981bfc4aa50d8459bae0d6984571b8c",
+    "config.yaml": "9d94da995f8845eb746307788133fcb99b867c4a1843759a9e512518e462d92d",
     "corpus/examples.de": "ae422e14aa3ee7fa7ff75ed388e619d380dbb23ddb46fd78dee10567596dba03",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
-    "measured.json": "441c873e238ee93d91d9e81e718dc0e354454d73c5cc93faec943aecbe821b58",
-    "metrics.jsonl": "c8d9930b6685306d42daac9beb156ab360f2b00eb571a0c638ee4f4e727a8f7d",
-    "model.safetensors": "c7583dbde83ac3341dc3a7fbc55e432cd8ae79479283b424fb3c692930cd862d",
-    "shortlist.safetensors": "b63c49802d2ecb2ab3f81b4d2958778aaee018001a9ffc06111cd43f7970dec5",
+    "measured.json": "8c1e65a865c0288af42796bf386c9f664815bc2ea4652e9e4e19330bb128eccb",
+    "metrics.jsonl": "4aad349116ac41368f79fe043cc8e7c6d426481ccc72e1785cd22b4dce2d403a",
+    "model.safetensors": "53acc436792521923719f128fc046115d87f91827d9c560d636b9bbd4341f585",
+    "shortlist.safetensors": "166026c58db7b3243e87a4ce7f4745ccad0480d8c6eb4282c197a3f39ac0fc9d",
     "spm.model": "ed4e2c160ea5655ef7ce10acb657baaa79c51b4cbc2442afa35a355a1f2f3506",
-    "words.txt": "fc03824c8c11ca30f1fc8a0574d949b79fc433786d338a17bbfba5d5a2b616a7",
+    "words.txt": "a4fd4387456160483f32140db65ecfcea4852d318610d18d69d0bd88ab0c4d05",
 }
