@@ -83,7 +83,7 @@ OPEN_TEXT: dict[str, str] = {
 }
 
 OPEN_EN_DE: dict[str, str] = {
-    "README.md": "97ed936b8a937addd8fef38660f96c92b177141d9e429956e106deb3ecaefd51",
+    "README.md": "0c11711f090842a3fc5042f7431219085aa52a2a4623a394c4ff4fd3f4090061",
     "config.yaml": "a2e5ace2983af18fb000baa2e6a19052a0ece40c8f043f0ed20fb2efd2190c82",
     "corpus/examples.en": "8a8c5d1b6b26b8f610cb76dfc5a520f95357d52629d32cbd5a8a9744d9cf430d",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
@@ -97,7 +97,7 @@ OPEN_EN_DE: dict[str, str] = {
 }
 
 OPEN_DE_EN: dict[str, str] = {
-    "README.md": "27f1803555e0ef8f84796d2cf56b9f6a7981bfc4aa50d8459bae0d6984571b8c",
+    "README.md": "b94b4eb4f600639ff18cd48e72c568758c87cfb78b5178902b713db2f620286a",
     "config.yaml": "9d94da995f8845eb746307788133fcb99b867c4a1843759a9e512518e462d92d",
     "corpus/examples.de": "ae422e14aa3ee7fa7ff75ed388e619d380dbb23ddb46fd78dee10567596dba03",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
