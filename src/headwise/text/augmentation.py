@@ -23,7 +23,15 @@ PLACEHOLDERS = (
     *("{0}", "{1}", "{name}", "{count}", "{{value}}", "${name}", "%s", "%d", "%1", "%(name)s", "$1", "@name"),
     *("#tag", "<b>", "</b>", "<br/>", "[1]", "https://example.com", "name@example.com"),
 )
-_INSERTED = EMOJI + PLACEHOLDERS
+AMOUNTS = tuple(
+    written.format(number)
+    for written in ("{} €", "€{}", "${}", "£{}", "{} %", "{}%", "{} °C", "{} km", "{} kg", "{} GB")
+    for number in (1, 2, 5, 10, 12, 20, 37, 50, 100, 250)
+)
+MARKS = (("(", ")"), ("[", "]"), ('"', '"'), ("“", "”"), ("*", "*"))  # what a text may stand between
+_KINDS = (EMOJI, PLACEHOLDERS, AMOUNTS, MARKS)
+
+_NAME = re.compile(r"(?<![\w'’])[^\W\d_]{3,}(?![\w'’])")
 
 _FINAL = re.compile(r"\s*[.!?…。！？]+\s*$")
 _WORD = re.compile(r"(?<![\w'’])\w")
@@ -98,12 +106,35 @@ def _augmented(
     elif draw["case"] < config.capitals + config.title + config.lower_case and not copied:
         source = source.lower()
     if draw["inserted"] < config.inserted:
-        inserted = _INSERTED[int(random.integers(len(_INSERTED)))]
-        in_front = random.random() < 0.5
-        source, target = (
-            f"{inserted} {text}" if in_front else f"{text} {inserted}" for text in (source, target)
-        )
+        source, target = _with_inserted(source, target, random)
     return source, target
+
+
+def _with_inserted(source: str, target: str, random: np.random.Generator) -> tuple[str, str]:
+    """Put marks around both sides, or something else in place of a name that both have, in front or behind."""
+    kind = _KINDS[int(random.integers(len(_KINDS)))]
+    inserted = kind[int(random.integers(len(kind)))]
+    in_place, in_front = (random.random(2) < 0.5).tolist()
+    if isinstance(inserted, tuple):
+        before, after = inserted
+        return f"{before}{source}{after}", f"{before}{target}{after}"
+    if in_place and (name := _common_name(source, target)):
+        return source.replace(name, inserted), target.replace(name, inserted)
+    if in_front:
+        return f"{inserted} {source}", f"{inserted} {target}"
+    return f"{source} {inserted}", f"{target} {inserted}"
+
+
+def _common_name(source: str, target: str) -> str:
+    """Return the first word with a capital that stands once on each side, such as a name; or nothing."""
+    for word in _NAME.findall(source):
+        if (
+            word[0].isupper()
+            and source.count(word) == target.count(word) == 1
+            and word in _NAME.findall(target)
+        ):
+            return word
+    return ""
 
 
 def title_case(text: str) -> str:

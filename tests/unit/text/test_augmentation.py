@@ -10,7 +10,9 @@ from pydantic import ValidationError
 
 from headwise.config import AugmentConfig
 from headwise.text.augmentation import (
+    AMOUNTS,
     EMOJI,
+    MARKS,
     PLACEHOLDERS,
     augment,
     title_case,
@@ -43,16 +45,41 @@ def test_each_change_is_what_its_key_says() -> None:
     assert sum(a != b for a, b in zip(source.split(), SOURCE.split(), strict=True)) == 1
 
 
-def test_what_is_inserted_stands_at_the_same_end_of_both_sides() -> None:
-    ends = set()
-    for seed in range(100):
-        source, target = changed(seed=seed, inserted=1)
-        front = source.endswith(SOURCE)
-        inserted = source.replace(SOURCE, "").strip()
-        assert inserted in EMOJI + PLACEHOLDERS
-        assert target == (f"{inserted} {TARGET}" if front else f"{TARGET} {inserted}")
-        ends.add(front)
-    assert ends == {True, False}
+def test_what_is_inserted_is_the_same_on_both_sides() -> None:
+    """Around both, at the same end of both, or in place of a name that both have: a translation repeats it."""
+    places = set()
+    for seed in range(200):
+        source, target = changed("Tom ist müde.", "I know Tom is tired.", seed=seed, inserted=1)
+        before, stays, after = source.partition("Tom ist müde.")
+        if (before, after) in MARKS:
+            places.add("around")
+            assert target == f"{before}I know Tom is tired.{after}"
+        elif stays:
+            places.add("in front" if before else "behind")
+            assert (before + after).strip() in EMOJI + PLACEHOLDERS + AMOUNTS
+            assert target == f"{before}I know Tom is tired.{after}"
+        else:
+            places.add("in place")
+            inserted = source.removesuffix(" ist müde.")
+            assert inserted in EMOJI + PLACEHOLDERS + AMOUNTS
+            assert target == f"I know {inserted} is tired."
+    assert places == {"around", "in front", "behind", "in place"}
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("Toms Hund schläft.", "Tom's dog sleeps."),  # not the whole word
+        ("Tom mag Tom.", "Tom likes Tom."),  # which of them?
+        ("Der Mann war müde.", "The man war tired."),  # no capital
+        ("Tomaten mag Tom.", "Tom likes tomatoes."),  # inside another word
+    ],
+)
+def test_only_a_name_that_each_side_has_once_is_replaced(source: str, target: str) -> None:
+    for seed in range(50):
+        inserted = changed(source, target, seed=seed, inserted=1)
+        assert source in inserted[0]
+        assert target in inserted[1]
 
 
 def test_a_script_without_case_or_spaces_keeps_its_pair() -> None:
