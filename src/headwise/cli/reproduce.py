@@ -222,7 +222,9 @@ def _all(place: Place, rows: Sequence[str], dry_run: bool, gpu: str | None, pric
                 f"--rows: expected the pattern of a row, such as {known[0].name}, found {found}"
             )
     if dry_run:
-        _estimate([job for stage in STAGES for _, job in unfinished(place, stage, rows)], place, gpu, price)
+        left = [job for stage in STAGES for _, job in unfinished(place, stage, rows)]
+        once = {(job.row.name, job.seed): job for job in left}  # experiments have rows in common
+        _estimate(list(once.values()), place, gpu, price)
         return
     place.scale.prepare()
     finish(place, processors(), _say, rows=rows)

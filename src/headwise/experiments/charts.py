@@ -44,7 +44,7 @@ def quality_chart(results: Results, prefix: str, name: str, text: str) -> Chart:
             assert score is not None
             points = _validations(records)
             x = [training_flops(config, value, results.scale.sentence) for value, _ in points]
-            _line(here, x, [bleu for _, bleu in points], color, ARCHITECTURES[system])
+            draw_line(here, x, [bleu for _, bleu in points], color, ARCHITECTURES[system])
             operations = training_flops(config, tokens.value, results.scale.sentence)
             _dot(here, operations, score.value, score.half, color)
         here.set_xscale("log")
@@ -65,7 +65,7 @@ def _validations(records: Sequence[Record]) -> list[tuple[float, Mean]]:
     return [(tokens * step, mean([curve[step] for curve in curves])) for step in shared]
 
 
-def _line(axis: Axes, x: Sequence[float], means: Sequence[Mean], color: str, label: str) -> None:
+def draw_line(axis: Axes, x: Sequence[float], means: Sequence[Mean], color: str, label: str) -> None:
     """Draw means as a line, with their interval as a band."""
     axis.plot(x, [m.value for m in means], color=color, linewidth=1, label=label)
     low, high = ([m.value + sign * (m.half or 0.0) for m in means] for sign in (-1, 1))
@@ -124,7 +124,7 @@ def length_chart(results: Results, prefix: str, name: str) -> Chart | None:
         for system, row, groups in shown:
             means = [results.mean(row.name, f"test.by_length.{longest}.bleu") for longest in groups]
             x = [int(longest) for longest in groups]
-            _line(axis, x, [m for m in means if m is not None], COLORS[system], ARCHITECTURES[system])
+            draw_line(axis, x, [m for m in means if m is not None], COLORS[system], ARCHITECTURES[system])
             axis.set_xticks(x)
         axis.set(xlabel="words of the source, at most", ylabel="test BLEU, 95 % interval")
         figure.legend(loc="outside right center", frameon=False, fontsize=8)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from headwise.config import Config
@@ -21,6 +22,7 @@ from headwise.corpora.built_in import write_built_in
 from headwise.data.prepared import files_checksum, stamp
 from headwise.errors import ConfigError, DataError
 from headwise.experiments.harness.test_sets import TestSet
+from headwise.files import write_bytes
 
 # Name of an architecture's row -> its label in tables.
 ARCHITECTURES = {
@@ -91,6 +93,7 @@ class Scale:
         more: further rows of table 2.
         built_in: name of the scale's text in the package, if it is there; it is written where it is missing.
         checksum: of the text for training and development, as records have it; empty if it isn't known here.
+        parts: of the text for training that `text_size` trains on: every n-th pair, the smallest part first.
         seeds: of the experiments that have as many as the scale allows for.
         chosen: what the trials of `trials` have chosen, by system of table 2 and row of table 3.
     """
@@ -110,6 +113,7 @@ class Scale:
     other_tests: Mapping[str, TestSet] = field(default_factory=dict)
     built_in: str = ""
     checksum: str = ""
+    parts: tuple[int, ...] = ()
     seeds: tuple[int, ...] = (1,)
     chosen: Mapping[str, str] = field(default_factory=dict)
 
@@ -123,14 +127,17 @@ class Scale:
         return self.other_tests[name] if name else self.test
 
     def prepare(self, tests: Iterable[str] = ("",)) -> None:
-        """Write the text if it is in the package; raises `DataError` for a missing test set, or for other text."""
+        """Write the text if it is in the package, and the parts of it.
+
+        Raises `DataError` for a missing test set, or for other text.
+        """
         folder = self.test.target.parent
         if self.built_in and not (folder / "train.en").exists():  # the last that is written
             write_built_in(self.built_in, folder)
         for name in sorted(tests):
             self.test_set(name).check()
+        data = Config.load(self.base.file, self.base.changes).data
         if self.checksum:
-            data = Config.load(self.base.file, self.base.changes).data
             files = [*data.source, *data.target, *filter(None, (data.dev_source, data.dev_target))]
             found = files_checksum({"inputs": [stamp(Path(file)) for file in files]})
             if found != self.checksum:
@@ -138,6 +145,24 @@ class Scale:
                     f"{Path(files[0]).parent}: expected the text of the scale {self.name} (checksum {self.checksum}), "
                     f"found {found}"
                 )
+        for of in self.parts:
+            for file in (*data.source, *data.target):
+                _write_part(Path(file), of)
+
+
+def part_of(file: str, of: int) -> str:
+    """Return the name of the file with every n-th line of another one: `train.en` → `train.every8.en`."""
+    path = Path(file)
+    return str(path.with_suffix(f".every{of}{path.suffix}"))
+
+
+def _write_part(file: Path, of: int) -> None:
+    """Write every n-th line of a file, unless that is there already: a run may be reading it."""
+    with file.open("rb") as lines:
+        part = b"".join(islice(lines, 0, None, of))
+    out = Path(part_of(str(file), of))
+    if not out.exists() or out.read_bytes() != part:
+        write_bytes(out, part)
 
 
 def _system_file(name: str) -> str:
@@ -234,6 +259,7 @@ TINY = Scale(
     minutes=0.75,
     deep=("schedule.warmup=150", "training.max_steps=600"),
     sentence=12,
+    parts=(8, 4, 2),
     built_in="tiny",
     checksum="84524d0ed40c",
 )
@@ -273,6 +299,7 @@ MULTI30K = Scale(
         corpus="multi30k",
     ),
     minutes=6.0,
+    parts=(8, 4, 2),
     # With 0.0021 its attention collapses: the first layers attend to one position each, the encoder's last layer
     # uniformly; 15 development BLEU after 3,000 steps and 17 after 12,000. With half that rate, 24 and 38.
     rates={"big": 0.00106},

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headwise.errors import DataError, TrainingError
-from headwise.experiments import convergence, trials
+from headwise.experiments import convergence, text_size, trials
 from headwise.experiments.attention import PERMUTATION, SCALING
 from headwise.experiments.harness.cost import parameters
 from headwise.experiments.harness.outcome import BLEU, Measure, compare, judge
@@ -20,7 +20,7 @@ from headwise.experiments.harness.records import Mean, Record, Results, mean, wr
 from headwise.experiments.harness.rows import ExperimentRow, Machine, Place, TrainingRow
 from headwise.experiments.harness.runner import collect, finish, plan, unfinished
 from headwise.experiments.harness.test_sets import TestSet
-from headwise.experiments.scales import ARCHITECTURES, SCALES, RowRecipe
+from headwise.experiments.scales import ARCHITECTURES, SCALES, RowRecipe, part_of
 from paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("at_the_root", "forked")
@@ -240,6 +240,64 @@ def test_variations_are_compared_with_base(tried: Path) -> None:
     (row,) = [row for row in finding.tables[0].rows if row[0].startswith("h = 1,")]
     assert row[-2:] == ("-20.00 ± 0.00", "-0.9")
     finding.charts[0].save(tried)
+
+
+def test_a_smaller_text_is_part_of_a_larger_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.chdir(tmp_path)
+    TINY.prepare()
+    for side in ("en", "de"):
+        file = f"data/tiny/train.{side}"
+        lines = Path(file).read_text().split("\n")[:-1]
+        for of in TINY.parts:
+            assert Path(part_of(file, of)).read_text().split("\n")[:-1] == lines[::of]
+    part = Path("data/tiny/train.every8.en")
+    before = part.stat()
+    TINY.prepare()
+    assert part.stat() == before  # a run may be reading it
+    part.write_text("of other text\n")
+    TINY.prepare()
+    assert part.stat().st_size == before.st_size
+
+
+def test_the_size_of_the_text_alone_differs_from_table_2(tried: Path) -> None:
+    assert text_size.rows(TINY) == []  # nothing is tried yet
+    whole = {row.name: row for row in convergence.system_rows(trials.with_choices(TINY, tried))}
+    rows = text_size.rows(trials.with_choices(TINY, tried))
+    assert len({row.identity(2) for row in rows}) == len({row.name for row in rows}) == 3 * 4
+    for row in rows:
+        if row.name in whole:
+            assert row == whole[row.name]
+            continue
+        _, system, of = row.name.split("-")
+        found, original = row.configuration(), whole[f"converged-{system}"].configuration()
+        for side in ("source", "target"):
+            (file,) = getattr(original.data, side)
+            assert getattr(found.data, side) == [part_of(file, int(of))]
+            setattr(found.data, side, [file])
+        assert found == original
+
+
+@pytest.mark.parametrize(("on_the_least", "status"), [(60.0, "confirmed"), (95.0, "refuted")])
+def test_what_the_transformer_gains_with_text_is_judged_over_paired_seeds(
+    tried: Path, tmp_path: Path, on_the_least: float, status: str
+) -> None:
+    scale = trials.with_choices(TINY, tried)
+    for row in text_size.rows(scale):
+        for seed in scale.seeds:
+            better = row.name == "converged-transformer"
+            few = row.name.endswith("-transformer-8")
+            record(tried, row, seed, (90.0 if better else on_the_least if few else 80.0) + seed)
+    finding = text_size.find(collect(text_size.EXPERIMENT, TINY, tried))
+    (claim,) = finding.claims
+    assert claim.status == status
+    # 10 ahead on all of the text; 20 behind, or 15 ahead, on an eighth of it.
+    gain = 10 - (on_the_least - 80)
+    assert f"{gain:+.2f} ± 0.00 BLEU of its difference, on all of the text against 1/8 of it" in claim.because
+    assert finding.tables[0].rows[-1][-1].startswith("94.00 ±")
+    assert finding.charts[0].save(tmp_path).stat().st_size > 0
+    nothing = collect(text_size.EXPERIMENT, TINY, tmp_path)
+    assert [claim.status for claim in text_size.find(nothing).claims] == ["not run yet"]
 
 
 def test_trials_are_all_listed(tried: Path) -> None:

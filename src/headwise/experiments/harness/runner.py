@@ -61,6 +61,10 @@ NAMES = {
         "convergence:VARIATIONS",
         "Table 3 trained until nothing is gained, each rate tuned.",
     ),
+    "text-size": (
+        "text_size:EXPERIMENT",
+        "Three systems on an eighth, a quarter, a half and all of the text.",
+    ),
     "extrapolation": ("extrapolation:EXPERIMENT", "Positions at lengths beyond training."),
     "recall": ("recall:EXPERIMENT", "What each kind of attention finds again at a distance."),
 }
@@ -69,6 +73,7 @@ NAMES = {
 STAGES = (
     ("complexity", "sqrt-dk", "permutation", "extrapolation", "recall", "trials"),
     ("table2-converged", "table3-converged", "ingredients"),
+    ("text-size",),
 )
 
 
