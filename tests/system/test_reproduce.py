@@ -191,7 +191,7 @@ def test_systems_are_compared_at_equal_sizes() -> None:
             if isinstance(row, TrainingRow) and row.name.removeprefix("table2-") in scale.systems
         }
         transformer = sizes["table2-transformer"]
-        assert len(sizes) == 6
+        assert len(sizes) == (3 if scale.name == "open-en-de" else 6)
         assert all(abs(size / transformer - 1) < 0.02 for size in sizes.values()), sizes
 
 

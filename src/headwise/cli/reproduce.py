@@ -29,7 +29,7 @@ Name = Annotated[
 Scale = Annotated[
     str | None,
     typer.Option(
-        help="tiny (minutes), multi30k (hours) or wmt14 (the paper's own).",
+        help="tiny (minutes), multi30k (hours), open-en-de (a day) or wmt14 (the paper's own).",
         show_default="tiny; multi30k with --show; wmt14 for wmt14",
     ),
 ]

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from headwise.experiments.charts import COLORS, draw_line
 from headwise.experiments.convergence import note, system_rows
-from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, judge, plain
+from headwise.experiments.harness.outcome import BLEU, Chart, Claim, Finding, Table, judge, plain
 from headwise.experiments.harness.records import Mean, Results, mean
 from headwise.experiments.harness.rows import TrainingRow, replaced
 from headwise.experiments.harness.runner import Experiment
@@ -56,22 +56,32 @@ def find(results: Results) -> Finding:
     scale = results.scale
     parts = (*scale.parts, 1)
     shown = [system for system in _SYSTEMS if system in scale.chosen]
-    table = Table(
-        f"Test BLEU by the share of the text ({scale.about})",
-        ("system", "seeds", *("all" if of == 1 else f"1/{of}" for of in parts)),
-        tuple(
+    tables = [
+        Table(
+            f"{title} BLEU by the share of the text ({scale.about})",
+            ("system", "seeds", *("all" if of == 1 else f"1/{of}" for of in parts)),
+            tuple(
+                (
+                    ARCHITECTURES[system],
+                    ", ".join(str(len(results.records[_name(system, of)])) for of in parts),
+                    *(results.cell(_name(system, of), path) for of in parts),
+                )
+                for system in shown
+            ),
+            more,
+        )
+        for title, path, more in (
+            ("Development", BLEU.path, ""),
             (
-                ARCHITECTURES[system],
-                ", ".join(str(len(results.records[_name(system, of)])) for of in parts),
-                *(results.cell(_name(system, of), _TEST) for of in parts),
-            )
-            for system in shown
-        ),
-        f"{note(scale)} BLEU as the paper computes it, a mean over seeds with its 95 % interval.",
-    )
+                "Test",
+                _TEST,
+                f"{note(scale)} BLEU as the paper computes it, a mean over seeds with its 95 % interval.",
+            ),
+        )
+    ]
     means = {system: list(_means(results, system)) for system in shown}
     charts = [_chart(scale, means)] if any(means.values()) else []
-    return Finding([table], charts, [_claim(results)])
+    return Finding(tables, charts, [_claim(results)])
 
 
 def _means(results: Results, system: str) -> Iterator[tuple[float, Mean]]:

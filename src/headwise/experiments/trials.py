@@ -33,7 +33,7 @@ class Budget:
         trials: trial -> overrides of the trials that all systems of table 2 have.
         own: overrides of a further trial, by system; `""` is for those that have none of their own.
         multiples: of the rate of a row of table 3, as trials.
-        presets: the rows of table 3.
+        presets: the rows of table 3; without any, its ablation isn't run either.
         seeds: of the results.
         text: `until` in words, for the report.
     """
@@ -123,6 +123,34 @@ BUDGETS = {
         seeds=(2, 3, 4),
         text="until development BLEU hasn't risen for 3,000 steps, at most 12,000 steps",
     ),
+    "open-en-de": Budget(
+        until=(
+            "schedule.warmup=400",
+            "training.max_steps=6000",
+            "training.validate_every=500",
+            "training.validate_share=1",
+            "training.patience=6",
+            "training.checkpoint_every=125",
+            "training.average_last=4",
+            "training.best_by=bleu",
+        ),
+        trial_steps=2000,
+        trials={
+            "paper": _paper(0.1),
+            "linear-low": _trial("linear", 0.004, 0.0),
+            "linear": _trial("linear", 0.008, 0.0),
+            "linear-high": _trial("linear", 0.016, 0.0),
+            "root": _trial("inverse_sqrt", 0.008, 0.0),
+        },
+        own={
+            "": _trial("linear", 0.008, 0.1, _SLOW_MOMENTS),
+            "transformer": _trial("linear", 0.004, 0.0, "optimizer.name=muon"),
+        },
+        multiples=(),
+        presets=(),
+        seeds=(2, 3, 4),
+        text="until development BLEU hasn't risen for 3,000 steps, at most 6,000 steps of 2,048 tokens",
+    ),
 }  # fmt: skip
 
 
@@ -143,8 +171,10 @@ def variation_row(scale: Scale, original: TrainingRow, name: str, label: str, mu
 
 
 def originals(scale: Scale) -> dict[str, TrainingRow]:
-    """Return the rows of table 3 and its ablation that the budget allows for, by name."""
+    """Return the rows of table 3 and its ablation that the budget allows for, by name; it may allow for none."""
     rows = [table3.row(preset, scale) for preset in BUDGETS[scale.name].presets]
+    if not rows:
+        return {}
     return {row.name: row for row in (*rows, *table3.ablation_rows(scale)[1:])}
 
 
@@ -222,7 +252,7 @@ def find_trials(results: Results) -> Finding:
             for name, row in originals(results.scale).items()
         ),
     )
-    return Finding([systems, variations])
+    return Finding([systems, variations] if variations.rows else [systems])
 
 
 def _settings(overrides: Sequence[str]) -> str:

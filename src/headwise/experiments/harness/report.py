@@ -33,7 +33,7 @@ _HOW = (
 _HEADLINES = (("table2-converged", "table2"), ("table3-converged", "table3"), ("length", "recall"))
 _CHAPTERS = "src/headwise/learn/pages"
 _QUOTE = re.compile(r"^(## What was found here\n\n).*?(?=^## )", re.DOTALL | re.MULTILINE)
-_NEXT = "`headwise reproduce all --scale tiny`, or `multi30k`, continues what isn't run or has too few seeds."
+_NEXT = "`headwise reproduce all --scale tiny`, `multi30k` or `open-en-de` runs what is missing or has too few seeds."
 _NOTHING = "Nothing of it is recorded yet."
 
 
