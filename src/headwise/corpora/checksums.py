@@ -83,8 +83,8 @@ OPEN_TEXT: dict[str, str] = {
 }
 
 OPEN_EN_DE: dict[str, str] = {
-    "README.md": "0c11711f090842a3fc5042f7431219085aa52a2a4623a394c4ff4fd3f4090061",
-    "config.yaml": "a2e5ace2983af18fb000baa2e6a19052a0ece40c8f043f0ed20fb2efd2190c82",
+    "README.md": "246be83e064850b6c07d9099aa9e5d4abcf7cee9637c7938828967894db8502d",
+    "config.yaml": "94de33d824089acbe31fc0039073d6ae17e3c02ceca6d236c487ffb0ff75a8a6",
     "corpus/examples.en": "8a8c5d1b6b26b8f610cb76dfc5a520f95357d52629d32cbd5a8a9744d9cf430d",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
@@ -97,8 +97,8 @@ OPEN_EN_DE: dict[str, str] = {
 }
 
 OPEN_DE_EN: dict[str, str] = {
-    "README.md": "b94b4eb4f600639ff18cd48e72c568758c87cfb78b5178902b713db2f620286a",
-    "config.yaml": "9d94da995f8845eb746307788133fcb99b867c4a1843759a9e512518e462d92d",
+    "README.md": "c3d1738e2ed35f06d2ff7e3788353482ddb48a527adcd6846732910503c0192a",
+    "config.yaml": "e5600cf49e5aeacac75a16d704f66837090e496614b673417417be7ead84fa49",
     "corpus/examples.de": "ae422e14aa3ee7fa7ff75ed388e619d380dbb23ddb46fd78dee10567596dba03",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
