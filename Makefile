@@ -38,6 +38,7 @@ long-runs: $(VENV)/user
 	$(BIN)/headwise train $(call PAIR,everyday,en,de) --from runs/open-en-de-1 $(SHORTER) -o runs/open-en-de
 	$(BIN)/headwise train $(call PAIR,everyday,de,en) --from runs/open-de-en-1 $(SHORTER) -o runs/open-de-en
 	$(BIN)/headwise reproduce all --scale tiny
+	$(BIN)/headwise reproduce all --scale open-en-de
 	$(BIN)/headwise reproduce all --scale multi30k
 
 # The general models in models/, of their runs; then the checksums for src/headwise/corpora/checksums.py.

@@ -21,6 +21,7 @@ from headwise.experiments.trials import BUDGETS, originals, system_row, variatio
 from headwise.models.counting import training_flops
 
 _TEST = "test.tokenized_bleu.score"
+_OURS = "converged-transformer"
 
 
 def system_rows(scale: Scale) -> list[TrainingRow]:
@@ -123,7 +124,7 @@ def find_systems(results: Results) -> Finding:
         if trained
         else []
     )
-    claims = [_best_claim(results), _cost_claim(results, level)]
+    claims = [_best_claim(results), _length_claim(results), _cost_claim(results, level)]
     return Finding([table], [chart for chart in charts if chart is not None], claims)
 
 
@@ -136,24 +137,52 @@ def note(scale: Scale) -> str:
     )
 
 
-def _best_claim(results: Results) -> Claim:
-    text = "Trained until it learns no more, the Transformer is better than the systems of its size that it replaced"
+def _best_other(results: Results) -> str | None:
+    """Return the row of the best system besides the Transformer; None before every system has a record."""
     scores = {row.name: results.mean(row.name, _TEST) for row in results.rows}
     means = {name: score.value for name, score in scores.items() if score is not None}
-    if "converged-transformer" not in means or len(means) < len(results.scale.comparison.models):
+    if means.pop(_OURS, None) is None or len(means) < len(results.scale.comparison.models) - 1:
+        return None
+    return max(means, key=means.__getitem__)
+
+
+def _against(name: str) -> str:
+    return f"the best of the others, {ARCHITECTURES[name.removeprefix('converged-')]}"
+
+
+def _best_claim(results: Results) -> Claim:
+    text = "Trained until it learns no more, the Transformer is better than the systems of its size that it replaced"
+    best = _best_other(results)
+    if best is None:
         return Claim(text, "not run yet", _missing(results.scale))
-    best = max((name for name in means if name != "converged-transformer"), key=lambda name: means[name])
-    against = f"the best of the others, {ARCHITECTURES[best.removeprefix('converged-')]}"
-    return compare(results, text, "converged-transformer", best, Measure(_TEST, "BLEU"), 1, against)
+    return compare(results, text, _OURS, best, Measure(_TEST, "BLEU"), 1, _against(best))
+
+
+def _length_claim(results: Results) -> Claim:
+    text = "The Transformer gains on the system that is best besides it with the length of the sentence"
+    best = _best_other(results)
+    if best is None:
+        return Claim(text, "not run yet", _missing(results.scale))
+    record = next(record for record in results.records[_OURS] if "test" in record.result)
+    groups = list(record.result["test"]["by_length"])
+    leads = [results.differences(_OURS, best, f"test.by_length.{groups[place]}.bleu") for place in (-1, 0)]
+    gains = [longest - leads[1][seed] for seed, longest in leads[0].items()]
+    if not gains:
+        return Claim(text, "not run yet", _missing(results.scale))
+    of = (
+        f"BLEU of its difference, in the fifth of longest sentences (more than {groups[-2]} words) against the "
+        f"shortest (at most {groups[0]}), to {_against(best)}"
+    )
+    return judge(text, mean(gains), 1, of)
 
 
 def _cost_claim(results: Results, level: float | None) -> Claim:
     text = "The Transformer reaches a quality that all reach with fewer operations of training"
     costs = {row.name: _costs(results, row.name, level) for row in results.rows}
     reached = {name: cost for name, cost in costs.items() if cost}
-    if "converged-transformer" not in reached or len(reached) < len(results.scale.comparison.models) - 1:
+    if _OURS not in reached or len(reached) < len(results.scale.comparison.models) - 1:
         return Claim(text, "not run yet", _missing(results.scale))
-    ours = reached.pop("converged-transformer")
+    ours = reached.pop(_OURS)
     best = min(reached, key=lambda name: mean([operations for _, operations in reached[name].values()]).value)
     shares = [100 * (ours[seed][1] / other[1] - 1) for seed, other in reached[best].items() if seed in ours]
     if not shares:

@@ -21,7 +21,8 @@ from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.scales import ARCHITECTURES, Scale, part_of
 from headwise.experiments.trials import with_choices
 
-_SYSTEMS = ("luong", "convs2s", "transformer")
+_RECURRENT = "luong"
+_SYSTEMS = (_RECURRENT, "convs2s", "transformer")
 _TEST = "test.tokenized_bleu.score"
 
 
@@ -111,17 +112,12 @@ def _claim(results: Results) -> Claim:
     """Judge how much further the Transformer is ahead on all of the text than on the least of it."""
     text = "With more text, the Transformer gains on the recurrent system"
     least = max(results.scale.parts, default=1)
-    names = [_name(system, of) for system in ("transformer", "luong") for of in (1, least)]
-    missing = results.missing(*names)
-    all_ours, few_ours, all_theirs, few_theirs = (results.values(name, _TEST) for name in names)
-    seeds = [
-        seed for seed in all_ours if all(seed in scores for scores in (few_ours, all_theirs, few_theirs))
-    ]
-    if missing or not seeds:
-        return Claim(
-            text, "not run yet", f"Missing at the scale {results.scale.name}: {', '.join(missing or names)}."
-        )
-    gains = [all_ours[seed] - all_theirs[seed] - (few_ours[seed] - few_theirs[seed]) for seed in seeds]
+    few, whole = (
+        results.differences(_name("transformer", of), _name(_RECURRENT, of), _TEST) for of in (least, 1)
+    )
+    gains = [whole[seed] - few[seed] for seed in whole if seed in few]
+    if not gains:
+        return Claim(text, "not run yet", f"`headwise reproduce all --scale {results.scale.name}` runs it.")
     return judge(text, mean(gains), 1, f"BLEU of its difference, on all of the text against 1/{least} of it")
 
 

@@ -38,6 +38,15 @@ PAPER_CLAIMS = (
                 "table2-converged",
                 "Trained until it learns no more, the Transformer is better than the systems of its size that it "
                 "replaced",
+                "quality",
+            ),
+            Evidence(
+                "table2-converged",
+                "The Transformer gains on the system that is best besides it with the length of the sentence",
+                "longer sentences",
+            ),
+            Evidence(
+                "text-size", "With more text, the Transformer gains on the recurrent system", "more text"
             ),
         ),
     ),

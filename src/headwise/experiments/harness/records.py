@@ -197,9 +197,13 @@ class Results:
 
     def difference(self, name: str, other: str, path: str) -> Mean | None:
         """Return the mean difference of a row's number and another row's over the seeds that both have."""
+        differences = self.differences(name, other, path)
+        return mean(list(differences.values())) if differences else None
+
+    def differences(self, name: str, other: str, path: str) -> dict[int, float]:
+        """Return a row's number less another row's, by the seeds that both have."""
         first, second = self.values(name, path), self.values(other, path)
-        differences = [first[seed] - second[seed] for seed in first if seed in second]
-        return mean(differences) if differences else None
+        return {seed: first[seed] - second[seed] for seed in first if seed in second}
 
     def cell(self, name: str, path: str, digits: int = 2) -> str:
         """Format a row's mean for a table; `–` if there is no record, `diverged` if training diverged."""
