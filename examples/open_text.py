@@ -12,8 +12,8 @@ lowest mean over its subwords is left out, too, which finds sentences that were 
 
 `everyday.en` and `everyday.de` are the text of a second training, for what people ask of a translator most: a quarter
 of the documentation and news, everything else, sentences of at most four words, strings of an interface and sentences
-with an abbreviation inside more than once, and single words, each with the translation that IBM Model 1 finds for it in
-both directions.
+with an abbreviation inside more than once, most often what can't be translated word by word ("Wie heißen Sie?"), and
+single words. IBM Model 1 tells which those are, and finds the words' translations, in both directions.
 """
 
 from __future__ import annotations
@@ -46,8 +46,11 @@ KEPT_OUT = "open-source-guides"
 DROPPED = 0.05  # of the pairs of a file, by their scores
 NEWS, TECHNICAL = "debian-website.tsv", ("php-manual.tsv", "privacy-guides.tsv", "rust-book.tsv")
 SHARE = 0.25  # of the pairs of news and technical text that are everyday text
-SENTENCES, STRINGS = "tatoeba.tsv", "thunderbird.tsv"
-SHORT = 4  # words of a sentence that is there twice
+SENTENCES, STRINGS = ("tatoeba.tsv", "covost2.tsv"), "thunderbird.tsv"
+SHORT, SHORTEST = 4, 2  # words of a sentence that is there twice, and four times
+LINKED = (
+    0.5  # least share of the words with a likely translation in a sentence that is translated word by word
+)
 ABBREVIATION = re.compile(
     r"\b(?:(?:[A-Za-z]\.\s?){2,}|(?:bzw|ca|Dr|etc|evtl|ggf|Mrs?|Ms|No|Nr|Prof|St|usw|vgl|vs)\.),?\s+\S"
 )  # one that doesn't end a sentence
@@ -134,38 +137,71 @@ def likeliest_translations(source: Ragged, target: Ragged, words: int) -> dict[t
     return dict(zip(zip(e[found].tolist(), f[found].tolist(), strict=True), t[found].tolist(), strict=True))
 
 
-def word_pairs(pairs: list[SourcedPair]) -> list[tuple[str, str]]:
-    """Return English words with a German one, each the likeliest translation of the other by IBM Model 1."""
-    english, e_rows = word_ids([pair.english for pair in pairs])
-    german, f_rows = word_ids([pair.german for pair in pairs])
-    there = likeliest_translations(e_rows, f_rows, len(german))
-    back = likeliest_translations(f_rows, e_rows, len(english))
-    sure = {(e, f): t * back[f, e] for (e, f), t in there.items() if (f, e) in back}
-    of_english, of_german = {}, {}
-    for e, f in sorted(sure, key=sure.__getitem__):  # the surest last, which stays
-        of_english[e], of_german[f] = f, e
-    seen_e = np.bincount(e_rows.values, minlength=len(english))
-    seen_f = np.bincount(f_rows.values, minlength=len(german))
-    return [
-        (english[e], german[f])
-        for e, f in of_english.items()
-        if of_german[f] == e
-        and sure[e, f] > SURE
-        and min(seen_e[e], seen_f[f]) >= SEEN
-        and english[e] != german[f]
-    ]
+class Lexicon(NamedTuple):
+    """The words of both sides, each sentence as a row of their numbers, and the likely translations of each word."""
+
+    english: list[str]
+    german: list[str]
+    english_rows: Ragged
+    german_rows: Ragged
+    there: dict[tuple[int, int], float]  # t(f | e) by e and f
+    back: dict[tuple[int, int], float]  # t(e | f) by f and e
+
+    @classmethod
+    def of(cls, pairs: list[SourcedPair]) -> Lexicon:
+        """Return the lexicon of pairs, by IBM Model 1."""
+        english, e_rows = word_ids([pair.english for pair in pairs])
+        german, f_rows = word_ids([pair.german for pair in pairs])
+        there = likeliest_translations(e_rows, f_rows, len(german))
+        return cls(
+            english, german, e_rows, f_rows, there, likeliest_translations(f_rows, e_rows, len(english))
+        )
+
+    def is_idiom(self, row: int) -> bool:
+        """Whether fewer than half of the words of one side have a likely translation on the other one."""
+        english, german = self.english_rows[row].tolist(), self.german_rows[row].tolist()
+        linked = [(e, f) for e in english for f in german if (e, f) in self.there or (f, e) in self.back]
+        of_english, of_german = {e for e, _ in linked}, {f for _, f in linked}
+        return sum(e in of_english for e in english) < LINKED * len(english) or sum(
+            f in of_german for f in german
+        ) < LINKED * len(german)
+
+    def word_pairs(self) -> list[tuple[str, str]]:
+        """Return English words with a German one, each the likeliest translation of the other."""
+        sure = {(e, f): t * self.back[f, e] for (e, f), t in self.there.items() if (f, e) in self.back}
+        of_english, of_german = {}, {}
+        for e, f in sorted(sure, key=sure.__getitem__):  # the surest last, which stays
+            of_english[e], of_german[f] = f, e
+        seen_e = np.bincount(self.english_rows.values, minlength=len(self.english))
+        seen_f = np.bincount(self.german_rows.values, minlength=len(self.german))
+        return [
+            (self.english[e], self.german[f])
+            for e, f in of_english.items()
+            if of_german[f] == e
+            and sure[e, f] > SURE
+            and min(seen_e[e], seen_f[f]) >= SEEN
+            and self.english[e] != self.german[f]
+        ]
 
 
 def everyday(pairs: list[SourcedPair]) -> Iterator[tuple[str, str]]:
     """Yield the text of the second training, in the order of the pairs; single words come last."""
     chance = random.Random(1)
+    modelled = [pair for pair in pairs if pair.file not in TECHNICAL]
+    lexicon = Lexicon.of(modelled)
+    rows = {pair: row for row, pair in enumerate(modelled)}
     for pair in pairs:
         if any(ABBREVIATION.search(side) for side in pair[:2]):
             yield from [pair[:2]] * 4
+        elif pair.file == STRINGS:
+            yield from [pair[:2]] * 3
+        elif pair.file in SENTENCES:
+            words = len(pair.english.split())
+            idiom = words <= SHORT and lexicon.is_idiom(rows[pair])
+            yield from [pair[:2]] * (6 if idiom else 4 if words <= SHORTEST else 2 if words <= SHORT else 1)
         elif pair.file not in (NEWS, *TECHNICAL) or chance.random() < SHARE:
-            short = pair.file == SENTENCES and len(pair.english.split()) <= SHORT
-            yield from [pair[:2]] * (3 if pair.file == STRINGS else 2 if short else 1)
-    for english, german in word_pairs([pair for pair in pairs if pair.file not in TECHNICAL]):
+            yield pair[:2]
+    for english, german in lexicon.word_pairs():
         yield from [(english, german)] * 2
         yield english[:1].upper() + english[1:], german[:1].upper() + german[1:]
 

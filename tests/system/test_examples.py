@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -98,6 +100,26 @@ def test_synthetic_sources_are_tagged_translations(
     tagged, plain = (subwords.encode_source(text) for text in ("<bt> mo", "mo"))
     assert len(tagged) - len(plain) in (1, 2)  # the tag, and the space before it
     assert "<bt>" in subwords.source_pieces(tagged)
+
+
+def test_everyday_text_has_short_sentences_and_idioms_more_often(tmp_path: Path) -> None:
+    corpus, out = tmp_path / "corpus", tmp_path / "out"
+    (corpus / "test").mkdir(parents=True)
+    nouns = [("tree", "Baum"), ("car", "Auto"), ("garden", "Garten"), ("house", "Haus")]
+    long = [
+        (f"The {en} and the {other} have number {n}.", f"Das {de} und das {more} haben die Nummer {n}.")
+        for n, ((en, de), (other, more)) in enumerate(itertools.product(nouns, nouns))
+    ]
+    idiom, shortest = ("Tree, car!", "Garten, Haus!"), ("Garden, house!", "Garten, Haus?")
+    short = ("The house and garden.", "Das Haus und Garten.")
+    (corpus / "tatoeba.tsv").write_text(
+        "".join(f"{en}\t{de}\n" for en, de in [*long, idiom, shortest, short]), "utf-8"
+    )
+    (corpus / "open-source-guides.tsv").write_text("A text.\tEin Text.\n", "utf-8")
+    assert script("open_text.py", corpus, out).returncode == 0
+    everyday = Counter(zip(lines(out / "everyday.en"), lines(out / "everyday.de"), strict=True))
+    assert all(everyday[pair] == 1 for pair in long)
+    assert (everyday[idiom], everyday[shortest], everyday[short]) == (6, 4, 2)
 
 
 def test_the_open_text_is_filtered_and_what_a_model_finds_unlikely_left_out(tmp_path: Path) -> None:
