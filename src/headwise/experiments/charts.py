@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from headwise.experiments.harness.outcome import BLEU, Chart, plain
 from headwise.experiments.harness.records import Mean, Record, Results, mean
@@ -48,7 +49,9 @@ def quality_chart(results: Results, prefix: str, name: str, text: str) -> Chart:
             operations = training_flops(config, tokens.value, results.scale.sentence)
             _dot(here, operations, score.value, score.half, color)
         here.set_xscale("log")
+        here.xaxis.set_minor_formatter(NullFormatter())  # labels between powers of ten would overlap
         here.set(xlabel="operations of training", ylabel="development BLEU", ylim=(0, None))
+        within_bleu(here)
         here.set_title(f"here ({results.scale.name}, at equal parameters)", fontsize=9)
         here.legend(frameon=False, fontsize=7, loc="lower right")
         _papers(paper)
@@ -70,6 +73,12 @@ def draw_line(axis: Axes, x: Sequence[float], means: Sequence[Mean], color: str,
     axis.plot(x, [m.value for m in means], color=color, linewidth=1, label=label)
     low, high = ([m.value + sign * (m.half or 0.0) for m in means] for sign in (-1, 1))
     axis.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
+
+
+def within_bleu(axis: Axes) -> None:
+    """End a vertical axis of BLEU at 0 and 100, where intervals reach beyond."""
+    low, high = axis.get_ylim()
+    axis.set_ylim(max(low, 0.0), min(high, 101.0))  # a line at 100 stays visible
 
 
 def _dot(axis: Axes, x: float, y: float, half: float | None, color: str, *, across: bool = False) -> None:
@@ -127,6 +136,7 @@ def length_chart(results: Results, prefix: str, name: str) -> Chart | None:
             draw_line(axis, x, [m for m in means if m is not None], COLORS[system], ARCHITECTURES[system])
             axis.set_xticks(x)
         axis.set(xlabel="words of the source, at most", ylabel="test BLEU, 95 % interval")
+        within_bleu(axis)
         figure.legend(loc="outside right center", frameon=False, fontsize=8)
 
     return Chart(name, "Quality of each system against the length of the source", draw, (9, 3.8))

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from matplotlib.figure import Figure
 
-from headwise.experiments.charts import COLORS, draw_line
+from headwise.experiments.charts import COLORS, draw_line, within_bleu
 from headwise.experiments.convergence import note, system_rows
 from headwise.experiments.harness.outcome import BLEU, Chart, Claim, Finding, Table, judge, plain
 from headwise.experiments.harness.records import Mean, Results, mean
@@ -103,6 +103,7 @@ def _chart(scale: Scale, means: dict[str, list[tuple[float, Mean]]]) -> Chart:
         axis.set_xscale("log", base=2)
         axis.set_xticks(ticks, [*(f"1/{of}" for of in scale.parts), "all"])
         axis.set(xlabel=f"share of the text of {scale.name}", ylabel="test BLEU, 95 % interval")
+        within_bleu(axis)
         axis.legend(frameon=False, fontsize=8, loc="lower right")
 
     return Chart(f"text-size-{scale.name}", "Test BLEU of three systems against the size of the text", draw)
