@@ -48,9 +48,7 @@ NEWS, TECHNICAL = "debian-website.tsv", ("php-manual.tsv", "privacy-guides.tsv",
 SHARE = 0.25  # of the pairs of news and technical text that are everyday text
 SENTENCES, STRINGS = ("tatoeba.tsv", "covost2.tsv"), "thunderbird.tsv"
 SHORT, SHORTEST = 4, 2  # words of a sentence that is there twice, and four times
-LINKED = (
-    0.5  # least share of the words with a likely translation in a sentence that is translated word by word
-)
+LINKED = 0.5  # share of words with a likely translation, from which on a sentence isn't an idiom
 ABBREVIATION = re.compile(
     r"\b(?:(?:[A-Za-z]\.\s?){2,}|(?:bzw|ca|Dr|etc|evtl|ggf|Mrs?|Ms|No|Nr|Prof|St|usw|vgl|vs)\.),?\s+\S"
 )  # one that doesn't end a sentence
@@ -153,18 +151,15 @@ class Lexicon(NamedTuple):
         english, e_rows = word_ids([pair.english for pair in pairs])
         german, f_rows = word_ids([pair.german for pair in pairs])
         there = likeliest_translations(e_rows, f_rows, len(german))
-        return cls(
-            english, german, e_rows, f_rows, there, likeliest_translations(f_rows, e_rows, len(english))
-        )
+        back = likeliest_translations(f_rows, e_rows, len(english))
+        return cls(english, german, e_rows, f_rows, there, back)
 
     def is_idiom(self, row: int) -> bool:
         """Whether fewer than half of the words of one side have a likely translation on the other one."""
         english, german = self.english_rows[row].tolist(), self.german_rows[row].tolist()
         linked = [(e, f) for e in english for f in german if (e, f) in self.there or (f, e) in self.back]
-        of_english, of_german = {e for e, _ in linked}, {f for _, f in linked}
-        return sum(e in of_english for e in english) < LINKED * len(english) or sum(
-            f in of_german for f in german
-        ) < LINKED * len(german)
+        sides = ((english, {e for e, _ in linked}), (german, {f for _, f in linked}))
+        return any(sum(word in found for word in words) < LINKED * len(words) for words, found in sides)
 
     def word_pairs(self) -> list[tuple[str, str]]:
         """Return English words with a German one, each the likeliest translation of the other."""

@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headwise.experiments.charts import difference_chart, length_chart, quality_chart, trained_systems
-from headwise.experiments.harness.outcome import BLEU, Claim, Finding, Measure, Table, compare, judge
+from headwise.experiments.harness.outcome import (
+    BLEU,
+    Claim,
+    Finding,
+    Measure,
+    Table,
+    compare,
+    judge,
+    judge_gain,
+)
 from headwise.experiments.harness.records import Results, mean
 from headwise.experiments.harness.rows import TrainingRow
 from headwise.experiments.harness.runner import Experiment
@@ -165,15 +174,14 @@ def _length_claim(results: Results) -> Claim:
         return Claim(text, "not run yet", _missing(results.scale))
     record = next(record for record in results.records[_OURS] if "test" in record.result)
     groups = list(record.result["test"]["by_length"])
-    leads = [results.differences(_OURS, best, f"test.by_length.{groups[place]}.bleu") for place in (-1, 0)]
-    gains = [longest - leads[1][seed] for seed, longest in leads[0].items()]
-    if not gains:
-        return Claim(text, "not run yet", _missing(results.scale))
+    longest, shortest = (
+        results.differences(_OURS, best, f"test.by_length.{groups[place]}.bleu") for place in (-1, 0)
+    )
     of = (
         f"BLEU of its difference, in the fifth of longest sentences (more than {groups[-2]} words) against the "
         f"shortest (at most {groups[0]}), to {_against(best)}"
     )
-    return judge(text, mean(gains), 1, of)
+    return judge_gain(text, longest, shortest, of, _missing(results.scale))
 
 
 def _cost_claim(results: Results, level: float | None) -> Claim:

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 from headwise.experiments.charts import COLORS, draw_line, within_bleu
 from headwise.experiments.convergence import note, system_rows
-from headwise.experiments.harness.outcome import BLEU, Chart, Claim, Finding, Table, judge, plain
-from headwise.experiments.harness.records import Mean, Results, mean
+from headwise.experiments.harness.outcome import BLEU, Chart, Claim, Finding, Table, judge_gain, plain
+from headwise.experiments.harness.records import Mean, Results
 from headwise.experiments.harness.rows import TrainingRow, replaced
 from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.scales import ARCHITECTURES, Scale, part_of
@@ -116,10 +116,9 @@ def _claim(results: Results) -> Claim:
     few, whole = (
         results.differences(_name("transformer", of), _name(_RECURRENT, of), _TEST) for of in (least, 1)
     )
-    gains = [whole[seed] - few[seed] for seed in whole if seed in few]
-    if not gains:
-        return Claim(text, "not run yet", f"`headwise reproduce all --scale {results.scale.name}` runs it.")
-    return judge(text, mean(gains), 1, f"BLEU of its difference, on all of the text against 1/{least} of it")
+    of = f"BLEU of its difference, on all of the text against 1/{least} of it"
+    command = f"`headwise reproduce all --scale {results.scale.name}` runs it."
+    return judge_gain(text, whole, few, of, command)
 
 
 EXPERIMENT = Experiment(

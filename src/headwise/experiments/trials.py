@@ -61,19 +61,24 @@ def _paper(dropout: float) -> tuple[str, ...]:
     return ("schedule.name=noam", "schedule.peak=null", f"model.dropout={dropout:g}")
 
 
+def _until(*, warmup: int, steps: int, validate_every: int, checkpoint_every: int) -> tuple[str, ...]:
+    """Return the overrides of a training that ends where nothing is gained in six validations, or after its steps."""
+    return (
+        f"schedule.warmup={warmup}",
+        f"training.max_steps={steps}",
+        f"training.validate_every={validate_every}",
+        "training.validate_share=1",  # by steps, whatever the machine
+        "training.patience=6",
+        f"training.checkpoint_every={checkpoint_every}",
+        "training.average_last=4",
+        "training.best_by=bleu",
+    )
+
+
 _SLOW_MOMENTS = "optimizer.beta2=0.999"
 BUDGETS = {
     "tiny": Budget(
-        until=(
-            "schedule.warmup=400",
-            "training.max_steps=6000",
-            "training.validate_every=250",
-            "training.validate_share=1",  # by steps, whatever the machine
-            "training.patience=6",
-            "training.checkpoint_every=125",
-            "training.average_last=4",
-            "training.best_by=bleu",
-        ),
+        until=_until(warmup=400, steps=6000, validate_every=250, checkpoint_every=125),
         trial_steps=2000,
         trials={
             "paper": _paper(0.1),
@@ -94,16 +99,7 @@ BUDGETS = {
         text="until development BLEU hasn't risen for 1,500 steps, at most 6,000 steps of 1,024 tokens",
     ),
     "multi30k": Budget(
-        until=(
-            "schedule.warmup=800",
-            "training.max_steps=12000",
-            "training.validate_every=500",
-            "training.validate_share=1",
-            "training.patience=6",
-            "training.checkpoint_every=250",
-            "training.average_last=4",
-            "training.best_by=bleu",
-        ),
+        until=_until(warmup=800, steps=12000, validate_every=500, checkpoint_every=250),
         trial_steps=4000,
         trials={
             "paper": _paper(0.1),
@@ -124,16 +120,7 @@ BUDGETS = {
         text="until development BLEU hasn't risen for 3,000 steps, at most 12,000 steps",
     ),
     "open-en-de": Budget(
-        until=(
-            "schedule.warmup=400",
-            "training.max_steps=6000",
-            "training.validate_every=500",
-            "training.validate_share=1",
-            "training.patience=6",
-            "training.checkpoint_every=125",
-            "training.average_last=4",
-            "training.best_by=bleu",
-        ),
+        until=_until(warmup=400, steps=6000, validate_every=500, checkpoint_every=125),
         trial_steps=2000,
         trials={
             "paper": _paper(0.1),

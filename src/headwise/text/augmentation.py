@@ -31,8 +31,7 @@ AMOUNTS = tuple(
 MARKS = (("(", ")"), ("[", "]"), ('"', '"'), ("“", "”"), ("*", "*"))  # what a text may stand between
 _KINDS = (EMOJI, PLACEHOLDERS, AMOUNTS, MARKS)
 
-_NAME = re.compile(r"(?<![\w'’])[^\W\d_]{3,}(?![\w'’])")
-
+_NAME = re.compile(r"(?<![\w'’])[^\W\d_]{3,}(?![\w'’])")  # or another whole word, if it has a capital
 _FINAL = re.compile(r"\s*[.!?…。！？]+\s*$")
 _WORD = re.compile(r"(?<![\w'’])\w")
 _TYPED = re.compile(r"[^\W\d_]{3,}")  # the words that get typing errors
@@ -127,12 +126,10 @@ def _with_inserted(source: str, target: str, random: np.random.Generator) -> tup
 
 def _common_name(source: str, target: str) -> str:
     """Return the first word with a capital that stands once on each side, such as a name; or nothing."""
+    of_target = _NAME.findall(target)
     for word in _NAME.findall(source):
-        if (
-            word[0].isupper()
-            and source.count(word) == target.count(word) == 1
-            and word in _NAME.findall(target)
-        ):
+        once = word in of_target and source.count(word) == target.count(word) == 1
+        if once and word[0].isupper():
             return word
     return ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,7 +10,7 @@ from typing import Literal
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from headwise.experiments.harness.records import Mean, Results
+from headwise.experiments.harness.records import Mean, Results, mean
 from headwise.files import atomic_file
 
 Status = Literal["confirmed", "refuted", "undecided", "not run yet"]
@@ -114,6 +114,17 @@ def judge(text: str, difference: Mean, expected: int, of: str, digits: int = 2) 
     return Claim(
         text, "undecided", because if seeds is None else f"{because} About {seeds} seeds would decide it."
     )
+
+
+def judge_gain(
+    text: str, later: Mapping[int, float], earlier: Mapping[int, float], of: str, otherwise: str
+) -> Claim:
+    """Return the claim that a difference, given by seed, is larger in one case than in another, over paired seeds.
+
+    `of` is as for `judge`; `otherwise` says how the runs are made where no seed has both.
+    """
+    gains = [difference - earlier[seed] for seed, difference in later.items() if seed in earlier]
+    return judge(text, mean(gains), 1, of) if gains else Claim(text, "not run yet", otherwise)
 
 
 @dataclass(frozen=True)
