@@ -30,7 +30,7 @@ Scale = Annotated[
     str | None,
     typer.Option(
         help="tiny (minutes), multi30k (hours), open-en-de (a day) or wmt14 (the paper's own).",
-        show_default="tiny; multi30k with --show; wmt14 for wmt14",
+        show_default="tiny; multi30k with --show; wmt14 where there is no other",
     ),
 ]
 Rows = Annotated[
@@ -94,9 +94,9 @@ def command(
     """Run an experiment's rows that aren't recorded yet, then print its tables and findings.
 
     Every trained row is one `headwise train` command, which is printed; it resumes where it was stopped, and a
-    finished row is never run again. `all` continues what decides the claims, a row on each core. `wmt14` obtains
-    the paper's text and trains its base model, or what --rows names. `report` writes the documents from the recorded
-    results. --show prints table1 to table4, or parameters (of base and big), as arXiv:1706.03762v7 has them.
+    finished row is never run again. `all` continues what decides the claims, a row on each core. `wmt14` is the
+    paper's base model on its own text. `report` writes the documents from the recorded results. --show prints table1
+    to table4, or parameters (of base and big), as arXiv:1706.03762v7 has them.
 
     Example: headwise reproduce table2 --show
 
@@ -120,35 +120,29 @@ def command(
         for file in write_report(results, Path("docs")):
             typer.echo(str(file))
         return
-    from headwise.experiments import wmt14
-    from headwise.experiments.harness.rows import Machine, Place, TrainingRow
+    from headwise.experiments.harness.rows import Machine, Place
     from headwise.experiments.harness.runner import collect, find_experiment, plan, run
+    from headwise.experiments.harness.texts import prepare_text
     from headwise.experiments.scales import find_scale
 
-    whole = name == wmt14.NAME
-    chosen = find_scale(scale or (wmt14.NAME if whole else "tiny"))
-    if whole and chosen.name != wmt14.NAME:
-        raise ConfigError(f"--scale: expected {wmt14.NAME} or none for wmt14, found {chosen.name}")
+    experiment = None if name == "all" else find_experiment(name)
+    only = "" if experiment is None else experiment.scale
+    chosen = find_scale(scale or only or "tiny")
+    if only not in ("", chosen.name):
+        raise ConfigError(f"--scale: expected {only} or none for {name}, found {chosen.name}")
     place = Place(chosen, out, results, Machine(device, threads, processes or _gpus()))
-    if name == "all":
+    if experiment is None:
         if seeds is not None or shard != "1/1":
             raise ConfigError("--seeds and --shard: expected an experiment beside them, found all")
         _all(place, rows or (), dry_run, gpu, price)
         return
-    experiment = wmt14.EXPERIMENT if whole else find_experiment(name)
-    if whole and not rows:
-        rows = [wmt14.BASE]
     jobs = plan(
         experiment, chosen, results=results, rows=rows or (), seeds=_seeds(seeds), shard=_shard(shard)
     )
     if dry_run:
         _estimate(jobs, place, gpu, price)
         return
-    if any(job.row.folder == chosen.name for job in jobs):
-        trained = [job.row for job in jobs if isinstance(job.row, TrainingRow)]
-        left = {job.row.name for job in jobs if job.record(results) is None}
-        wmt14.bring_text([row for row in trained if row.name in left], chosen, _say)
-        chosen.prepare({row.test for row in trained} or {""})
+    prepare_text([job.row for job in jobs if job.record(results) is None], chosen, _say)
     run(jobs, place, _say)
     finding = experiment.find(collect(experiment, chosen, results, _seeds(seeds)))
     for table in finding.tables:
@@ -206,6 +200,7 @@ def _all(place: Place, rows: Sequence[str], dry_run: bool, gpu: str | None, pric
         selected,
         unfinished,
     )
+    from headwise.experiments.harness.texts import prepare_text
     from headwise.experiments.trials import BUDGETS
     from headwise.processes import processors
 
@@ -221,22 +216,21 @@ def _all(place: Place, rows: Sequence[str], dry_run: bool, gpu: str | None, pric
             raise ConfigError(
                 f"--rows: expected the pattern of a row, such as {known[0].name}, found {found}"
             )
+    left = [job for stage in STAGES for _, job in unfinished(place, stage, rows)]
     if dry_run:
-        left = [job for stage in STAGES for _, job in unfinished(place, stage, rows)]
         once = {(job.row.name, job.seed): job for job in left}  # experiments have rows in common
         _estimate(list(once.values()), place, gpu, price)
         return
-    place.scale.prepare()
+    prepare_text([job.row for job in left], place.scale, _say)
     finish(place, processors(), _say, rows=rows)
     typer.echo("`headwise reproduce report` writes what was found")
 
 
 def _list() -> None:
-    from headwise.experiments import wmt14
     from headwise.experiments.harness.runner import NAMES
     from headwise.experiments.scales import SCALES
 
-    for name, text in (*((name, text) for name, (_, text) in NAMES.items()), (wmt14.NAME, wmt14.ABOUT)):
+    for name, (_, text) in NAMES.items():
         typer.echo(f"{name:<16} {text}")
     typer.echo("\nscales:")
     for scale in SCALES.values():
@@ -246,8 +240,7 @@ def _list() -> None:
 def _estimate(jobs: list[RowJob], place: Place, gpu: str | None, price: float | None) -> None:
     """Print the estimated cost of each row, and the commands of rows that aren't recorded yet, and of their text."""
     from headwise.experiments.harness.cost import estimates, table
-    from headwise.experiments.harness.rows import TrainingRow
-    from headwise.experiments.wmt14 import text_commands
+    from headwise.experiments.harness.texts import shard_commands
     from headwise.tasks.estimate import find_gpu
 
     known = None if gpu is None else find_gpu(gpu)
@@ -255,8 +248,7 @@ def _estimate(jobs: list[RowJob], place: Place, gpu: str | None, price: float | 
     typer.echo(table(costs, gpu=known, processes=place.machine.processes, price=price).text())
     typer.echo("")
     left = [cost for cost in costs if not cost.recorded]
-    rows = [cost.job.row for cost in left]
-    for words in text_commands([row for row in rows if isinstance(row, TrainingRow)], place.scale):
+    for words in shard_commands([cost.job.row for cost in left], place.scale):
         typer.echo(shlex.join(words))
     for cost in left:
         typer.echo(cost.command)

@@ -12,17 +12,12 @@ settings are overridden for all systems, so that no system profits from a config
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 
-from headwise.config import Config
-from headwise.corpora.built_in import write_built_in
-from headwise.data.prepared import files_checksum, stamp
-from headwise.errors import ConfigError, DataError
+from headwise.errors import ConfigError
 from headwise.experiments.harness.test_sets import TestSet
-from headwise.files import write_bytes
 
 # Name of an architecture's row -> its label in tables.
 ARCHITECTURES = {
@@ -127,46 +122,6 @@ class Scale:
     def test_set(self, name: str = "") -> TestSet:
         """Return a test set by name; the scale's own for an empty name."""
         return self.other_tests[name] if name else self.test
-
-    def prepare(self, tests: Iterable[str] = ("",)) -> None:
-        """Write the text if it is in the package, and the parts of it.
-
-        Raises `DataError` for a missing test set, or for other text.
-        """
-        folder = self.test.target.parent
-        if self.built_in and not (folder / "train.en").exists():  # the last that is written
-            write_built_in(self.built_in, folder)
-        for name in sorted(tests):
-            self.test_set(name).check()
-        data = Config.load(self.base.file, self.base.changes).data
-        if self.checksum:
-            files = [*data.source, *data.target, *filter(None, (data.dev_source, data.dev_target))]
-            if self.made_by and (missing := [file for file in files if not Path(file).exists()]):
-                raise DataError(f"{missing[0]}: there is no such file; `{self.made_by}` makes it")
-            found = files_checksum({"inputs": [stamp(Path(file)) for file in files]})
-            if found != self.checksum:
-                raise DataError(
-                    f"{Path(files[0]).parent}: expected the text of the scale {self.name} (checksum {self.checksum}), "
-                    f"found {found}"
-                )
-        for of in self.parts:
-            for file in (*data.source, *data.target):
-                _write_part(Path(file), of)
-
-
-def part_of(file: str, of: int) -> str:
-    """Return the name of the file with every n-th line of another one: `train.en` → `train.every8.en`."""
-    path = Path(file)
-    return str(path.with_suffix(f".every{of}{path.suffix}"))
-
-
-def _write_part(file: Path, of: int) -> None:
-    """Write every n-th line of a file, unless that is there already: a run may be reading it."""
-    with file.open("rb") as lines:
-        part = b"".join(islice(lines, 0, None, of))
-    out = Path(part_of(str(file), of))
-    if not out.exists() or out.read_bytes() != part:
-        write_bytes(out, part)
 
 
 def _system_file(name: str) -> str:
@@ -364,7 +319,7 @@ OPEN = Scale(
 _WMT14_FILE = "configs/wmt14/en-de-base.yaml"
 _RATE = "schedule.name=inverse_sqrt"
 _RECURRENT = (_RATE, "model.architecture=recurrent", "optimizer.clip_norm=1.0", "model.dropout=0.2")
-# What replaces the text of a configuration file: its shards, which `headwise.experiments.wmt14` prepares.
+# What replaces the text of a configuration file: its shards, which `harness.texts` prepares.
 _TO_GERMAN, _TO_FRENCH = (
     (f"data={{prepared: [data/wmt14-en-{code}/prepared], source_language: en, target_language: {code}}}",)
     for code in ("de", "fr")

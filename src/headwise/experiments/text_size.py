@@ -18,7 +18,8 @@ from headwise.experiments.harness.outcome import BLEU, Chart, Claim, Finding, Ta
 from headwise.experiments.harness.records import Mean, Results
 from headwise.experiments.harness.rows import TrainingRow, replaced
 from headwise.experiments.harness.runner import Experiment
-from headwise.experiments.scales import ARCHITECTURES, Scale, part_of
+from headwise.experiments.harness.texts import part_of
+from headwise.experiments.scales import ARCHITECTURES, Scale
 from headwise.experiments.trials import with_choices
 
 _RECURRENT = "luong"

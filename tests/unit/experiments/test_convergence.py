@@ -20,7 +20,8 @@ from headwise.experiments.harness.records import Mean, Record, Results, mean, wr
 from headwise.experiments.harness.rows import ExperimentRow, Machine, Place, TrainingRow
 from headwise.experiments.harness.runner import collect, finish, plan, unfinished
 from headwise.experiments.harness.test_sets import TestSet
-from headwise.experiments.scales import ARCHITECTURES, SCALES, RowRecipe, part_of
+from headwise.experiments.harness.texts import part_of, prepare_text
+from headwise.experiments.scales import ARCHITECTURES, SCALES, RowRecipe
 from paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("at_the_root", "forked")
@@ -251,22 +252,30 @@ def test_a_missing_text_names_the_command_that_makes_it(
 ) -> None:
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     monkeypatch.chdir(tmp_path)
-    scale = SCALES["open-en-de"]
+    scale, said = SCALES["open-en-de"], list[str]()
+    rows = trials.trial_rows(scale)
     with pytest.raises(DataError, match="`headwise data get open-en-de-text` brings it"):
-        scale.prepare()
+        prepare_text(rows, scale, said.append)
     for file in (scale.test.source, scale.test.target):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("a\n")
     with pytest.raises(
         DataError, match=r"train\.en: there is no such file; `python examples/open_text.py .*` makes it"
     ):
-        scale.prepare()
+        prepare_text(rows, scale, said.append)
+    prepare_text([], scale, said.append)  # what reads no text needs none
 
 
-def test_a_smaller_text_is_part_of_a_larger_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_smaller_text_is_part_of_a_larger_one(
+    tried: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = text_size.rows(trials.with_choices(TINY, tried))
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     monkeypatch.chdir(tmp_path)
-    TINY.prepare()
+    whole = [row for row in rows if row.name.startswith("converged-")]
+    prepare_text(whole, TINY, pytest.fail)
+    assert not list(Path("data/tiny").glob("*.every*"))
+    prepare_text(rows, TINY, pytest.fail)
     for side in ("en", "de"):
         file = f"data/tiny/train.{side}"
         lines = Path(file).read_text().split("\n")[:-1]
@@ -274,10 +283,10 @@ def test_a_smaller_text_is_part_of_a_larger_one(tmp_path: Path, monkeypatch: pyt
             assert Path(part_of(file, of)).read_text().split("\n")[:-1] == lines[::of]
     part = Path("data/tiny/train.every8.en")
     before = part.stat()
-    TINY.prepare()
+    prepare_text(rows, TINY, pytest.fail)
     assert part.stat() == before  # a run may be reading it
     part.write_text("of other text\n")
-    TINY.prepare()
+    prepare_text(rows, TINY, pytest.fail)
     assert part.stat().st_size == before.st_size
 
 
@@ -339,9 +348,10 @@ def test_a_scale_is_run_on_its_own_text_alone(tmp_path: Path) -> None:
     )  # fmt: skip
     base = RowRecipe(TINY.base.file, (*TINY.base.changes, *text))
     scale = replace(TINY, base=base, test=TestSet(tmp_path / "dev.en", tmp_path / "dev.de"), built_in="")
+    rows = trials.trial_rows(scale)[:1]
     with pytest.raises(DataError, match=rf"text of the scale tiny \(checksum {TINY.checksum}\), found"):
-        scale.prepare()
-    replace(scale, checksum="").prepare()
+        prepare_text(rows, scale, pytest.fail)
+    prepare_text(rows, replace(scale, checksum=""), pytest.fail)
 
 
 def test_what_is_unfinished_is_continued(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_every_pair_of_wmt14_is_scored_on_its_own_test_set() -> None:
     with pytest.raises(
         DataError, match=r"newstest2014\.full\.en: .*`headwise data get wmt14-en-fr` brings it"
     ):
-        scale.prepare({FRENCH})
+        scale.test_set(FRENCH).check()
 
 
 def test_bleu_by_length_is_that_of_the_sentences_of_a_length() -> None:

@@ -88,7 +88,8 @@ def write_report(results: Path, docs: Path) -> list[Path]:
 
 def _sections(experiment: Experiment, results: Path) -> Iterator[ReportSection]:
     """Yield an experiment at every scale with a record of that scale, or only at the smallest if there is none."""
-    at_scales = [collect(experiment, scale, results) for scale in SCALES.values()]
+    scales = [SCALES[experiment.scale]] if experiment.scale else SCALES.values()
+    at_scales = [collect(experiment, scale, results) for scale in scales]
     recorded = [found for found in at_scales if _has_record_of_scale(found)]
     earlier: list[Finding] = []
     for found in recorded or at_scales[:1]:

@@ -67,6 +67,7 @@ NAMES = {
     ),
     "extrapolation": ("extrapolation:EXPERIMENT", "Positions at lengths beyond training."),
     "recall": ("recall:EXPERIMENT", "What each kind of attention finds again at a distance."),
+    "wmt14": ("wmt14:EXPERIMENT", "The paper's base model, from the download to both kinds of BLEU."),
 }
 
 # What `headwise reproduce all` runs: the rows of a stage depend on what the stage before has chosen.
@@ -89,6 +90,7 @@ class Experiment:
     rows: Callable[[Scale], Sequence[ExperimentRow]]
     find: Callable[[Results], Finding]
     seeds: tuple[int, ...] = (1,)  # none: the scale's
+    scale: str = ""  # the only one that it is run at; empty: any
     tune: Callable[[Scale, Path], Scale] | None = None
 
     def at(self, scale: Scale, results: Path) -> Scale:
@@ -100,7 +102,7 @@ def find_experiment(name: str) -> Experiment:
     """Import an experiment by name; raises `ConfigError` with the closest name."""
     if name not in NAMES:
         closest = difflib.get_close_matches(name, NAMES, n=1)
-        hint = f"did you mean {closest[0]}?" if closest else f"known: {', '.join(NAMES)}, report"
+        hint = f"did you mean {closest[0]}?" if closest else f"known: {', '.join(NAMES)}, all, report, list"
         raise ConfigError(f"reproduce: expected the name of an experiment, found {name!r} ({hint})")
     module, _, attribute = NAMES[name][0].partition(":")
     return getattr(importlib.import_module(f"headwise.experiments.{module}"), attribute)
