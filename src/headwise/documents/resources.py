@@ -79,7 +79,11 @@ _PROPERTY = re.compile(
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(\r\n|[\r\n])[ \t\f]*+|(.))", re.DOTALL)
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _WRITTEN = {"\\": "\\\\", **{meaning: f"\\{letter}" for letter, meaning in _CONTROLS.items()}}
-_ARGUMENT = re.compile(r"\{\d")  # of Java's MessageFormat, which takes an apostrophe for a quote
+# Of Java's MessageFormat: an argument; an apostrophe, or braces between quotes; and these while the text is translated.
+_ARGUMENT = re.compile(r"\{\d")
+_QUOTED = re.compile(r"''|'([{}](?:[^']|'')*+)'")
+_QUOTE = "\ue000"
+_QUOTATION = re.compile(f"{_QUOTE}(?:[^{_QUOTE}]|{_QUOTE}{_QUOTE})++{_QUOTE}")
 
 
 def read_properties(content: bytes) -> DocumentFile:
@@ -89,13 +93,23 @@ def read_properties(content: bytes) -> DocumentFile:
     values: list[Value] = []
     for match in _PROPERTY.finditer(text):
         meant = _unescaped(match[1])
-        message = _ARGUMENT.search(meant) is not None and "'" not in meant.replace("''", "")
+        message = _ARGUMENT.search(meant) is not None and not {"'", _QUOTE} & set(_QUOTED.sub("", meant))
+        readable = _QUOTED.sub(_readable, meant) if message else meant
 
         def write(found: str, message: bool = message) -> str:
-            return _property(found.replace("'", "''") if message else found, plain)
+            found = found.replace("'", "''").replace(_QUOTE, "'") if message else found
+            return _property(found, plain)
 
-        values += _value(match.start(1), match.end(1), meant.replace("''", "'") if message else meant, write)
+        if message and _QUOTE in readable and any(map(str.isalpha, readable)):
+            values.append(pieces_value(*match.span(1), [(readable, None)], _QUOTATION, write))
+        else:
+            values += _value(*match.span(1), readable, write)
     return file_of(text, values, encode)
+
+
+def _readable(quoted: re.Match[str]) -> str:
+    """Return an apostrophe, or a quotation with marks of its own, which no translation has."""
+    return quoted[0].replace("'", _QUOTE) if quoted[1] else "'"
 
 
 def _unescaped(source: str) -> str:

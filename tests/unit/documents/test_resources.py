@@ -23,6 +23,8 @@ PROPERTIES = """# a = b
     you, {0}
 quote=It''s {0} o'clock
 message = It''s {0}
+braces = It''s {0} in '{'name'}' or '{it''s}' at five o''clock
+other = 'Save as' isn't {0}
 key = &Open "this" = \\u00e9\\ud83d\\ude00
 url = http://a.example/
 empty
@@ -90,6 +92,8 @@ def test_properties_are_what_other_programs_read() -> None:
         " title : HELLO YOU, {0}",
         "quote=IT''S {0} O'CLOCK",
         "message = IT''S {0}",
+        "braces = IT''S {0} IN '{'NAME'}' OR '{it''s}' AT FIVE O''CLOCK",
+        "other = 'SAVE AS' ISN'T {0}",
         'key = &OPEN "THIS" = \\u00C9\\uD83D\\uDE00',
         *PROPERTIES.splitlines()[-2:],
     ]
