@@ -89,9 +89,9 @@ class Translator:
         For `device`, `precision`, `engine` and `workers` see `headwise.engine.loading.EngineOptions`. `shortlist`
         restricts translations to the first run's vocabulary shortlist. `language` is a language code of an imported
         vocabulary, to translate to another language than the run names. `configs` are the runs' configurations, if they
-        have been read already. Raises `CheckpointError` where a run is missing
-        or damaged, lacks the requested shortlist, or has other subwords than the first run, and `ConfigError` or
-        `DeviceError` where it doesn't support the options.
+        have been read already. Raises `CheckpointError` where a run is missing or damaged, lacks the requested
+        shortlist, or has other subwords than the first run, and `ConfigError` or `DeviceError` where it doesn't support
+        the options.
         """
         paths = [find_run(run) for run in ([runs] if isinstance(runs, str | Path) else runs)]
         options = EngineOptions(engine, precision, device, workers)
