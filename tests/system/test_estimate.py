@@ -76,6 +76,10 @@ def test_larger_batches_need_more_activations(program: Call, toy: Toy, tmp_path:
     )
     assert 1.5 < large["memory"]["activations"] / small["memory"]["activations"] < 2.5
     assert small["memory"]["gradients"] == 4 * small["parameters"]
+    again = estimated(
+        program, toy, tmp_path / "again", *gpu, "batch.tokens=400", "training.checkpoint_activations=true"
+    )
+    assert again["memory"]["activations"] < large["memory"]["activations"] / 1.5
 
 
 @pytest.mark.parametrize(

@@ -131,8 +131,11 @@ def test_a_removed_key_with_its_unused_value_changes_no_identity(
     assert replace(row, config=str(old)).identity(1) == row.identity(1)
 
 
-def test_divergence_is_a_result(toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path) -> None:
-    place = place_in(tmp_path, toy_scale)
+@pytest.mark.parametrize("processes", [1, 2])
+def test_divergence_is_a_result(
+    toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path, processes: int
+) -> None:
+    place = place_in(tmp_path, toy_scale, processes=processes)
     (job,) = plan(toy_experiment, toy_scale, rows=["toy-short"])
     assert isinstance(job.row, TrainingRow)
     wild = ("schedule.name=constant", "schedule.peak=1e30", "training.max_steps=20")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
+from headwise.experiments import text_size
 from headwise.experiments.convergence import variation_rows
 from headwise.experiments.harness.paper_claims import PAPER_CLAIMS
 from headwise.experiments.harness.records import Record, read_record, write_record
@@ -45,14 +46,15 @@ def fixture_records(results: Path) -> None:
         )
 
 
-def record(results: Path, row: ExperimentRow, seed: int, score: float) -> None:
-    """Write an invented result with this development BLEU."""
+def record(results: Path, row: ExperimentRow, seed: int, score: float, text: str = "") -> None:
+    """Write an invented result with this development BLEU, of a text with this checksum."""
     result = {
         "dev": {"bleu": score, "perplexity": 5.0},
-        "test": {"bleu": {"score": score}, "tokenized_bleu": {"score": score}},
+        "test": {"bleu": {"score": score}, "tokenized_bleu": {"score": score}, "by_length": {"9": {"bleu": score}}},
         "calibration": {"error": 0.1, "counts": [50], "confidence": [0.5], "accuracy": [0.6]},
-    }
-    write_record(Record(row.name, row.folder, seed, row.identity(seed), "", result), results)
+        "steps": 100, "parameters": 1000, "target_tokens": 1000, "curve": [],
+    }  # fmt: skip
+    write_record(Record(row.name, row.folder, seed, row.identity(seed), "", result, {"data": text}), results)
 
 
 def test_the_report_is_generated_from_records_only(tmp_path: Path) -> None:
@@ -81,6 +83,21 @@ def test_the_report_is_generated_from_records_only(tmp_path: Path) -> None:
     assert write_report(tmp_path / "results", tmp_path / "docs") == files
     assert before == {file: file.read_bytes() for file in files}  # the same records give the same report
     assert not stale.exists()
+
+
+def test_a_part_of_the_text_is_no_earlier_version_of_it(tmp_path: Path) -> None:
+    results, page = tmp_path / "results", tmp_path / "docs" / "reproduction" / "text-size.md"
+    tiny = SCALES["tiny"]
+    for row in trial_rows(tiny):
+        record(results, row, 1, 70.0)
+    rows = {row.name: row for row in text_size.rows(with_choices(tiny, results))}
+    for name, row in rows.items():
+        record(results, row, 2, 80.0, "of a part" if name.startswith("size-") else tiny.checksum)
+    write_report(results, tmp_path / "docs")
+    assert "earlier version" not in page.read_text(encoding="utf-8")
+    record(results, rows["converged-luong"], 2, 80.0, "another")
+    write_report(results, tmp_path / "docs")
+    assert "1 of the 3 were trained on an earlier version" in page.read_text(encoding="utf-8")
 
 
 def test_a_claim_is_quoted_from_the_largest_scale_that_decides_it(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ def _language_code(code: str) -> str:
 Language = Annotated[str, AfterValidator(_language_code)]
 Weight = Annotated[float, Field(ge=0.0, le=bounds.WEIGHT)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+_SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # subwords of every vocabulary
 _PAIRS, _TEXTS = Tasks(*PAIRS), Tasks(*TEXTS)
 
 
@@ -124,7 +125,9 @@ class SubwordConfig(Section):
     dropout: Annotated[Probability, _PAIRS] = 0.0
     character_coverage: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     lowercase: bool = False
-    symbols: Annotated[list[str], Writable] = Field(default_factory=list)  # words that are a subword each
+    symbols: Annotated[list[str], Writable, _PAIRS] = Field(
+        default_factory=list
+    )  # words that are a subword each
     # for translation: a run whose subword model is used instead of a learned one
     copy_from: Annotated[str | None, Writable, _PAIRS, MAY_CHANGE] = None
 
@@ -132,6 +135,12 @@ class SubwordConfig(Section):
     def _symbols_are_words(self) -> SubwordConfig:
         if wrong := [symbol for symbol in self.symbols if symbol.split() != [symbol]]:
             raise ValueError(f"symbols: expected words, found {wrong[0]!r}")
+        if again := [
+            one for number, one in enumerate(self.symbols) if one in (*_SPECIAL, *self.symbols[:number])
+        ]:
+            raise ValueError(
+                f"symbols: expected words, each once and none of {' '.join(_SPECIAL)}, found {again[0]}"
+            )
         if self.symbols and self.kind == "imported":
             raise ValueError(
                 f"symbols: expected none of a vocabulary with kind=imported, found {', '.join(self.symbols)}"

@@ -220,7 +220,8 @@ class ModelConfig(Section):
 
     @model_validator(mode="after")
     def _heads_divide(self) -> ModelConfig:
-        if (self.d_k is None or self.d_v is None) and self.d_model % self.heads:
+        has_heads = self.architecture not in ("recurrent", "convolutional")
+        if has_heads and (self.d_k is None or self.d_v is None) and self.d_model % self.heads:
             raise ValueError(
                 f"d_model must be a multiple of heads unless d_k and d_v are given, "
                 f"found d_model={self.d_model} and heads={self.heads}"

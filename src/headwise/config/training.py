@@ -83,6 +83,8 @@ class ScheduleConfig(Section):
     def _peak_given(self) -> ScheduleConfig:
         if self.name != "noam" and self.peak is None:
             raise ValueError(f"schedule {self.name} needs a peak learning rate, found none")
+        if self.name != "noam" and self.scale != 1.0:
+            raise ValueError(f"schedule {self.name} takes peak, not scale; found scale={self.scale:g}")
         if self.name == "noam" and self.peak is not None:
             raise ValueError(f"schedule noam takes scale, not peak; found peak={self.peak}")
         return self

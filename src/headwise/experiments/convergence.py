@@ -99,7 +99,7 @@ def find_systems(results: Results) -> Finding:
             (
                 row.label,
                 scale.chosen[row.name.removeprefix("converged-")],
-                str(len(results.records[row.name])),
+                results.seeds(row.name),
                 results.cell(row.name, BLEU.path),
                 results.cell(row.name, _TEST),
                 results.cell(row.name, "test.bleu.score"),
@@ -232,7 +232,7 @@ def find_variations(results: Results) -> Finding:
             (
                 row.label,
                 results.scale.chosen[name],
-                str(len(results.records[row.name])),
+                results.seeds(row.name),
                 results.cell(row.name, "dev.perplexity"),
                 results.cell(row.name, BLEU.path),
                 "–" if row.name == base else results.difference_cell(row.name, base, BLEU.path),

@@ -92,7 +92,7 @@ def find(results: Results) -> Finding:
         tuple(
             (
                 row.label,
-                str(len(results.records[row.name])),
+                results.seeds(row.name),
                 results.cell(row.name, "steps", 0),
                 results.cell(row.name, "dev.perplexity"),
                 results.cell(row.name, BLEU.path),

@@ -65,7 +65,7 @@ def find(results: Results) -> Finding:
             tuple(
                 (
                     ARCHITECTURES[system],
-                    ", ".join(str(len(results.records[_name(system, of)])) for of in parts),
+                    ", ".join(results.seeds(_name(system, of)) for of in parts),
                     *(results.cell(_name(system, of), path) for of in parts),
                 )
                 for system in shown

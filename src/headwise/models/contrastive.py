@@ -53,8 +53,12 @@ class ImageText(nn.Module):
 
     @property
     def scale(self) -> Tensor:
-        """Scale of the similarities: the inverse of the softmax temperature, at most 100."""
-        return self.log_scale.clamp(max=_MAX_LOG_SCALE).exp()
+        """Scale of the similarities: the inverse of the softmax temperature, at most 100.
+
+        Its gradient passes the bound, so that a step beyond it can be undone.
+        """
+        beyond = (self.log_scale - self.log_scale.clamp(max=_MAX_LOG_SCALE)).detach()
+        return (self.log_scale - beyond).exp()
 
     def image_vectors(self, images: Tensor) -> Tensor:
         """Return unit vectors (batch, d) float32 of images (batch, channels, height, width)."""

@@ -69,7 +69,7 @@ class Classification(EncoderKind[LabelledText]):
         classes = by_class(predicted_labels, gold, labels)
         return {
             "accuracy": accuracy(predicted_labels, gold),
-            "macro_f1": macro_f1(classes),
+            "macro_f1": macro_f1(predicted_labels, gold),
             "classes": classes,
         }
 

@@ -27,7 +27,9 @@ from headwise.models.counting import parameter_count
 from headwise.nn.memory import PeakMemory, machine_memory, saved_bytes
 from headwise.tasks.run import WORK, checked_task, job_of
 from headwise.training.optimizer import state_keys
+from headwise.training.parallel.replica import replicate
 from headwise.training.parallel.workers import Workers
+from headwise.training.parallel.world import World
 from headwise.training.task import Task
 from headwise.training.trial import Trial, choose_processes, possible_numbers, time_steps
 
@@ -216,8 +218,10 @@ def _largest_activations(task: Task, config: Config) -> int:
     """Return the bytes that autograd saves in the batch of most tokens among the first ones."""
     first = _first_batches(task, config.batch.accumulate + _BATCHES)
     largest = max(first, key=lambda batch: batch.target_tokens)
-    loss, size = saved_bytes(task.model, lambda: task.loss(largest))
-    loss.total.backward()
+    replica = replicate(task, World(), config.training, next(task.model.parameters()).device)
+    (loss, _), size = saved_bytes(task.model, lambda: replica.loss(largest))
+    loss.backward()
+    replica.close()
     task.model.zero_grad(set_to_none=True)
     return size
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.config import Config
-from headwise.evaluation.labels import accuracy, by_class, class_table, score_spans, spans
+from headwise.evaluation.labels import accuracy, by_class, class_table, macro_f1, score_spans, spans
 from headwise.models.output_heads import HeadedEncoder, TaggingHead
 from headwise.tasks.base import Prediction
 from headwise.tasks.batches.examples import RowBatch
@@ -71,7 +71,7 @@ class Tagging(EncoderKind[TaggedSentence]):
     ) -> dict[str, Any]:
         """Return the accuracy per word, F1 and the scores of each tag or span type, in percent.
 
-        F1 is that of spans with `tagging.spans`, else the mean over all tags (macro F1).
+        F1 is that of spans with `tagging.spans`, else the mean over the tags that occur (macro F1).
         """
         gold = [example.tags for example in examples]
         predicted_tags, gold_tags = [t for s in predicted for t in s], [t for s in gold for t in s]
@@ -79,7 +79,7 @@ class Tagging(EncoderKind[TaggedSentence]):
         if config.tagging.spans:
             return scores | score_spans(predicted, gold)
         classes = by_class(predicted_tags, gold_tags, sorted({*labels, *gold_tags}))
-        return scores | {"f1": sum(c["f1"] for c in classes.values()) / len(classes), "types": classes}
+        return scores | {"f1": macro_f1(predicted_tags, gold_tags), "types": classes}
 
     def describe(self, record: dict[str, Any]) -> list[str]:  # noqa: D102
         lines = [f"accuracy   {record['accuracy']:6.2f}  of {record['words']:,} words"]

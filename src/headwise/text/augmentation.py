@@ -170,9 +170,10 @@ def _with_typos(text: str, random: np.random.Generator) -> str:
 
 
 def typo(word: str, random: np.random.Generator) -> str:
-    """Return a word of at least two letters with one typing error behind its first letter.
+    """Return a word of at least two letters with one typing error.
 
-    A letter is replaced by its neighbor on the keyboard, left out, typed twice, or exchanged with the one before it.
+    A letter behind the first is replaced by its neighbor on the keyboard, left out, typed twice, or exchanged with the
+    one before it.
     """
     place = int(random.integers(1, len(word)))
     letter, kind = word[place], int(random.integers(4))
@@ -181,6 +182,6 @@ def typo(word: str, random: np.random.Generator) -> str:
         return word[:place] + (key.upper() if letter.isupper() else key) + word[place + 1 :]
     if kind == 1:
         return word[:place] + word[place + 1 :]
-    if kind == 2:
+    if kind == 2 or letter == word[place - 1]:
         return word[:place] + letter + word[place:]
     return word[: place - 1] + letter + word[place - 1] + word[place + 1 :]

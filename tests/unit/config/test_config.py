@@ -137,6 +137,15 @@ def test_a_shape_that_cannot_be_built_is_refused(changes: dict[str, Any], senten
     assert sentence in problems({"model": changes})
 
 
+def test_heads_need_not_divide_where_there_are_none() -> None:
+    assert ModelConfig(architecture="recurrent", d_model=500).d_model == 500
+
+
+@pytest.mark.parametrize("symbols", [["<a>", "<a>"], ["</s>"], ["a b"]])
+def test_symbols_are_new_words(symbols: list[str]) -> None:
+    assert "symbols: expected words" in problems({"subwords": {"symbols": symbols}})
+
+
 def test_heads_need_not_divide_where_their_sizes_are_given() -> None:
     model = ModelConfig(d_model=512, heads=7, d_k=60, d_v=70)
     assert (model.key_size, model.value_size) == (60, 70)
@@ -145,6 +154,8 @@ def test_heads_need_not_divide_where_their_sizes_are_given() -> None:
 def test_a_schedule_takes_its_own_scale_only() -> None:
     assert "needs a peak learning rate" in problems({"schedule": {"name": "cosine"}})
     assert "noam takes scale, not peak" in problems({"schedule": {"peak": 0.001}})
+    both = {"name": "cosine", "peak": 0.001, "scale": 2}
+    assert "cosine takes peak, not scale; found scale=2" in problems({"schedule": both})
 
 
 def test_overrides_reach_into_sections_and_are_read_as_yaml() -> None:

@@ -149,9 +149,15 @@ def test_a_difference_within_its_interval_decides_nothing(
 @pytest.mark.parametrize(
     ("count", "half", "difference", "expected", "seeds"),
     [
-        (3, 4.303 / 3**0.5, 0.5, 1, 16),  # a deviation of 1: (1.96 / 0.5)² = 15.4
+        (3, 4.303 / 3**0.5, 0.5, 1, 18),  # a deviation of 1: 2.110 / √18 = 0.497, and 2.120 / √17 = 0.514
         (3, 4.303 / 3**0.5, 1.3, 1, 5),  # 2.776 / √5 = 1.24, and 3.182 / √4 = 1.59
-        (3, 4.303 / 3**0.5, 0.1, 0, 97),  # 0.2 are left of 0.3: (1.96 / 0.2)² = 96.04
+        (
+            3,
+            4.303 / 3**0.5,
+            0.1,
+            0,
+            99,
+        ),  # 0.2 are left of 0.3: 1.984 / √99 = 0.1994, and 1.985 / √98 = 0.2005
     ],
 )
 def test_the_seeds_that_would_decide_have_an_interval_as_wide_as_what_is_to_be_told_apart(
@@ -168,6 +174,9 @@ def test_the_seeds_that_would_decide_have_an_interval_as_wide_as_what_is_to_be_t
         ([None, None], [80.0, 81.0], replace(BLEU, more_is_better=False), -1, "refuted"),
         ([80.0, 81.0], [None, None], BLEU, 1, "confirmed"),
         ([None], [80.0, 81.0], BLEU, -1, "undecided"),
+        ([80.0, 81.0, None], [70.0, 71.0, 72.0], BLEU, 1, "undecided"),  # the third may be worse
+        ([80.0, 81.0, None], [90.0, 91.0, 92.0], BLEU, -1, "confirmed"),
+        ([80.0, 81.0, None], [80.0, 81.0, 92.0], BLEU, 0, "undecided"),
         ([None, None], [None, None], BLEU, -1, "undecided"),
         ([80.0, None], [None, 80.0], BLEU, -1, "not run yet"),
         ([], [80.0], BLEU, -1, "not run yet"),

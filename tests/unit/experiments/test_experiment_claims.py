@@ -191,6 +191,10 @@ def test_intervals_are_students() -> None:
     found = mean(values)
     assert found.half is not None
     assert (found.value - found.half, found.value + found.half) == pytest.approx((low, high), abs=2e-3)
+    for count in range(2, 60):
+        half = mean([0.0, 1.0] + [0.5] * (count - 2)).half
+        values = [0.0, 1.0] + [0.5] * (count - 2)
+        assert half == pytest.approx(stats.t.ppf(0.975, count - 1) * stats.sem(values), rel=2e-3)
     assert mean([3.0]).half is None
     assert mean([3.0]).text(1) == "3.0"
 

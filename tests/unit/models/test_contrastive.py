@@ -57,6 +57,16 @@ def test_similarities_are_cosines_times_the_learned_scale() -> None:
     assert ours.scale.item() == pytest.approx(100.0, rel=1e-5)
 
 
+def test_a_scale_beyond_its_bound_comes_back() -> None:
+    ours = model()
+    with torch.no_grad():
+        ours.log_scale.fill_(4.7)
+    ours.scale.backward()
+    assert ours.scale.item() == pytest.approx(100.0, rel=1e-5)
+    assert ours.log_scale.grad is not None
+    assert ours.log_scale.grad.item() == pytest.approx(100.0, rel=1e-5)
+
+
 def test_retrieval_counts_the_own_item_among_the_most_similar() -> None:
     similarities = np.array([[3.0, 1, 2], [5, 4, 6], [0, 0, 0]])
     assert accuracy_at(similarities, 1) == pytest.approx(100 / 3)

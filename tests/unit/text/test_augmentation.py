@@ -133,6 +133,7 @@ def test_any_text_gives_pairs_that_fit_and_follow_from_the_seed(
 @given(st.from_regex(r"[a-zäöüA-Z]{2,12}", fullmatch=True), st.integers(0, 1 << 32))
 def test_a_typing_error_is_one_of_four_kinds(word: str, seed: int) -> None:
     made = typo(word, np.random.default_rng(seed))
+    assert made != word
     assert made[0] == word[0] or sorted(made) == sorted(word)  # exchanged with the second letter
     assert abs(len(made) - len(word)) <= 1
     if len(made) == len(word) and sorted(made) != sorted(word):

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headwise.config import Config
 from headwise.experiments.harness.outcome import Chart, Finding, Table
 from headwise.experiments.harness.paper_claims import PAPER_CLAIMS, Evidence, PaperClaim
 from headwise.experiments.harness.records import Record, Results
-from headwise.experiments.harness.rows import MeasuredRow
+from headwise.experiments.harness.rows import MeasuredRow, TrainingRow
 from headwise.experiments.harness.runner import NAMES, Experiment, collect, find_experiment
 from headwise.experiments.scales import SCALES
 from headwise.files import write_text
@@ -232,9 +233,16 @@ def _details(name: str, sections: Sequence[ReportSection]) -> str:
 
 def _mixed(section: ReportSection) -> list[str]:
     """Return a sentence where records differ in the code's version, or are of other text than the scale's today."""
-    recipes = [record.recipe for record in section.records if record.scale == section.scale]
-    commits = {recipe.get("version", {}).get("commit") for recipe in recipes} - {None}
-    texts = [recipe["data"] for recipe in recipes if recipe.get("data")]
+    records = [record for record in section.records if record.scale == section.scale]
+    base = section.results.scale.base
+    whole = Config.load(base.file, base.changes).data.source
+    parts = {
+        row.name
+        for row in section.results.rows
+        if isinstance(row, TrainingRow) and row.configuration().data.source != whole
+    }
+    commits = {record.recipe.get("version", {}).get("commit") for record in records} - {None}
+    texts = [one.recipe["data"] for one in records if one.row not in parts and one.recipe.get("data")]
     checksum = section.results.scale.checksum
     other = sum(text != checksum for text in texts) if checksum else 0
     sentences = []

@@ -154,7 +154,7 @@ class TrainingRow(ExperimentRow):
         program = python_command(
             "-m", "torch.distributed.run" if module == "torchrun" else module, *arguments
         )
-        last_line = ""
+        last_line = diverged = ""
         with subprocess.Popen(
             [*program, "--json"],
             env=child_environment(),
@@ -167,11 +167,12 @@ class TrainingRow(ExperimentRow):
             for line in process.stderr:
                 sys.stderr.write(line)
                 last_line = line.strip() or last_line
+                diverged = last_line if _DIVERGED.search(line) else diverged  # torchrun says more behind it
             output = process.stdout.read()
         if process.returncode in INTERRUPTED:
             raise KeyboardInterrupt
-        if process.returncode and _DIVERGED.search(last_line):
-            return {"diverged": last_line.removeprefix("headwise: error: ")}
+        if process.returncode and diverged:
+            return {"diverged": diverged.removeprefix("headwise: error: ")}
         if process.returncode:
             raise TrainingError(
                 f"row {self.name}: expected training to end well, found exit code {process.returncode} from "

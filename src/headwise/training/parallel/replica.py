@@ -89,6 +89,8 @@ class Replica:
 
     def close(self) -> None:
         """Detach the model from its hooks, so that another replica can be made of it."""
+        for layer in _transformer_layers(self.model):
+            vars(layer).pop("forward", None)  # of `_recompute_layers`
 
 
 class DDPReplica(Replica):
@@ -120,6 +122,7 @@ class DDPReplica(Replica):
 
     def close(self) -> None:
         """See `Replica`; DDP removes its hooks with its last reference."""
+        super().close()
         self.loss = self._ddp.module
         del self._ddp
 
