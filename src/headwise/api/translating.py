@@ -148,12 +148,12 @@ def translate_document(
     check_output(out, *request.inputs)
     with read_errors(file), open(file, "rb") as source:
         content = source.read(form.most_bytes + 1)
-    language, target = request.runs.configs[0].data.languages
+    translator = request.runs.load()
+    language, target = translator.languages
     try:
         document = form.read(content, target or "")
     except DataError as error:
         raise DataError(f"{file}: {str(error).removeprefix('file: ')}") from None
-    translator = request.runs.load()
     say(translator.description)
     unknown, notes, number = UnknownWords("sentence"), Notes("sentence"), 0
 

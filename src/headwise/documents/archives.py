@@ -59,7 +59,7 @@ _DRAWING = {"a:p": "w:p", "a:r": "w:r", "a:rPr": "w:rPr", "a:t": "w:t", "a:br": 
 _SHEET = {"r": "w:r", "rPr": "w:rPr", "t": "w:t"}
 _ODF_SPLITS = """text:p text:h text:line-break text:tab text:note text:note-body text:list text:list-item
 text:section text:table-of-content text:index-body text:index-title office:body office:text table:table table:table-row
-table:table-cell draw:frame draw:text-box office:annotation"""
+table:table-cell draw:frame draw:text-box office:annotation svg:title svg:desc"""
 _ODF_APART = """office:automatic-styles office:styles office:font-face-decls office:settings office:scripts office:forms
 text:sequence-decls text:tracked-changes table:named-expressions form:form"""
 _ODF_KEPT = """dc:creator dc:date meta:creator-initials text:note-citation text:page-number text:page-count
@@ -124,6 +124,9 @@ def read_archive(content: bytes, suffix: str) -> DocumentFile:
             found, tokens = _blocks(_part(archive, name), kind, name)
             count += tokens
             check_tokens(count)
+            for one in found:
+                if isinstance(one, Block) and suffix == ".xlsx":
+                    one.lines = True  # a cell has its own line ends
             parts.append([_source(one) if _text(one) in kept else one for one in found])
     blocks = [block for part in parts for block in part if isinstance(block, Block)]
     return DocumentFile(

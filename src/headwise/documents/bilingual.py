@@ -29,6 +29,7 @@ from headwise.errors import DataError
 _RULES = TagRules("codes")
 _SEGMENTED = TagRules("codes", splitting=frozenset({"mrk"}))
 _STATE = re.compile(r"""\s+state(?:-qualifier)?\s*=\s*(?:"[^"]*"|'[^']*')""")
+_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _ITS = "http://www.w3.org/2005/11/its"
 _BY_MACHINE = ' state="needs-review-translation" state-qualifier="leveraged-mt"'  # of XLIFF 1.2
 
@@ -110,11 +111,18 @@ class _File:
                 stack.pop()
             position += 1
 
+    def _has_text(self, target: _Element) -> bool:
+        """Whether a target has more than the empty segments that other tools fill in before."""
+        return any(
+            token.raw.strip() if token.kind == "text" else local_name(token.name) != "mrk"
+            for token in self._tokens[target.start + 1 : target.end - 1]
+        )
+
     def segment(self, unit: _Element, context: _Context) -> Value | None:
         """Return what is translated of a unit of XLIFF, and where the translation goes."""
         parts = {part.name: part for part in self._children(unit)}
         source, target = parts.get("source"), parts.get("target")
-        if not context.translated or source is None or (target and self._inner(target).strip()):
+        if not context.translated or source is None or (target and self._has_text(target)):
             return None
         last = parts.get("seg-source", source)
         rules = _SEGMENTED if last is not source else _RULES
@@ -183,11 +191,11 @@ class _File:
     def _value(
         self, part: _Element, start: int, end: int, tags: tuple[str, str], rules: TagRules, preserve: bool
     ) -> Value | None:
-        inner = self._inner(part)
+        inner = _CDATA.sub(lambda found: escaped(found[1]), self._inner(part))
         before, after = tags
         if "<" not in inner:
             text = decoded(inner)[0]
-            text = text if preserve else " ".join(text.split())
+            text = text if preserve else re.sub(r"[ \t\r\n]+", " ", text)
 
             def write(found: str) -> str:
                 return before + escaped(found).replace("\r", "&#13;") + after

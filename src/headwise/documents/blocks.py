@@ -51,7 +51,10 @@ class TextRun:
     sources: Sequence[str]
 
 
-def source_of(item: TextRun | Mark | ProtectedPiece) -> str:
+BlockItem = TextRun | Mark | ProtectedPiece
+
+
+def source_of(item: BlockItem) -> str:
     """Return the source of an item of a block."""
     return "".join(item.sources) if isinstance(item, TextRun) else item.raw
 
@@ -64,7 +67,7 @@ class Block:
     `tags` whether it is a string of a program, whose text may have tags.
     """
 
-    items: list[TextRun | Mark | ProtectedPiece] = field(default_factory=list)
+    items: list[BlockItem] = field(default_factory=list)
     lines: bool = False
     markup: bool = True
     tags: bool = False
@@ -141,7 +144,7 @@ def tagged(block: Block) -> list[str | Block]:
     A tag that is no end of an element becomes a piece. The tags inside an ICU argument belong to its messages.
     """
     parts: list[str | Block] = []
-    found: list[TextRun | Mark | ProtectedPiece] = []
+    found: list[BlockItem] = []
     opened: list[tuple[int, str]] = []  # the tags that aren't closed yet: item, name
     elements = 0
     for item in block.items:
@@ -210,7 +213,10 @@ class _Reader:
                 self._preformatted = max(0, self._preformatted + (1 if token.kind == "open" else -1))
                 self._block.lines = self._preformatted > 0
         elif token.kind == "point":
-            self._block.items.append(Mark("point", token.raw))
+            seen = token.name in ("img", "input", "embed")
+            self._block.items.append(
+                ProtectedPiece("\ufffc", token.raw, hidden=True) if seen else Mark("point", token.raw)
+            )
         elif token.kind == "open":
             self._tags.append((len(self._block.items), token.name))
             check_depth(len(self._tags), "html")

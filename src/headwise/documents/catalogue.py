@@ -120,7 +120,11 @@ def _untranslated(entry: dict[str, _String]) -> list[CatalogueMessage]:
     plural = entry.get("msgid_plural", entry["msgid"])
     return [
         CatalogueMessage(
-            (entry["msgid"] if keyword in ("msgstr", "msgstr[0]") else plural).text,
+            (
+                entry["msgid"]
+                if keyword == "msgstr" or (keyword == "msgstr[0]" and "msgstr[1]" in entry)
+                else plural
+            ).text,
             keyword,
             one.start,
             one.end,

@@ -23,7 +23,7 @@ from headwise.documents.tokens import (
 )
 
 _DROPPED = frozenset({"w:proofErr"})  # what Word found in the old text
-_AROUND = frozenset({"w:hyperlink", "w:ins", "w:smartTag", "w:sdt", "w:sdtContent"})
+_AROUND = frozenset({"w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:sdt", "w:sdtContent"})
 _NO_TEXT = re.compile(r"<!--.*?-->|<\?.*?\?>|<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _OPEN, _CLOSE = '<w:t xml:space="preserve">', "</w:t>"
 
@@ -44,7 +44,14 @@ class _Tag:
     opens: bool
 
 
-_Part = _Text | _Tag | str  # a string stands between runs as it is
+@dataclass(frozen=True)
+class _Nested:
+    """What has paragraphs of its own, such as a text box."""
+
+    parts: list[str | Block]
+
+
+_Part = _Text | _Tag | _Nested | str  # a string stands between runs as it is
 
 
 def paragraphs(tokens: Sequence[Token]) -> list[str | Block]:
@@ -55,18 +62,10 @@ def paragraphs(tokens: Sequence[Token]) -> list[str | Block]:
         token = tokens[position]
         position += 1
         if token.kind == "open" and token.name == "w:p":
-            end = _end_of_text(tokens, position)
+            end = end_of_element(tokens, position - 1) - 1
             parts += ["".join(one.raw for one in tokens[start:position]), *_paragraph(tokens[position:end])]
             position = start = end
     return [*parts, "".join(token.raw for token in tokens[start:])]
-
-
-def _end_of_text(tokens: Sequence[Token], start: int) -> int:
-    """Return where a paragraph ends, or another begins inside it (in a text box)."""
-    for position in range(start, len(tokens)):
-        if tokens[position].name == "w:p" and tokens[position].kind in ("open", "close"):
-            return position
-    return len(tokens)
 
 
 def _paragraph(tokens: Sequence[Token]) -> list[str | Block]:
@@ -81,9 +80,10 @@ def _paragraph(tokens: Sequence[Token]) -> list[str | Block]:
             lengths[part.run] += len(part.raw)
     check_length(sum(lengths.values()))
     text = "".join(decoded(part.raw)[0] for part in found if isinstance(part, _Text))
-    if not any(map(str.isalpha, text)):
+    nested = any(isinstance(part, _Nested) for part in found)
+    if not any(map(str.isalpha, text)) and not nested:
         return [raw]
-    return _blocks(found, lengths.most_common(1)[0][0] + _OPEN)
+    return _blocks(found, (lengths.most_common(1)[0][0] if lengths else "<w:r>") + _OPEN)
 
 
 def _parts(tokens: Sequence[Token]) -> list[_Part]:
@@ -126,6 +126,8 @@ def _run(tokens: Sequence[Token]) -> list[_Part]:
         raw = "".join(one.raw for one in tokens[position:end])
         if token.name == "w:t" and token.kind == "open":
             found.append(_Text(_characters(tokens[position + 1 : end - 1]), beginning))
+        elif any(one.name == "w:p" for one in tokens[position:end]):
+            found.append(_Nested([beginning, *paragraphs(tokens[position:end]), "</w:r>"]))
         elif raw.strip() and token.name != "w:lastRenderedPageBreak":
             found.append(f"{beginning}{raw}</w:r>")
         position = end
@@ -160,6 +162,9 @@ def _blocks(parts: Sequence[_Part], base: str) -> list[str | Block]:
                 element += 1
                 opening, closing = f"{after}{part.run}{_OPEN}", f"{after}{before}"
                 block.items += [Mark("open", opening, element), run, Mark("close", closing, element)]
+        elif isinstance(part, _Nested):
+            blocks += [before, block, after, *part.parts]
+            block = Block()
         elif isinstance(part, str):
             if "<w:br" in part or "<w:tab" in part or "<w:drawing" in part:
                 blocks += [before, block, after, part]

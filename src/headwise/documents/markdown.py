@@ -9,9 +9,9 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, groupby
 
-from headwise.documents.blocks import Block, TextRun, source_of
+from headwise.documents.blocks import Block, BlockItem, TextRun, source_of
 from headwise.documents.preparation import ParsedText
 from headwise.documents.reading import DocumentFile, split_lines
 from headwise.documents.rules import NEVER
@@ -35,7 +35,6 @@ _INLINE = re.compile(
     r"|(?P<emphasis>\*{1,3}|_{1,3}|~~)",
     re.DOTALL,
 )
-_Item = TextRun | Mark | ProtectedPiece
 
 
 def read_markdown(content: bytes) -> DocumentFile:
@@ -106,9 +105,9 @@ def _value(text: str, spans: Sequence[tuple[int, int]], references: Mapping[str,
     return [Value(spans[0][0], spans[-1][1], parsed, len(written), str)]
 
 
-def _items(text: str, units: Sequence[str], references: Mapping[str, object]) -> list[_Item]:
+def _items(text: str, units: Sequence[str], references: Mapping[str, object]) -> list[BlockItem]:
     """Return the text with its emphasis, links and tags as elements, and its code and escapes as pieces."""
-    items: list[_Item] = []
+    items: list[BlockItem] = []
     opened: list[tuple[int, str]] = []  # the item of what isn't closed yet, and its marker
     position = elements = 0
     for match in _INLINE.finditer(text):
@@ -147,13 +146,21 @@ def _items(text: str, units: Sequence[str], references: Mapping[str, object]) ->
                 opened.append((len(items), marker))
             items.append(TextRun(match[0], units[start:end]))
     items.append(TextRun(text[position:], units[position:]))
-    return [
+    kept = [
         ProtectedPiece(one.text, "".join(one.sources), hidden=True)
         if isinstance(one, TextRun) and re.fullmatch(r"<[^<>]+>", one.text)
         else one
         for one in items
-        if not isinstance(one, TextRun) or one.text
     ]
+    found: list[BlockItem] = []
+    for is_text, group in groupby(kept, lambda one: isinstance(one, TextRun)):
+        if not is_text:
+            found += group
+            continue
+        runs = [one for one in group if isinstance(one, TextRun)]  # an address may have several markers
+        joined = TextRun("".join(one.text for one in runs), [each for one in runs for each in one.sources])
+        found += [joined] if joined.text else []
+    return found
 
 
 def _role(text: str, match: re.Match[str]) -> tuple[str, bool, bool]:

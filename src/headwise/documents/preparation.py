@@ -6,10 +6,11 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
-from headwise.documents.blocks import Block, TextRun, parse, source_of, tagged
+from headwise.documents.blocks import Block, BlockItem, TextRun, parse, source_of, tagged
 from headwise.documents.pieces import find_pieces, separates
-from headwise.documents.protected import MOST_DEPTH, Argument, find_arguments
+from headwise.documents.protected import MOST_DEPTH, find_arguments
 from headwise.documents.rules import TagRules
 from headwise.documents.segments import Mode, Segments, segment
 from headwise.documents.sentence import Mark, ProtectedPiece, Range, Sentence
@@ -156,12 +157,11 @@ def _part(block: str | Block, language: str, mode: Mode, protect: bool, depth: i
         return PreparedDocument((), ("".join(source_of(item) for item in block.items),))
     messages: dict[str, IcuMessage] = {}
     if protect:
-        items: list[TextRun | Mark | ProtectedPiece] = []
+        if depth < MOST_DEPTH:
+            block, messages = _without_messages(block, language, mode, depth)
+        items: list[BlockItem] = []
         for item in block.items:
-            if isinstance(item, TextRun):
-                items += _protected(item, block, language, mode, messages, depth)
-            else:
-                items.append(item)
+            items += _protected(item, depth) if isinstance(item, TextRun) else [item]
         block = replace(block, items=items)
     if not messages and all(isinstance(item, TextRun) for item in block.items) and not block.markup:
         segments = segment(block.text, language, mode)  # nothing to place or to keep
@@ -195,42 +195,70 @@ def _ranges(block: Block, language: str, mode: Mode) -> list[Range]:
     return ranges
 
 
-def _protected(
-    run: TextRun, block: Block, language: str, mode: Mode, messages: dict[str, IcuMessage], depth: int
-) -> list[TextRun | ProtectedPiece]:
-    """Return a run with its pieces; the ICU arguments among them are added to `messages`."""
-    arguments = {one.start: one for one in find_arguments(run.text)} if depth < MOST_DEPTH else {}
-    pieces = [(one.start, one.end, "icu") for one in arguments.values()]
+def _protected(run: TextRun, depth: int) -> list[TextRun | ProtectedPiece]:
+    """Return a run with its pieces; inside an ICU message, `#` is one."""
     items: list[TextRun | ProtectedPiece] = []
     position = 0
-    every = sorted([*pieces, *find_pieces(run.text)], key=lambda one: (one[0], -one[1]))
+    every = list(find_pieces(run.text))
     if depth:
-        hashes = [(at, at + 1, "format") for at, character in enumerate(run.text) if character == "#"]
-        every = sorted([*every, *hashes], key=lambda one: (one[0], -one[1]))
+        every += [(at, at + 1, "format") for at, character in enumerate(run.text) if character == "#"]
+        every.sort(key=lambda one: (one[0], -one[1]))
     for start, end, kind in every:
         if start < position:
             continue  # inside the one before
         items.append(TextRun(run.text[position:start], run.sources[position:start]))
         raw = "".join(run.sources[start:end])
-        if kind == "icu":
-            raw = f"\0{secrets.token_hex(8)}\0"
-            messages[raw] = _message(arguments[start], run, block, language, mode, depth + 1)
-        items.append(ProtectedPiece(run.text[start:end], raw, kind, hidden=kind in ("icu", "emoji")))
+        items.append(ProtectedPiece(run.text[start:end], raw, kind, hidden=kind == "emoji"))
         position = end
     items.append(TextRun(run.text[position:], run.sources[position:]))
     return [item for item in items if item.text]
 
 
-def _message(
-    argument: Argument, run: TextRun, block: Block, language: str, mode: Mode, depth: int
-) -> IcuMessage:
-    literals: list[str] = []
-    parts: list[PreparedDocument] = []
-    position = argument.start
-    for start, end in argument.messages:
-        literals.append("".join(run.sources[position:start]))
-        inner = replace(block, items=[TextRun(run.text[start:end], run.sources[start:end])])
-        parts.append(_block(inner, language, mode, True, depth))
-        position = end
-    literals.append("".join(run.sources[position : argument.end]))
-    return IcuMessage(tuple(parts), tuple(literals))
+def _without_messages(
+    block: Block, language: str, mode: Mode, depth: int
+) -> tuple[Block, dict[str, IcuMessage]]:
+    """Return a block with a piece in place of each ICU argument, and their messages by the pieces' sources."""
+    text = "".join(item.text for item in block.items if not isinstance(item, Mark))
+    arguments = find_arguments(text)
+    edges = [edge for one in arguments for edge in (one.start, *chain.from_iterable(one.messages), one.end)]
+    parts = iter(_cut(block.items, edges))
+    items = next(parts)
+    messages: dict[str, IcuMessage] = {}
+    for argument in arguments:
+        literals, inner = ["".join(map(source_of, next(parts)))], []
+        for _ in argument.messages:
+            inner.append(_block(replace(block, items=next(parts)), language, mode, True, depth + 1))
+            literals.append("".join(map(source_of, next(parts))))
+        stands = f"\0{secrets.token_hex(8)}\0"
+        messages[stands] = IcuMessage(tuple(inner), tuple(literals))
+        piece = ProtectedPiece(text[argument.start : argument.end], stands, "icu", hidden=True)
+        items += [piece, *next(parts)]
+    return replace(block, items=items), messages
+
+
+def _cut(items: Sequence[BlockItem], edges: Sequence[int]) -> list[list[BlockItem]]:
+    """Return the items before, between and after positions of their text; of marks there, those before and after.
+
+    Every other part begins and ends with the marks at its edges, the first one among them.
+    """
+    parts: list[list[BlockItem]] = [[]]
+    position = 0
+    for item in items:
+        if isinstance(item, Mark):
+            while len(parts) <= len(edges) and edges[len(parts) - 1] < position + (len(parts) % 2 == 0):
+                parts.append([])
+            parts[-1].append(item)
+            continue
+        begin = 0
+        while begin < len(item.text):
+            while len(parts) <= len(edges) and edges[len(parts) - 1] <= position + begin:
+                parts.append([])
+            end = len(item.text)
+            if isinstance(item, TextRun):
+                end = min(end, edges[len(parts) - 1] - position) if len(parts) <= len(edges) else end
+                parts[-1].append(TextRun(item.text[begin:end], item.sources[begin:end]))
+            else:
+                parts[-1].append(item)
+            begin = end
+        position += len(item.text)
+    return parts + [[] for _ in range(len(edges) + 1 - len(parts))]

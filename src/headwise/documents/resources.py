@@ -39,7 +39,10 @@ def json_values(text: str) -> list[Value]:
     except Malformed as problem:
         raise DataError(problem.sentence("file", "JSON")) from None
     chrome = isinstance(whole, dict) and all(
-        isinstance(one, dict) and isinstance(one.get("message"), str) for one in whole.values()
+        isinstance(one, dict)
+        and isinstance(one.get("message"), str)
+        and one.keys() <= {"message", "description", "placeholders"}
+        for one in whole.values()
     )
     readable = not (text.isascii() and "\\u" in text)
     found: list[Value] = []

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 from headwise import bounds
 from headwise.characters import UNSPACED
-from headwise.documents.blocks import TAG, Block, TextRun
+from headwise.documents.blocks import TAG, Block, BlockItem, TextRun
 from headwise.documents.pieces import find_pieces
 from headwise.documents.preparation import ParsedText, read
 from headwise.documents.protected import find_arguments
 from headwise.documents.reading import Confidence, DocumentFile, check_texts, read_text
 from headwise.documents.segments import Mode
-from headwise.documents.sentence import Mark, ProtectedPiece
+from headwise.documents.sentence import ProtectedPiece
 from headwise.errors import DataError
 
 _LONGEST = 100  # characters of a string with the mark of a key
@@ -79,7 +79,7 @@ def pieces_value(
     """
     text = "".join(part for part, _ in runs)
     sources = [one for part, source in runs for one in ([source] if source else part)]
-    items: list[TextRun | Mark | ProtectedPiece] = []
+    items: list[BlockItem] = []
     position = 0
     for match in pieces.finditer(text):
         items.append(TextRun(text[position : match.start()], sources[position : match.start()]))
@@ -117,7 +117,7 @@ def find_key(text: str) -> re.Match[str] | None:
     if match is None or find_arguments(text):
         return None
     inside_word = match.start() > 0 and match[0] == "_" and text[match.start() - 1].isalnum()
-    if inside_word and not text[0].isupper():  # a name such as file_size
+    if inside_word and not text[text.rfind(" ", 0, match.start()) + 1].isupper():  # a name such as file_size
         return None
     return None if any(match.start() in one for one in _kept(text)) else match
 

@@ -5,6 +5,7 @@ Each worker has a number, its place, which is given to another one after it has 
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -25,11 +26,13 @@ class Shared:
         folder: the folder of the files; None where the server is one process, which then needs none.
         load: how busy they are.
         place: the worker's number.
+        held: the worker's descriptor of the folder, which it has locked together with the others; None elsewhere.
     """
 
     folder: Path | None = None
     load: SharedLoad = field(default_factory=SharedLoad)
     place: int = 0
+    held: int | None = None
 
     @classmethod
     def create(cls, places: int) -> Shared:
@@ -55,7 +58,13 @@ class Shared:
     def at(self, place: int) -> Shared:
         """Return what the worker of a place sees; called in its process."""
         self.load.use(place)
-        return replace(self, place=place)
+        if self.folder is None:
+            return replace(self, place=place)
+        from fcntl import LOCK_SH, flock  # Windows has none, and no workers
+
+        held = os.open(self.folder, os.O_RDONLY)
+        flock(held, LOCK_SH)
+        return replace(self, place=place, held=held)
 
     def forget(self, place: int) -> None:
         """Undo what a worker that has ended had begun: sentences that wait, documents, gauges; its counts are kept."""
@@ -67,6 +76,14 @@ class Shared:
             store = DocumentStore(self.database, place)
             store.interrupt_all()
             store.close()
+
+    def remove_as_last(self) -> None:
+        """Remove the folder when no other worker holds it any more; called by a worker that has lost its parent."""
+        from fcntl import LOCK_EX, flock
+
+        if self.held is not None:
+            flock(self.held, LOCK_EX)
+        self.remove()
 
     def remove(self) -> None:
         """Remove the folder."""

@@ -55,6 +55,7 @@ def create_app(
     *,
     origins: Sequence[str] = (),
     most_bytes: int = MOST_BYTES,
+    most_bytes_by_path: Mapping[str, int] | None = None,
     inside: Sequence[Middleware] = (),
     outside: Sequence[Middleware] = (),
     say: Callable[[str], None] = _log.info,
@@ -63,8 +64,9 @@ def create_app(
     """Build the application from its parts; an address belongs to the first part that has it.
 
     Requests are accepted for the host names in `hosts`, by default for loopback names only, from the pages of `origins`
-    and with at most `most_bytes`. Runs whose files change are loaded again, which `say` tells, if the application is to
-    `watch` them. The parts may need middleware, `inside` of the protection or `outside`.
+    and with at most `most_bytes`, or what `most_bytes_by_path` has for a path. Runs whose files change are loaded
+    again, which `say` tells, if the application is to `watch` them. The parts may need middleware, `inside` of the
+    protection or `outside`.
     """
 
     def renewed(run: WatchedRun) -> None:
@@ -95,7 +97,9 @@ def create_app(
     for middleware, options in inside:
         app.add_middleware(middleware, **options)
     app.add_middleware(KnownHosts, hosts=hosts or Hosts(), origins=origins)
-    app.add_middleware(RequestGuard, most=most_bytes)  # outside, so that refusals have its headers, too
+    app.add_middleware(
+        RequestGuard, most=most_bytes, by_path=most_bytes_by_path
+    )  # outside: refusals have its headers
     for middleware, options in outside:
         app.add_middleware(middleware, **options)
     return app

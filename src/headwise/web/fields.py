@@ -27,8 +27,8 @@ async def read_fields(
 ) -> Fields:
     """Return the fields of a request: from a JSON object alone, or from its address and a JSON object or a form.
 
-    `most` are the most bytes of a field. Raises `ServiceError`, with the status `wrong`, naming the first field that is
-    missing or wrong.
+    `most` are the most bytes of a field, or of a JSON object. Raises `ServiceError`, with the status `wrong`, naming
+    the first field that is missing or wrong.
     """
     from_address = not only_json and request.scope["query_string"]
     values = _from_pairs(request.query_params, model) if from_address else {}
@@ -37,6 +37,8 @@ async def read_fields(
         form = await request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=most)
         values |= _from_pairs(form, model)
     elif body := await request.body():
+        if len(body) > most:
+            raise ServiceError(413, f"request: expected at most {most:,} bytes, found {len(body):,}")
         if only_json and not _JSON.fullmatch(kind):  # which a form of a foreign page can't have
             raise ServiceError(
                 wrong, f"request: expected application/json, found {kind[:_SHOWN] or 'no type'}"
@@ -93,12 +95,12 @@ def _items(pairs: FormData | QueryParams, key: str) -> list[dict[str, str]]:
     return [found[number] for number in sorted(found)]
 
 
-async def uploaded(request: Request, name: str = "file") -> tuple[str, bytes]:
-    """Return the name and content of the file of a form; raises `ServiceError` (400)."""
+async def uploaded(request: Request, name: str = "file") -> tuple[str, UploadFile]:
+    """Return the name of the file of a form, and the file; raises `ServiceError` (400)."""
     file = (await request.form()).get(name) if _media_type(request) == "multipart/form-data" else None
     if not isinstance(file, UploadFile) or not file.filename:
         raise ServiceError(400, f"{name}: expected a file in multipart/form-data, found none")
-    return file.filename, await file.read()
+    return file.filename, file
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:

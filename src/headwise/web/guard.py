@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwise.web.failures import failure
@@ -23,9 +25,14 @@ _NAMES = frozenset(name for name, _ in _RAW_HEADERS)
 class RequestGuard:
     """Middleware that refuses too long a body before it is read, and adds headers to every response."""
 
-    def __init__(self, app: ASGIApp, most: int = MOST_BYTES) -> None:
-        """Refuse bodies of more than `most` bytes, or for the page's interface of more than `MOST_BYTES`."""
-        self.app, self._most = app, most
+    def __init__(
+        self, app: ASGIApp, most: int = MOST_BYTES, by_path: Mapping[str, int] | None = None
+    ) -> None:
+        """Refuse bodies of more than `most` bytes, or for the page's interface of more than `MOST_BYTES`.
+
+        `by_path` has the most bytes for paths that have another bound.
+        """
+        self.app, self._most, self._by_path = app, most, by_path or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it to the application; add the headers to the response in either case."""
@@ -46,7 +53,8 @@ class RequestGuard:
             elif name == b"transfer-encoding":
                 chunked = True
         valid = length.isdigit() and len(length) < 20
-        most = MOST_BYTES if scope["path"].startswith("/api/") else self._most
+        path = scope["path"]
+        most = self._by_path.get(path, MOST_BYTES if path.startswith("/api/") else self._most)
         if chunked or not valid or int(length) > most:
             sentence = f"request: expected at most {most:,} bytes with their number in Content-Length"
             await failure(scope["path"], 413, sentence)(scope, receive, with_headers)

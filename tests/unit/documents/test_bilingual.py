@@ -104,6 +104,31 @@ def test_units_without_a_translation_get_one() -> None:
     assert translated("a.xlf", result) == result
 
 
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        (  # as Angular extracts it
+            '{VAR, select, male {<x id="B"/>male<x id="E"/>} other {other}}',
+            '{VAR, select, male {<x id="B"/>MALE<x id="E"/>} other {OTHER}}',
+        ),
+        (
+            'a <x id="1"/>{n, plural, one {b <x id="2"/> c} other {d}}<x id="3"/> {m, select, other {<x id="4"/>}}',
+            'A <x id="1"/>{n, plural, one {B <x id="2"/> C} other {D}}<x id="3"/> {m, select, other {<x id="4"/>}}',
+        ),
+        ("<![CDATA[<p>Hello <b>you</b></p>]]>", "&lt;p&gt;HELLO &lt;b&gt;YOU&lt;/b&gt;&lt;/p&gt;"),
+        (" at  both ends ", " AT BOTH ENDS "),
+    ],
+)
+def test_units_as_other_tools_write_them(source: str, target: str) -> None:
+    xliff = "<xliff version='1.2'><file><trans-unit id='1'><source>@</source>%</trans-unit></file></xliff>"
+    xliff = xliff.replace("@", source)
+    expected = xliff.replace("%", f"<target{STATE}>{target}</target>")
+    expected = expected.replace("<file", '<file target-language="de"')
+    assert translated("a.xlf", xliff.replace("%", "")) == expected
+    segments = '<target><mrk mid="1" mtype="seg"/></target>'  # filled in before, for a person
+    assert translated("a.xlf", xliff.replace("%", segments)) == expected
+
+
 def test_what_is_written_is_what_other_programs_read() -> None:
     base = pytest.importorskip("translate.storage.xliff", reason="needs pip install translate-toolkit")
     store = base.xlifffile.parsestring(translated("a.xlf", XLIFF).encode())

@@ -80,6 +80,20 @@ def test_values_of_json_are_translated() -> None:
         "a": {**CHROME["a"], "message": "HELLO $NAME$"}
     }
     assert translated("a.json", '{"a":  "é \\/ b", "c":1e5 }') == '{"a":  "É / B", "c":1e5 }'.encode()
+    names = {
+        "a": "The user_id is missing",
+        "b": "Set the api_key first",
+        "c": {"message": "Log in", "button": "Go"},
+    }
+    assert json.loads(translated("a.json", json.dumps(names))) == {
+        "a": "THE USER_ID IS MISSING",
+        "b": "SET THE API_KEY FIRST",
+        "c": {"message": "LOG IN", "button": "GO"},
+    }
+    assert (
+        translated("a.json", '{"c": {"message": "a", "button": "b"}}')
+        == b'{"c": {"message": "A", "button": "B"}}'
+    )
     assert translated("a.json", '["\\u00e9"]') == b'["\\u00c9"]'
 
 

@@ -98,9 +98,11 @@ def test_a_sheet_is_what_other_programs_read() -> None:
     out = io.BytesIO()
     book = openpyxl.Workbook()
     book.active["A1"], book.active["A2"], book.active["A3"] = "Hello  you", 3, "=A2+1"
+    book.active["A4"] = "One line\nAnother line"
     book.save(out)
     sheet = openpyxl.load_workbook(io.BytesIO(translated("a.xlsx", out.getvalue()))).active
     assert [sheet[cell].value for cell in ("A1", "A2", "A3")] == ["HELLO YOU", 3, "=A2+1"]
+    assert sheet["A4"].value == "ONE LINE\nANOTHER LINE"
 
 
 def test_an_archive_without_its_main_part_is_refused() -> None:

@@ -113,6 +113,10 @@ def test_another_language_is_an_option(
     first, second = capfd.readouterr().out.splitlines()
     assert first == second
     assert name not in first
+    memory, out = tmp_path / "a.tmx", tmp_path / "b.tmx"
+    memory.write_text(f"<tmx><header srclang='en'/><tu><tuv xml:lang='en'><seg>{text}</seg></tuv></tu></tmx>")
+    assert headwise(["translate", str(run), str(memory), "--target-language", name, "-o", str(out)]) == 0
+    assert f'<tuv xml:lang="{translator.languages[1]}">' in out.read_text()
 
 
 @torch.no_grad()

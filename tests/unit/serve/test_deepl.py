@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ pytest.importorskip("starlette", reason="needs pip install 'headwise[serve]'")
 pytest.importorskip("deepl")
 
 import deepl
+import docx
 import httpx
 
 from headwise.engine.translator import Translator
@@ -100,6 +102,17 @@ def test_a_document(client: Any, translator: Translator, tmp_path: Path) -> None
         client.translate_document(b"a", io.BytesIO(), filename="a.pdf", target_lang="DE")
 
 
+def test_a_document_with_a_picture_may_be_long(client: Any) -> None:
+    document, out = docx.Document(), io.BytesIO()
+    document.add_paragraph(ENGLISH[0])
+    document.save(out)
+    with zipfile.ZipFile(out, "a") as archive:
+        archive.writestr("word/media/image1.png", bytes(range(256)) * 8_000)  # stored, 2 MB
+    written = io.BytesIO()
+    assert client.translate_document(out.getvalue(), written, filename="a.docx", target_lang="DE").done
+    assert len(written.getvalue()) > 2_000_000
+
+
 def test_a_form_as_in_its_documentation(
     address: str, keys: tuple[KeyStore, str, str], translator: Translator
 ) -> None:
@@ -140,6 +153,13 @@ def test_a_wrong_key_never_gets_in(address: str, keys: tuple[KeyStore, str, str]
     with pytest.raises(deepl.AuthorizationException):
         client.get_usage()
     client.close()
+
+
+def test_what_is_refused_costs_nothing(client: Any) -> None:
+    before = client.get_usage().character.count
+    with pytest.raises(deepl.DeepLException):
+        client.translate_text("<a>", source_lang="EN", target_lang="DE", tag_handling="xml")
+    assert client.get_usage().character.count == before
 
 
 def test_a_quota_is_kept(address: str, keys: tuple[KeyStore, str, str]) -> None:

@@ -225,6 +225,14 @@ def test_comma_separated_entries_have_their_first_two_columns() -> None:
     assert made.entries == 'bank\tdie "Bank"\ncat\tKatze'
 
 
+def test_a_term_may_begin_as_a_comment_does_elsewhere(tmp_path: Path) -> None:
+    made = make_dictionary("en", "de", "#hashtag\t#Hashtag\ndog\tHund")
+    assert (made.count, made.entries) == (2, "#hashtag\t#Hashtag\ndog\tHund")
+    store = GlossaryStore(tmp_path / "g.db")
+    kept = store.create("me", "n", [made])
+    assert len(store.glossary("me", kept.identifier, "en", "de").entries) == 2
+
+
 def test_glossaries_outlive_the_server_and_are_shared_by_processes(tmp_path: Path) -> None:
     store, other = GlossaryStore(tmp_path / "g.db"), GlossaryStore(tmp_path / "g.db")
     kept = store.create("me", "n", [make_dictionary("en", "de", "a\tb")])

@@ -87,6 +87,11 @@ def test_a_common_language_between_two_models(address: str, runs: list[Path], tr
     assert answer == {"translatedText": french, "pivotLanguage": "de"}
 
 
+def test_a_text_in_the_target_language_is_returned(address: str) -> None:
+    answer = post(address, "translate", q="Zwei Hunde", source="de", target="de").json()
+    assert answer == {"translatedText": "Zwei Hunde"}
+
+
 @pytest.mark.parametrize(
     ("fields", "status", "sentence"),
     [

@@ -80,15 +80,19 @@ def test_a_rate_is_kept_by_any_number_of_connections(shared: Shared, monkeypatch
 
 def test_documents_are_found_by_all_and_end_with_their_worker(shared: Shared) -> None:
     one, other = DocumentStore(shared.database, 1), DocumentStore(shared.database, 2)
-    first, second = one.add("a.txt", 5, most=2), one.add("b.txt", 6, most=2)
-    with pytest.raises(ServiceError) as caught:
-        other.add("c.txt", 7, most=2)
-    assert (caught.value.status, caught.value.retry_after) == (429, 10)
+    first = one.add("a.txt", 5, 50, most=2, most_bytes=100)
+    second = one.add("b.txt", 6, 40, most=2, most_bytes=100)
+    for size, most in ((10, 2), (11, 3)):  # a third one, and one of too many bytes
+        with pytest.raises(ServiceError) as caught:
+            other.add("c.txt", 7, size, most=most, most_bytes=100)
+        assert (caught.value.status, caught.value.retry_after) == (429, 10)
     assert other.find(first.identifier, first.key) == first
     with pytest.raises(ServiceError) as caught:
         other.find(first.identifier, second.key)
     assert caught.value.status == 404
+    other.remove_old(0.0)  # nothing is finished
     one.finish(first, b"text")
+    other.remove_old(60.0)
     other.interrupt_all()  # has no documents
     assert other.find(second.identifier, second.key).status == "translating"
     shared.forget(1)

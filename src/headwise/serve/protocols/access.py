@@ -58,6 +58,11 @@ class Access:
                 f"suffice for this request",
             )
 
+    def give_back(self, client: Client, characters: int) -> None:
+        """Uncount characters that were charged for what was refused."""
+        if self._keys is not None and client.key is not None:
+            self._keys.give_back(client.key, characters)
+
     def usage(self, client: Client) -> tuple[int, int | None]:
         """Return the characters that a client has used this month, and how many it may use; None without a limit."""
         if self._keys is None or client.key is None:

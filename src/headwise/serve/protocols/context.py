@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from headwise.errors import HeadwiseError
 from headwise.serve.protocols.access import Access, Client
 from headwise.serve.translation.document_store import DocumentStore
 from headwise.serve.translation.documents import Documents
@@ -58,6 +60,8 @@ class Context:
         if job.source is None and job.model is None:
             raise ServiceError(400, "glossary: expected the texts' language with it, found none")
         route = self.service.route_of(job)
+        if not route:
+            raise ServiceError(400, "glossary: expected two languages, found the same one twice")
         return self.glossaries.glossary(self.owner(client), identifier, route[0].source, route[-1].target)
 
     def deepl_client(self, request: Request, field: str | None = None) -> Client:
@@ -74,8 +78,8 @@ class Context:
     ) -> list[TranslatedText]:
         """Charge the client and translate while it is connected; raises as `Service.translate` and `Access.charge`."""
         self.check_languages(job)
-        self.charge(request, client, self.limits.check(job.texts), exceeded=exceeded)
-        return await self.while_connected(request, self.service.translate(job))
+        with self.charged(request, client, self.limits.check(job.texts), exceeded=exceeded):
+            return await self.while_connected(request, self.service.translate(job))
 
     def check_languages(self, job: TranslationJob) -> None:
         """Raise `ServiceError` (400) for languages or a model that aren't served, as far as the source is given."""
@@ -84,10 +88,22 @@ class Context:
         elif self.service.models.all:
             self.service.models.target(job.target)
 
-    def charge(self, request: Request, client: Client, characters: int, *, exceeded: int = 429) -> None:
-        """Charge a client for a request's characters, which were checked; raises `ServiceError`."""
-        request.state.characters = characters
+    @contextmanager
+    def charged(
+        self, request: Request, client: Client, characters: int, *, exceeded: int = 429
+    ) -> Iterator[None]:
+        """Charge a client for the block's work on a request's characters, which were checked; raises `ServiceError`.
+
+        What is refused in the block costs nothing.
+        """
         self.access.charge(client, characters, exceeded=exceeded)
+        request.state.characters = characters
+        try:
+            yield
+        except (HeadwiseError, ServiceError):
+            self.access.give_back(client, characters)
+            request.state.characters = 0
+            raise
 
     async def while_connected(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
         """Await work until the client leaves; raises `ClientGone` then."""

@@ -226,17 +226,17 @@ def _add_documents(endpoints: Endpoints, context: Context) -> None:
     async def upload(request: Request, fields: DocumentFields) -> dict[str, Any]:
         client = _client(context, request, fields)
         fields.check()
-        name, content = await uploaded(request)
+        name, upload = await uploaded(request)
         name = fields.filename or name
         if fields.output_format and not name.lower().endswith(f".{fields.output_format.lower().lstrip('.')}"):
             raise ServiceError(400, "output_format: expected the format of the file, found another")
-        file = await context.documents.read(name, content, fields.target_lang)
+        file = await context.documents.read(name, upload.read, fields.target_lang)
         job = TranslationJob([], fields.target_lang, fields.source_lang, client=client.name)
         if fields.glossary_id is not None:
             job = replace(job, glossary=context.kept_glossary(client, fields.glossary_id, job))
         context.check_languages(job)
-        context.charge(request, client, file.characters, exceeded=QUOTA_EXCEEDED)
-        document = context.documents.start(name, file, job)
+        with context.charged(request, client, file.characters, exceeded=QUOTA_EXCEEDED):
+            document = context.documents.start(name, file, job, upload.size or 0)
         return {"document_id": document.identifier, "document_key": document.key}
 
     @endpoints("POST", "/v2/document/{identifier}", "Ask for a document's status", StatusAnswer, kinds=FORMS)

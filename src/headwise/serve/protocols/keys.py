@@ -133,6 +133,12 @@ class KeyStore:
         with self._lock:
             return self._database.execute(statement, values).rowcount == 1
 
+    def give_back(self, key: Key, characters: int) -> None:
+        """Uncount characters that were charged."""
+        statement = "UPDATE usage SET characters = max(0, characters - ?) WHERE name = ? AND month = ?"
+        with self._lock:
+            self._database.execute(statement, (characters, key.name, _month()))
+
     def used(self, key: Key) -> int:
         """Return the characters that a key has used this month."""
         with self._lock:

@@ -158,8 +158,8 @@ def _add_texts(endpoints: Endpoints, context: Context) -> None:
     )
     async def detection(request: Request, fields: DetectFields) -> list[dict[str, Any]]:
         client = context.access.client(request, fields.api_key)
-        context.charge(request, client, context.limits.check([fields.q]))
-        return [_detection(one) for one in detect(fields.q, {*models.sources, *models.targets})]
+        with context.charged(request, client, context.limits.check([fields.q])):
+            return [_detection(one) for one in detect(fields.q, {*models.sources, *models.targets})]
 
     @endpoints("POST", "/suggest", "Suggest a translation (refused)", kinds=FORMS)
     async def suggest(request: Request, fields: SuggestFields) -> None:
@@ -204,21 +204,20 @@ def _add_files(endpoints: Endpoints, context: Context) -> None:
     @endpoints("POST", "/translate_file", "Translate a file", FileAnswer, kinds=FILE)
     async def translate_file(request: Request, fields: FileFields) -> dict[str, Any]:
         client = context.access.client(request, fields.api_key)
-        name, content = await uploaded(request)
-        file = await context.documents.read(name, content, fields.target)
+        name, upload = await uploaded(request)
+        file = await context.documents.read(name, upload.read, fields.target)
         source = None if fields.source == "auto" else fields.source
         job = TranslationJob([], fields.target, source, client=client.name)
         context.check_languages(job)
-        context.charge(request, client, file.characters)
-        document = context.documents.start(name, file, job)
-        try:
-            document = await context.while_connected(request, context.documents.finished(document))
-        except BaseException:
-            context.documents.remove(document.identifier)
-            raise
-        if document.error is not None:
-            context.documents.remove(document.identifier)
-            raise ServiceError(document.error_status, document.error)
+        with context.charged(request, client, file.characters):
+            document = context.documents.start(name, file, job, upload.size or 0)
+            try:
+                document = await context.while_connected(request, context.documents.finished(document))
+                if document.error is not None:
+                    raise ServiceError(document.error_status, document.error)
+            except BaseException:
+                context.documents.remove(document.identifier)
+                raise
         path = f"{document.identifier}.{document.key}.{document.name}"
         return {"translatedFileUrl": str(request.url_for("download_file", name=path))}
 

@@ -279,9 +279,9 @@ def _add_translation(endpoints: Endpoints, context: Context) -> None:
         client = _client(context, request)
         job = fields.job(context, client, [fields.text])
         context.check_languages(job)
-        context.charge(request, client, context.limits.check([fields.text]))
         events = context.service.stream(job)
-        first = await context.while_connected(request, _first(events))  # so that a refusal has its status
+        with context.charged(request, client, context.limits.check([fields.text])):
+            first = await context.while_connected(request, _first(events))  # so that a refusal has its status
         return StreamingResponse(_events(first, events), media_type="text/event-stream")
 
 
@@ -302,15 +302,15 @@ def _add_scores(endpoints: Endpoints, context: Context) -> None:
             )
         job = TranslationJob(fields.sources, fields.target_or_none(), fields.source, fields.model)
         route = service.route_of(job)
-        if len(route) > 1:
+        if len(route) != 1:
             raise ServiceError(
-                400, "target: expected a language of one model, found one that two translate to"
+                400, f"target: expected a language of one model, found one that {len(route)} translate to"
             )
         context.limits.check(fields.targets)
-        context.charge(request, client, context.limits.check(fields.sources))
-        outputs = await context.while_connected(
-            request, service.score(route[0], fields.sources, fields.targets, fields.alpha)
-        )
+        with context.charged(request, client, context.limits.check(fields.sources)):
+            outputs = await context.while_connected(
+                request, service.score(route[0], fields.sources, fields.targets, fields.alpha)
+            )
         return {"scores": [_output(output) for output in outputs]}
 
 

@@ -17,7 +17,8 @@ CREATE TABLE IF NOT EXISTS documents (
     key TEXT NOT NULL,
     name TEXT NOT NULL,
     characters INTEGER NOT NULL,
-    began REAL NOT NULL,
+    bytes INTEGER NOT NULL,
+    began REAL NOT NULL,  -- to be translated or, since its translation has ended, to be kept
     place INTEGER NOT NULL,
     content BLOB,
     error TEXT,
@@ -71,14 +72,17 @@ class DocumentStore:
         """Close the file."""
         self._database.close()
 
-    def add(self, name: str, characters: int, most: int) -> Document:
-        """Keep a new document; raises `ServiceError` (429) where there are `most` already."""
+    def add(self, name: str, characters: int, size: int, *, most: int, most_bytes: int) -> Document:
+        """Keep a new document of `size` bytes; raises `ServiceError` (429) where there are `most` already.
+
+        So it does where all of them together would have more than `most_bytes`.
+        """
         document = Document(secrets.token_hex(16), secrets.token_hex(32), name, characters)
-        row = (document.identifier, document.key, name, characters, time.monotonic(), self._place, most)
+        row = (document.identifier, document.key, name, characters, size, time.monotonic(), self._place)
         added = self._execute(
-            "INSERT INTO documents (id, key, name, characters, began, place) "
-            "SELECT ?, ?, ?, ?, ?, ? WHERE (SELECT count(*) FROM documents) < ?",
-            *row,
+            "INSERT INTO documents (id, key, name, characters, bytes, began, place) SELECT ?, ?, ?, ?, ?, ?, ? "
+            "WHERE (SELECT count(*) < ? AND coalesce(sum(bytes), 0) + ? <= ? FROM documents)",
+            *(*row, most, size, most_bytes),
         )
         if not added:
             raise ServiceError(429, "the server has no room for another document", retry_after=10)
@@ -96,13 +100,16 @@ class DocumentStore:
 
     def finish(self, document: Document, content: bytes) -> None:
         """Keep the translated file."""
-        self._execute("UPDATE documents SET content = ? WHERE id = ?", content, document.identifier)
+        self._execute(
+            "UPDATE documents SET content = ?, began = ? WHERE id = ?",
+            *(content, time.monotonic(), document.identifier),
+        )
 
     def fail(self, document: Document, error: str, status: int) -> None:
         """Keep why there is no translated file."""
         self._execute(
-            "UPDATE documents SET error = ?, error_status = ? WHERE id = ?",
-            *(error, status, document.identifier),
+            "UPDATE documents SET error = ?, error_status = ?, began = ? WHERE id = ?",
+            *(error, status, time.monotonic(), document.identifier),
         )
 
     def interrupt(self, document: Document) -> None:
@@ -124,7 +131,7 @@ class DocumentStore:
         self._execute("DELETE FROM documents WHERE id = ?", identifier)
 
     def remove_old(self, seconds: float) -> None:
-        """Remove what was uploaded longer ago than some seconds and isn't being translated."""
+        """Remove what was finished longer ago than some seconds."""
         self._execute(
             "DELETE FROM documents WHERE began < ? AND (content IS NOT NULL OR error IS NOT NULL)",
             time.monotonic() - seconds,

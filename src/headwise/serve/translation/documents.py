@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import PurePath
 
@@ -30,24 +31,26 @@ class Documents:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._reading = asyncio.Lock()
 
-    async def read(self, name: str, content: bytes, target: str) -> DocumentFile:
+    async def read(self, name: str, content: Callable[[], Awaitable[bytes]], target: str) -> DocumentFile:
         """Return the texts of a file to be translated into `target`; raises `ServiceError` (400, 413, 504).
 
         Files are read one at a time, so that the bounds on one bound the memory for all.
         """
         async with Deadline(self._service.limits.seconds), self._reading:
             try:
-                file = await run_in_threadpool(read_file, name, content, target)
+                file = await run_in_threadpool(read_file, name, await content(), target)
             except DataError as error:
                 raise ServiceError(400, str(error)) from None
         self._service.limits.check_characters(file.characters)
         return file
 
-    def start(self, name: str, file: DocumentFile, job: TranslationJob) -> Document:
-        """Translate a file in the background; return its document. Raises `ServiceError` (429)."""
+    def start(self, name: str, file: DocumentFile, job: TranslationJob, size: int) -> Document:
+        """Translate a file of so many bytes in the background; return its document. Raises `ServiceError` (429)."""
         limits = self._service.limits
         self._store.remove_old(limits.document_seconds)
-        document = self._store.add(_safe(name), file.characters, limits.documents)
+        document = self._store.add(
+            _safe(name), file.characters, size, most=limits.documents, most_bytes=limits.documents_bytes
+        )
         task = asyncio.ensure_future(self._work(document, file, job))
         self._tasks[document.identifier] = task
         task.add_done_callback(lambda _: self._tasks.pop(document.identifier))

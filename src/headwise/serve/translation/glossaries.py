@@ -151,7 +151,7 @@ class GlossaryStore:
             if revision in self._parsed:
                 self._parsed.move_to_end(revision)
                 return self._parsed[revision]
-        glossary = parse_lines(_numbered(entries))
+        glossary = parse_lines(_numbered(entries), comments=False)
         with self._lock:
             self._parsed[revision] = glossary
             while len(self._parsed) > _CACHED:
@@ -253,7 +253,7 @@ def make_dictionary(source: str, target: str, entries: str, kind: str = "tsv") -
     """
     lines = _numbered(entries)
     try:
-        glossary = parse_lines(csv_lines(lines) if kind == "csv" else lines)
+        glossary = parse_lines(csv_lines(lines) if kind == "csv" else lines, comments=False)
     except DataError as error:
         raise ServiceError(400, str(error)) from None
     lines = ("\t".join((entry.source, *entry.targets)) for entry in glossary.entries)

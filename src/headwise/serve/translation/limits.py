@@ -24,7 +24,9 @@ class ServiceLimits:
         seconds: deadline of a request, from its arrival.
         queue: most sentences that wait at once.
         alternatives: most further translations of a text.
+        document_bytes: most bytes of a request with a document.
         documents: most documents that are kept until they are fetched.
+        documents_bytes: most bytes that all of them had when they came.
         document_seconds: deadline of a document, and how long its translation is kept.
     """
 
@@ -33,7 +35,9 @@ class ServiceLimits:
     seconds: float = 30.0
     queue: int = 2_000
     alternatives: int = 10
+    document_bytes: int = 2**24
     documents: int = 100
+    documents_bytes: int = 2**28
     document_seconds: float = 600.0
 
     @property

@@ -154,13 +154,15 @@ class ServedModels:
         raise ServiceError(400, f"model: expected one of {known}, found {name[:80]!r}")
 
     def route(self, source: str, target: str) -> list[Model]:
-        """Return the models from a language to another: one, or two over a common language.
+        """Return the models from a language to another: one, two over a common language, or none from it to itself.
 
         Raises `ServiceError` (400) where a language or the pair isn't served.
         """
         first, last = self._known(source, self.sources, "source"), self._known(target, self.targets, "target")
         if (first, last) in self._by_pair:
             return [self._by_pair[first, last]]
+        if first == last:
+            return []
         pivots = sorted(
             (middle for start, middle in self._by_pair if start == first and (middle, last) in self._by_pair),
             key=lambda code: (code != _PREFERRED_PIVOT, code),

@@ -183,9 +183,10 @@ class Supervisor:
             for opened in (other_end, self._waker, self._woken, *(one.channel for one in self._workers)):
                 opened.close()
             process = os.getppid()
-            work(self._served, self._shared.at(place), parent)
+            shared = self._shared.at(place)
+            work(self._served, shared, parent)
             if os.getppid() != process:  # nobody else will
-                self._shared.remove()
+                shared.remove_as_last()
             status = 0
         except BaseException:
             traceback.print_exc()

@@ -170,11 +170,16 @@ def csv_lines(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         raise DataError(f"{place}: expected comma-separated values, found other text") from None
 
 
-def parse_lines(lines: Iterable[tuple[str, str]], *, ignore_case: bool = False) -> Glossary:
-    """Return the glossary of lines, each with its place for messages; raises `DataError`."""
+def parse_lines(
+    lines: Iterable[tuple[str, str]], *, ignore_case: bool = False, comments: bool = True
+) -> Glossary:
+    """Return the glossary of lines, each with its place for messages; raises `DataError`.
+
+    With `comments`, lines that begin with # are left out.
+    """
     entries, places = [], []
     for place, line in lines:
-        if not line.strip() or line.startswith("#"):
+        if not line.strip() or (comments and line.startswith("#")):
             continue
         source, *targets = (column.strip() for column in line.split("\t"))
         while targets and not targets[-1]:
