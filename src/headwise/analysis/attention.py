@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from headwise.decoding.alignment import cross_attention as forced_attention
 from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.translator import Translator
+from headwise.errors import DataError
 from headwise.text.tokens.subwords import EOS
 
 UNKNOWN = "<unk>"
@@ -54,10 +55,17 @@ class CrossAttention:
 def cross_attention(
     translator: Translator, sources: Sequence[SentenceWords], targets: Sequence[SentenceWords]
 ) -> list[CrossAttention]:
-    """Return the word-level cross-attention of each sentence pair, by forced decoding of the targets."""
+    """Return the word-level cross-attention of each sentence pair, by forced decoding of the targets.
+
+    Raises `DataError` with the line number of a sentence that is too long for the model.
+    """
     subwords = translator.subwords
     source_ids = [subwords.encode_source(source.text) for source in sources]
     target_ids = [subwords.encode_target(target.text) for target in targets]
+    longest = translator.engine.max_length - 1
+    for line, pair in enumerate(zip(source_ids, target_ids, strict=True), start=1):
+        if (found := max(map(len, pair))) > longest:
+            raise DataError(f"line {line}: expected sentences of at most {longest} subwords, found {found}")
     recorded = forced_attention(
         pytorch_model(translator), [[*ids, EOS] for ids in source_ids], target_ids, translator.symbols
     )

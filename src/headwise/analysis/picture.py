@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from headwise.analysis.attention import CrossAttention
 from headwise.analysis.interventions import Part
-from headwise.analysis.trace import AttentionMap, Trace
+from headwise.analysis.trace import Trace
 from headwise.files import atomic_file
 
 _LARGEST = 34.0  # inches: longer side of a picture
@@ -91,11 +91,11 @@ def draw_trace(
         if cell >= _FITS:
             _write(axis, grid.weights[layer, head])
     _add_bar(figure, axes)
-    figure.suptitle(_caption(trace, grid, part), fontsize=10)
+    figure.suptitle(_caption(trace, part), fontsize=10)
     _save(figure, file)
 
 
-def _caption(trace: Trace, grid: AttentionMap, part: Part) -> str:
+def _caption(trace: Trace, part: Part) -> str:
     rows = {
         "encoder": "rows attend to columns",
         "decoder": "rows: what is read",

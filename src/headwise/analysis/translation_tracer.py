@@ -22,6 +22,7 @@ from headwise.decoding.translator_model import is_ensemble, pytorch_model
 from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis, length_penalty
 from headwise.engine.options import SearchOptions
+from headwise.engine.recasing import recased
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
@@ -112,7 +113,7 @@ class TranslationTracer(Tracer[Seq2Seq]):
         for an invalid option or intervention, and for a rank beyond the n-best list.
         """
         options = self._options(options, changes)
-        source, notes = self.read(text)
+        source, notes = self.read(text, recase=options.recase)
         if len(source.ids) == 1:
             return self._trace(source, None, [], [], options, interventions, notes)
         with self.model(interventions) as model, torch.inference_mode():
@@ -123,7 +124,7 @@ class TranslationTracer(Tracer[Seq2Seq]):
             hypotheses, tree = self._search(model, source, interventions, options)
             if not 0 <= hypothesis < len(hypotheses):
                 raise ConfigError(
-                    f"hypothesis: expected a rank from 0 to {len(hypotheses) - 1}, found {hypothesis}"
+                    f"hypothesis: expected one of the {len(hypotheses)} that were found, found rank {hypothesis + 1}"
                 )
             target_ids = (*hypotheses[hypothesis].tokens, EOS) if target is None else self.target_ids(target)
             if isinstance(target, str):
@@ -154,17 +155,25 @@ class TranslationTracer(Tracer[Seq2Seq]):
             raise ConfigError(f"target: expected ids below {subwords.target_size}, found {out_of_range[0]}")
         return ids
 
-    def read(self, text: str) -> tuple[Side, tuple[str, ...]]:
-        """Encode a source text, end symbol included; the notes report truncation and unknown words."""
-        ids = self.translator.subwords.encode_source(_line(text))
-        notes = []
+    def read(self, text: str, *, recase: bool | None = None) -> tuple[Side, tuple[str, ...]]:
+        """Encode a source text, end symbol included; the notes report truncation and unknown words.
+
+        With `recase`, the run's option unless given, text in one case is read as ordinary text, as `translate` does.
+        """
+        text, notes = _line(text), []
+        if self.translator.options.recase if recase is None else recase:
+            found = recased(text, self.translator.subwords, self.translator.source_words)
+            if found is not None and found.text != text:
+                text = found.text
+                notes.append(f"read as ordinary text: {text}")
+        ids = self.translator.subwords.encode_source(text)
         if len(ids) > self.longest:
             notes.append(f"the text has {len(ids)} subwords, and the first {self.longest} are looked into")
-        notes += [*self._unknown_notes(text, "source"), *self.translator.about_words(_line(text))]
+        notes += [*self._unknown_notes(text, "source"), *self.translator.about_words(text)]
         side = self.side((*ids[: self.longest], EOS), source=True)
         # Unknown subwords decode to ⁇, so unknown words are replaced by those of the text. The words correspond one to
         # one, unless the text itself contains SentencePiece's symbol for a space.
-        original_words = split_words(_line(text))
+        original_words = split_words(text)
         if len(original_words) != len(self.side(ids, source=True).words):
             return side, tuple(notes)
         words = tuple(original_words[n] if n in side.unknown else word for n, word in enumerate(side.words))

@@ -18,7 +18,7 @@ from headwise.evaluation.translation import (
     perplexity,
     score_translations,
 )
-from headwise.text.reading.lines import read_lines
+from headwise.text.reading.lines import one_line, read_lines
 
 _COPIED = 0.5  # share of references that are their source, from which the two are probably one text
 
@@ -122,14 +122,20 @@ def score_translator(
     A reference that is its source in half of the lines is noted. Raises as `check_lines` and `Translator.translate`.
     """
     check_lines(sources, references)
+    longest = translator.longest_target
+    lengths = map(len, translator.subwords.encode_target_batch([one_line(text) for text in references]))
+    fitting = [number for number, length in enumerate(lengths) if length <= longest]
     hypotheses = [t.text for t in translator.translate(sources, **search)]
     scores = score_translations(
         hypotheses,
         references,
         tokenize=tokenize,
         lowercase=lowercase,
-        perplexity=_perplexity(translator, sources, references),
+        perplexity=_perplexity(translator, *([side[n] for n in fitting] for side in (sources, references))),
     )
+    if longer := len(references) - len(fitting):
+        note = f"perplexity is without {longer:,} of the references, which have more than {longest} subwords"
+        scores = replace(scores, notes=(*scores.notes, note))
     same = sum(s.strip() == r.strip() for s, r in zip(sources, references, strict=True))
     if same >= _COPIED * len(references):
         note = (
@@ -212,7 +218,11 @@ def _score(
     return Result(run, test_set, scores, hypotheses, comparison.to_json(), sentence)
 
 
-def _perplexity(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> Perplexity:
+def _perplexity(
+    translator: Translator, sources: Sequence[str], references: Sequence[str]
+) -> Perplexity | None:
+    if not sources:
+        return None
     scored = translator.score(sources, references)
     total = sum(output.log_probability for output in scored)
     return perplexity(total, sum(len(output.pieces) for output in scored), count_words(references))

@@ -140,6 +140,11 @@ def explain(
         name = next(iter(options))
         option = f"--{name}" if name in ("target", "hypothesis", "beam", "alpha") else f"-s {name}"
         raise ConfigError(f"{option}: expected a translation run, found another")
+    for name in ("guard", "keep_translated"):
+        if options.get(name):
+            raise ConfigError(
+                f"-s {name}: expected options of one search, which is looked into, found {name}"
+            )
     interventions = parse_interventions(list(do))
     trace = tracer.trace(text, interventions, **options)
     searched = {name: value for name, value in options.items() if name not in ("target", "hypothesis")}

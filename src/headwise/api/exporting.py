@@ -49,7 +49,7 @@ def export(
     from headwise.interop.formats import EXPORTERS, find_exporter
     from headwise.interop.runs import export_run
 
-    exporter = find_exporter(to, EXPORTERS | _MORE_EXPORTERS)
+    exporter = find_exporter(to, {"run": ""} | EXPORTERS | _MORE_EXPORTERS)  # "run" for the message alone
     return [*export_run(run, exporter, to, out, precision, languages), f"{out}: {run} as {to}"]
 
 

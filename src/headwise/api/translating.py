@@ -100,7 +100,8 @@ def translate_any(
     """Translate a file of lines, records or a document as the file's name says; return warnings."""
     from headwise.engine.corpus.columns import Columns
 
-    request = Request(runs, Columns(), glossary, split, _CHUNK, None, (file,))
+    columns = Columns(numbers=runs.options().n_best > 1)
+    request = Request(runs, columns, glossary, split, _CHUNK, None, (file,))
     if (form := document_format(file, out, ())) is not None:
         return translate_document(request, form, file, out)
     return translate_file(request, file, out, ("source", "target"))

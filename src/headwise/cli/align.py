@@ -34,7 +34,11 @@ Reverse = Annotated[
     typer.Option(metavar="RUN2", callback=named, help="A run of the reverse direction, to symmetrize with."),
 ]
 Symmetrize = Annotated[
-    str, typer.Option(help="intersection, union, grow-diag, grow-diag-final or grow-diag-final-and.")
+    str | None,
+    typer.Option(
+        help="intersection, union, grow-diag, grow-diag-final or grow-diag-final-and.",
+        show_default="grow-diag-final-and",
+    ),
 ]
 ReverseRule = Annotated[str | None, typer.Option(help="The other run's rule.", show_default="as --rule")]
 ScoresAsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object with the error rate.")]
@@ -47,7 +51,7 @@ def command(
     miniature: Miniature = False,
     rule: RuleName = "mean",
     reverse: Reverse = None,
-    symmetrize: Symmetrize = "grow-diag-final-and",
+    symmetrize: Symmetrize = None,
     reverse_rule: ReverseRule = None,
     gold: Annotated[Path | None, typer.Option(help="Gold alignments in Pharaoh format: 0-0 1?2.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Write the alignments here.")] = None,
@@ -68,6 +72,10 @@ def command(
     from headwise.engine.translator import Translator
     from headwise.evaluation.alignment import Alignment, format_alignment, read_alignments
 
+    for option, given in (("--symmetrize", symmetrize), ("--reverse-rule", reverse_rule)):
+        if given is not None and reverse is None:
+            raise ConfigError(f"{option}: expected it together with --reverse, found it alone")
+    symmetrize = symmetrize or "grow-diag-final-and"
     if symmetrize not in SYMMETRIZATIONS:
         raise ConfigError(f"symmetrize: expected one of {', '.join(SYMMETRIZATIONS)}, found {symmetrize!r}")
     if source is not None and target is None:

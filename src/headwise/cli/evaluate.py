@@ -124,10 +124,13 @@ def command(
                 f"evaluate: expected --source and --reference for a translation run, found {other}"
             )
         if per_line:
-            _per_line(runs, also or [], selected, out, search, device, precision, as_json=as_json)
+            _per_line(runs, also or [], selected, out, search, device, precision, engine, as_json=as_json)
             return
         if jsonl:
             raise ConfigError("--jsonl: expected it together with --per-line, found it alone")
+        for name in ("metric", "test", "samples"):
+            if name in selected and compare is None:
+                raise ConfigError(f"--{name}: expected it together with --compare, found it alone")
         opened = {"device": device, "precision": precision, "engine": engine, "also": also or []}
         result = _translation(runs, selected, out, opened, search)
         inputs = [*(source or []), *(reference or [])]
@@ -176,6 +179,7 @@ def _per_line(
     search: dict[str, Any],
     device: str,
     precision: str | None,
+    engine: str,
     *,
     as_json: bool,
 ) -> None:
@@ -203,6 +207,7 @@ def _per_line(
         jsonl="jsonl" in selected,
         device=device,
         precision=precision or "float32",
+        engine="pytorch" if engine == "auto" and precision is None else engine,
     )
 
 

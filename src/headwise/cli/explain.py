@@ -27,8 +27,8 @@ Hypothesis = Annotated[
     int | None, typer.Option(metavar="N", min=1, max=bounds.BEAM, help="Or at that of this rank.")
 ]
 AttentionPart = Annotated[
-    Literal["encoder", "decoder", "cross"],
-    typer.Option(metavar="PART", help="In a .png: encoder, decoder, cross."),
+    Literal["encoder", "decoder", "cross"] | None,
+    typer.Option(metavar="PART", help="In a .png: encoder, decoder, cross.", show_default="cross"),
 ]
 BoxLayer = Annotated[
     int | None, typer.Option(metavar="N", min=1, max=bounds.LAYERS, help="Of the box, from 1.")
@@ -65,7 +65,7 @@ def command(
     do: Do = None,
     target: Annotated[str | None, typer.Option(help="Look at this translation, not at the best.")] = None,
     hypothesis: Hypothesis = None,
-    part: AttentionPart = "cross",
+    part: AttentionPart = None,
     head: Annotated[str | None, typer.Option(help="In a .png: LAYER.HEAD, from 1, alone.")] = None,
     boxes: Annotated[bool, typer.Option("--boxes", help="List the model's boxes.")] = False,
     box: Annotated[str | None, typer.Option(help="Print the steps inside a box.")] = None,
@@ -114,6 +114,13 @@ def command(
             _of_text(do=do)
             draw(run, picture, text, out, device)
         return
+    draws = out is not None and out.suffix == ".png"
+    for option, given in (("--part", part), ("--head", head)):
+        if given is not None and not draws:
+            raise ConfigError(f"{option}: expected -o PICTURE.png with it, found none")
+    for option, given in (("--word", word), ("--tree", tree), ("--steps", steps)):
+        if given and out is not None:
+            raise ConfigError(f"{option}: expected it for what is printed, found -o {out}")
     if text is None:
         raise ConfigError("explain: expected --text, or --image or --row for a model of images, found none")
     if recurrence:
@@ -130,7 +137,7 @@ def command(
     elif out is None:
         _print(explanation, word, words=words, steps=steps, tree=tree)
     else:
-        explanation.save(out, part=part, words=words, head=head)
+        explanation.save(out, part=part or "cross", words=words, head=head)
         for note in explanation.trace.notes:
             typer.echo(f"note: {note}", err=True)
 

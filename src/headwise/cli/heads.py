@@ -75,6 +75,8 @@ def command(
     sentences = read_sentences(
         source, target, miniature=subset, tokenized=tokenized, lowercase=lowercase, limit=limit
     )
+    if (train_source is None) != (train_target is None):
+        raise ConfigError("--train-source and --train-target: expected both or none, found one")
     config = Config.of_run(run, "translation", *SINGLE_TEXT)
     if config.task != "translation":
         options = {"--target": target, "--prune": prune, "--importance": importance or None}

@@ -13,17 +13,19 @@ from typing import Any
 
 from headwise.cli.streams import show
 from headwise.files import atomic_file, check_output, disk_errors
-from headwise.text.reading.lines import one_line, read_lines
+from headwise.text.reading.lines import one_line
 
 
 def watched(lines: Iterator[str], path: Path, title: str) -> Iterator[str]:
     """Return the lines with a progress bar on standard error if that is a terminal; `path` is their file."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or not path.is_file():  # a pipe can be read once
         return lines
     from rich.console import Console
     from rich.progress import track
 
-    total = sum(1 for _ in read_lines(path))
+    from headwise.engine.corpus.rows import TextFile
+
+    total = TextFile(path).count()
     return iter(track(lines, title, total=total, console=Console(stderr=True), transient=True))
 
 

@@ -154,6 +154,9 @@ def _call(name: str, arguments: list[str]) -> int:
     except typer.Abort:
         raise KeyboardInterrupt from None
     except usage_error as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message(), file=sys.stderr)
+            return 2
         if type(error).__name__ == "UsageError" and arguments:
             _refuse_gone(f"{name} {arguments[0]}")
         raise ConfigError(

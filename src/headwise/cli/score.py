@@ -26,6 +26,7 @@ def score_lines(
     jsonl: bool,
     device: str,
     precision: str,
+    engine: str,
 ) -> None:
     """Write a line for each pair: the total, a tab, and the log-probabilities that add up to it; or a JSON object."""
     from headwise.api.remarks import UnknownWords
@@ -36,7 +37,7 @@ def score_lines(
     from headwise.text.reading.lines import json_line
 
     translator = Translator.load(
-        list(runs), device=device, precision=precision, engine="pytorch", language=language
+        list(runs), device=device, precision=precision, engine=engine, language=language
     )
     unknown = UnknownWords(), UnknownWords()
     line = 0

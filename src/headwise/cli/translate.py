@@ -112,6 +112,7 @@ def command(
     from headwise.engine.corpus.columns import Columns
     from headwise.engine.corpus.runs import Runs
 
+    file = None if file == Path("-") else file
     keeps = None if already_translated is None else already_translated == "keep"
     asked = {"beam": beam, "alpha": alpha, "n_best": n_best, "recase": recase or None}
     search = search_settings(settings, **asked, keep_translated=keeps)
@@ -177,6 +178,7 @@ def _translate_stream(request: Request, file: Path | None, out: Path | None, sou
     from headwise.cli.lines import line_writer, watched
     from headwise.text.reading.lines import read_lines
 
+    _check_stream_output(out, jsonl=request.columns.jsonl)
     translator = request.runs.load()
     say(translator.description)
     interactive = file is None and sys.stdin.isatty()
@@ -203,6 +205,22 @@ def _translate_stream(request: Request, file: Path | None, out: Path | None, sou
             for line in request.columns.lines(number, translation):
                 write(line)
     warn([*unknown.lines(number), *notes.lines()])
+
+
+def _check_stream_output(out: Path | None, *, jsonl: bool) -> None:
+    """Raise `ConfigError` for an output whose name says that it isn't lines of text."""
+    if out is None:
+        return
+    from headwise.documents.formats import format_of
+    from headwise.engine.corpus.rows import form_of
+    from headwise.text.reading.compression import compression
+
+    document = format_of(out.name)
+    records = form_of(out) and not (jsonl and form_of(out) == ".jsonl")
+    if compression(out) or records or (document is not None and not document.lines):
+        raise ConfigError(
+            f"{out}: expected a FILE to translate into it, found a stream, which is lines of text"
+        )
 
 
 def _texts(file: Path, source_field: str) -> Iterator[str]:

@@ -90,7 +90,7 @@ def search(
             chosen = _continue(log_probs, live.totals, symbols.eos)
         if placing is not None:
             chosen = placing.choose(chosen, log_probs, live.totals, finished.count[live.sentences])
-        finished.add(live, chosen, step + 1, symbols.eos)
+        finished.add(live, chosen, step + 1)
         if trace is not None:
             trace.record(live.sentences, chosen, step + 1)
         parents = live.advance(chosen)
@@ -207,7 +207,7 @@ class _Finished:
             tuple[Tensor, Tensor, Tensor, Tensor]
         ] = []  # sentence, column, tokens, token_log_probs
 
-    def add(self, live: _Live, chosen: Candidates, length: int, eos: int) -> None:
+    def add(self, live: _Live, chosen: Candidates, length: int) -> None:
         """Add the hypotheses that end at this step, with |Y| = `length`."""
         rows, columns = chosen.ends.nonzero(as_tuple=True)
         if not len(rows):

@@ -86,10 +86,10 @@ class Translation:
         return self.outputs[0].log_probability
 
     @classmethod
-    def kept(cls, text: str) -> Translation:
+    def kept(cls, text: str, *, aligned: bool = False) -> Translation:
         """Return the translation of a text that stays as it is: in the target language, or without a letter."""
         about = (_KEPT,) if has_letters(text) else ()
-        return cls(text, (), (Output(one_line(text), alignment=()),), (), about)
+        return cls(text, (), (Output(one_line(text), alignment=() if aligned else None),), (), about)
 
     def _repr_html_(self) -> str:
         best = self.outputs[0]

@@ -39,7 +39,7 @@ class SecondSearch:
                 options=dataclasses.replace(
                     sentences[number].options,
                     guard=False,
-                    no_repeat_ngram=_SHORT_NGRAM if len(sentences[number].source) <= _SHORT else NGRAM,
+                    no_repeat_ngram=_ngram(sentences[number]),
                 ),
             )
             for number in self._numbers
@@ -55,6 +55,12 @@ class SecondSearch:
             found[number], success = mended(sentence.source, found[number], hypotheses, sentence.options)
             successes.append(success)
         return successes
+
+
+def _ngram(sentence: SearchSentence) -> int:
+    """Return the size of the n-grams that may not be repeated: the guard's, or the request's if that is smaller."""
+    size = _SHORT_NGRAM if len(sentence.source) <= _SHORT else NGRAM
+    return min(size, sentence.options.no_repeat_ngram or size)
 
 
 def defect(source: Sequence[int], hypothesis: Hypothesis, options: SearchOptions) -> str | None:

@@ -90,7 +90,7 @@ class EncodedSentences:
         `subwords` are the model's.
         """
         if sentence in self.kept:
-            return Translation.kept(translation.source)
+            return Translation.kept(translation.source, aligned=translation.outputs[0].alignment is not None)
         checked = translation.checked(self.matches_of(sentence), subwords)
         recased = self.recased.get(sentence)
         return checked if recased is None else recased.restored(checked)

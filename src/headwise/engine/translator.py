@@ -211,6 +211,8 @@ class Translator:
         """
         if isinstance(texts, str):
             raise ConfigError("translate: expected a list of sentences, found one string")
+        if split not in (True, False, "long"):
+            raise ConfigError(f"split: expected True, False or 'long', found {split!r}")
         if prefixes is not None and len(prefixes) != len(texts):
             raise ConfigError(
                 f"prefixes: expected one for each of the {len(texts)} sentences, found {len(prefixes)}"
@@ -324,6 +326,8 @@ class Translator:
         The first chunks are smaller, so that the first results come early. Where a line or a prefix can't be read, the
         lines before it are translated before the error is raised.
         """
+        if chunk < 1:
+            raise ConfigError(f"chunk: expected a whole number of at least 1, found {chunk}")
         first_line = arguments.pop("first_line", 1)
         prefixes = arguments.pop("prefixes", None)
 
@@ -345,8 +349,9 @@ class Translator:
     ) -> list[Output]:
         """Return the log-probabilities of given translations, text or subword ids, by forced decoding.
 
-        For the ids of a translation these are the values that the search reported. `alpha` is the exponent of the
-        length penalty, the run's unless given. A source longer than the model's maximum length is truncated, with a
+        For the ids of a translation these are the values that the search reported, if it read the source as it is
+        written (`recase` changes it) and chose from all subwords. `alpha` is the exponent of the length penalty, the
+        run's unless given. A source longer than the model's maximum length is truncated, with a
         `LongLineWarning`. Raises `DataError` with the line number of a target that is too long.
         """
         pairs = self._encode_pairs(sources, targets, first_line)
@@ -357,6 +362,11 @@ class Translator:
             batch_tokens=self.batch_tokens,
         )
         return [self._output(hypothesis) for hypothesis in hypotheses]
+
+    @property
+    def longest_target(self) -> int:
+        """The most subwords of a translation that can be scored."""
+        return self.engine.max_length - 1 - len(self.symbols.given[:1])
 
     def align(
         self, sources: Sequence[str], targets: Sequence[str | Sequence[int]], *, first_line: int = 1

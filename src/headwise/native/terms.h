@@ -12,7 +12,7 @@ namespace headwise {
 constexpr int MOST_TERMS = 64;    // of a sentence, repetitions included: a bit each
 constexpr int MOST_NODES = 256;   // of their automaton
 
-// Arrays of the caller, with their sizes; see `Arrays` in automaton.py. Without nodes there are no terms.
+// Arrays of the caller, with their sizes; see engine/terms.py. Without nodes there are no terms.
 struct TermArrays {
     int32_t nodes, terms, edges, ends;
     const int32_t *edge_offsets, *edge_tokens, *edge_nodes, *end_offsets, *ended, *distances;

@@ -132,7 +132,7 @@ def test_a_rank_or_a_target_is_read_in_place_of_the_best(tracer: TranslationTrac
     second = tracer.trace(TEXT, hypothesis=1)
     assert forced(second).target.ids == (*trace.hypotheses[1].ids, EOS)
     assert tracer.trace(TEXT, target="Zwei Hunde").forced.target.text == "Zwei Hunde"  # type: ignore[union-attr]
-    with pytest.raises(ConfigError, match=r"rank from 0 to 2, found 3"):
+    with pytest.raises(ConfigError, match=r"one of the 3 that were found, found rank 4"):
         tracer.trace(TEXT, hypothesis=3)
     with pytest.raises(ConfigError, match="expected ids below"):
         tracer.force(TEXT, [5, 10**6])

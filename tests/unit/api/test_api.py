@@ -182,6 +182,15 @@ def test_files_are_translated_as_by_the_command(run: headwise.Run, directory: Pa
     written = (tmp_path / "b.txt").read_text("utf-8").splitlines()
     assert written[:-1] == [translation.text for translation in run.translate(ENGLISH, beam=2)]
     assert any("ξ (line 7)" in line for line in warnings)
+    run.translate_file(tmp_path / "a.txt", tmp_path / "n.txt", n_best=2)
+    numbers = [line.partition("\t")[0] for line in (tmp_path / "n.txt").read_text("utf-8").splitlines()]
+    assert numbers == [str(number) for number in range(1, len(written) + 1) for _ in range(2)]
+    with pytest.raises(ConfigError, match=r"beem.*did you mean beam"):
+        run.translate_file(tmp_path / "a.txt", tmp_path / "c.txt", beem=4)
+    with pytest.raises(ConfigError, match="chunk: expected"):
+        list(run.translate_lines(ENGLISH, chunk=0))
+    with pytest.raises(ConfigError, match="split: expected"):
+        run.translate(ENGLISH, split="sentences")
     run.translate_file(tmp_path / "a.html", tmp_path / "b.html")
     assert (tmp_path / "b.html").read_text("utf-8").startswith("<p>")
     with pytest.raises(ConfigError, match="expected an output file that is not an input file"):

@@ -52,6 +52,19 @@ def test_evaluate_equals_sacrebleu_on_its_own_translations(
     assert record["perplexity"]["word"] == pytest.approx(math.exp(-total / words), rel=1e-4)
 
 
+def test_a_reference_that_is_too_long_has_no_perplexity(
+    run: Path, files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "test.de").write_text("".join(f"{line}\n" for line in [*GERMAN[:-1], GERMAN[-1] * 500]))
+    assert run_program(["evaluate", str(run), *files, "--json"]) == 0
+    captured = capsys.readouterr()
+    assert "perplexity is without 1 of the references" in captured.err
+    scored = Translator.load(run).score(ENGLISH[:-1], GERMAN[:-1])
+    total, tokens = sum(o.log_probability for o in scored), sum(len(o.pieces) for o in scored)
+    found = json.loads(captured.out)["perplexity"]["subword"]
+    assert found == pytest.approx(math.exp(-total / tokens), rel=1e-4)
+
+
 def test_a_run_does_not_differ_from_itself(
     run: Path, files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.characters import WORD
 from headwise.config import SubwordConfig
 from headwise.engine.outputs import Output, Translation
@@ -119,3 +120,13 @@ def test_a_translator_reads_capitals_as_ordinary_text(tmp_path: Path) -> None:
     assert unread[0].warnings[0].startswith("it is in capitals, which the model wasn't trained with")
     lines = [ordinary, "☃"]
     assert translator.translate(lines, recase=True) == translator.translate(lines)
+
+
+def test_what_is_looked_into_is_what_is_translated(tmp_path: Path) -> None:
+    tracer = TranslationTracer(Translator.load(make_run(tmp_path / "run"), engine="pytorch", device="cpu"))
+    ordinary = recased("A MAN SLEEPS.", tracer.translator.subwords)
+    assert ordinary is not None
+    read = tracer.trace("A MAN SLEEPS.", recase=True)
+    assert read.source == tracer.trace(ordinary.text, recase=False).source
+    assert read.source != tracer.trace("A MAN SLEEPS.", recase=False).source
+    assert f"read as ordinary text: {ordinary.text}" in read.notes

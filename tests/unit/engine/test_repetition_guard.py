@@ -7,9 +7,10 @@ import pytest
 
 from benchmarks.robustness import phrases
 from decoding_models import EOS, SYMBOLS, TreeModel, decode, sentences, tiny_transformer
+from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
-from headwise.engine.repetition_guard import NGRAM, defect, loops
+from headwise.engine.repetition_guard import NGRAM, SecondSearch, defect, loops
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from scheduler_engines import native, native_only
@@ -122,3 +123,11 @@ def test_the_native_engine_is_guarded_alike() -> None:
 def test_samples_are_not_guarded() -> None:
     with pytest.raises(ConfigError, match="guard: expected it together with beam search, found sampling"):
         SearchOptions(sample=True, guard=True)
+
+
+@pytest.mark.parametrize(("asked", "used"), [(0, 3), (2, 2), (4, 3)])
+def test_the_second_search_is_no_looser_than_the_first(asked: int, used: int) -> None:
+    sentence = SearchSentence([*range(10, 30), EOS], SearchOptions(guard=True, no_repeat_ngram=asked))
+    loop = Hypothesis.scored([7] * 40, [-0.1] * 41, 0.6)
+    (again,) = SecondSearch([sentence], [[loop]]).sentences
+    assert again.options.no_repeat_ngram == used

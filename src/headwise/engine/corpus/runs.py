@@ -13,7 +13,7 @@ from typing import Any
 
 from headwise.config import Config
 from headwise.data.prepared import files_checksum, stamp
-from headwise.engine.options import SearchOptions
+from headwise.engine.options import SearchOptions, changed_options
 from headwise.engine.translator import Translator
 from headwise.plugins import import_modules, imported
 from headwise.text.tokens.subwords import Subwords
@@ -62,7 +62,7 @@ class Runs:
     def options(self) -> SearchOptions:
         """Return the search options; raises `ConfigError` for one out of range, `CheckpointError` without a run."""
         decoding = self.configs[0].decoding
-        return SearchOptions(**{**decoding.search, **self.search})
+        return changed_options(SearchOptions(**decoding.search), self.search)
 
     def request(self) -> dict[str, Any]:
         """Return the search options that translations depend on, as JSON values; raises as `options` does."""

@@ -132,10 +132,12 @@ class FileTranslation:
     def _check_formats(self) -> None:
         """Raise `ConfigError` if a file's format doesn't allow what is asked, or needs a package that is missing."""
         plain = self.work.columns == type(self.work.columns)()
-        if form_of(self.out) == ".parquet" and (not plain or self.work.options.n_best > 1):
+        records = form_of(self.out) == ".parquet" or self.work.target_field is not None
+        if records and (not plain or self.work.options.n_best > 1):
+            more = "" if form_of(self.out) == ".parquet" else "; --jsonl writes them"
             raise ConfigError(
-                f"{self.out}: expected the best translation alone in a Parquet file, found --n-best, --scores, "
-                "--alignments or --jsonl"
+                f"{self.out}: expected the best translation alone in a field of records, found --n-best, --scores, "
+                f"--alignments or --jsonl{more}"
             )
         if compression(self.out) and form_of(self.out) == ".parquet":
             raise ConfigError(f"{self.out}: expected a Parquet file's own compression, found another suffix")

@@ -86,7 +86,7 @@ def read_directory(
     if positions == "learned":
         parameters.tensors["positions.table"] = lambda: table
     parameters.check_rest({*tables} & file.variables.keys())
-    notes = _notes(file, model, stored_positions=tables[0] in file.variables)
+    notes = _notes(model, stored_positions=tables[0] in file.variables)
     imported = assembled(model, DecodingConfig(), text, parameters.tensors, notes)
     return replace(imported, quantized=frozenset(parameters.quantized))
 
@@ -112,7 +112,7 @@ def _equal(file: ModelFile, *names: str) -> bool:
     return all(np.array_equal(file.array(one), file.array(other)) for one, other in pairs)
 
 
-def _notes(file: ModelFile, model: ModelConfig, *, stored_positions: bool) -> list[str]:
+def _notes(model: ModelConfig, *, stored_positions: bool) -> list[str]:
     notes = [
         "decoding.alpha=0.6: Headwise divides by ((5 + |Y|) / 6)^alpha, CTranslate2 by |Y|^length_penalty"
     ]
