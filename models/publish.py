@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from headwise import __version__
-from headwise.cli.lines import read_lines
 from headwise.cli.main import run as headwise
 from headwise.config import Config
 from headwise.engine.translator import Translator
@@ -29,6 +28,7 @@ from headwise.files import atomic_directory, write_text
 from headwise.interop.huggingface.card import facts
 from headwise.interop.runs import open_trained
 from headwise.metrics import read_measured
+from headwise.text.reading.lines import read_lines
 
 CURVES = ("metrics.jsonl", "measured.json")
 _SCORES = {"BLEU": "bleu", "chrF2": "chrf", "tokenized BLEU": "tokenized_bleu"}
