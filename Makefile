@@ -29,7 +29,7 @@ demo-model: $(VENV)/user
 OPEN := data/open-en-de-text
 PAIR = -c configs/open-en-de.yaml 'data.source=[$(OPEN)/$(1).$(2)]' 'data.target=[$(OPEN)/$(1).$(3)]' \
 	data.dev_source=$(OPEN)/test/tatoeba-dev.$(2) data.dev_target=$(OPEN)/test/tatoeba-dev.$(3)
-SHORTER := model.dropout=0.1 batch.tokens=4096 schedule.warmup=400 schedule.peak=0.0015 training.max_minutes=180
+SHORTER := model.dropout=0.1 batch.tokens=4096 'schedule={name: constant, peak: 0.001, warmup: 100, cooldown: 0.3}' training.max_minutes=300
 long-runs: $(VENV)/user
 	$(BIN)/headwise data get open-en-de-text
 	$(BIN)/python examples/open_text.py $(OPEN) $(OPEN)
