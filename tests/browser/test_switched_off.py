@@ -63,6 +63,37 @@ def test_a_part_is_switched_off_and_on_again(visit: Visit, tracer: TranslationTr
 
 
 @SERVER_ONLY
+def test_an_intervention_of_a_link_that_is_none_can_be_removed(visit: Visit) -> None:
+    page = visit.open(f"text={TEXT}&changes=foo")
+    expect(page.locator("#translate").get_by_text("intervention 'foo': expected one of")).to_be_visible()
+    visit.refused()
+    page.get_by_role("button", name="Remove").click()
+    visit.settled()
+    assert "changes" not in visit.state()
+
+
+@SERVER_ONLY
+def test_the_same_intervention_twice_is_undone_at_once(visit: Visit) -> None:
+    page = visit.open()
+    knob = page.locator("[data-key='knob-√d_k']")
+    knob.click()
+    visit.settled()
+    page.get_by_role("button", name="Apply").click()
+    page.get_by_role("button", name="Apply").click()
+    visit.settled()
+    page.get_by_role("button", name="Undo").click()
+    visit.settled()
+    expect(page.locator(".chips li")).to_have_count(1)
+
+
+@SERVER_ONLY
+def test_without_the_causal_mask_a_later_token_is_looked_at(visit: Visit) -> None:
+    page = visit.open(f"text={TEXT}&changes=no-mask:decoder.*&part=decoder&query=0&key=2")
+    visit.settled()
+    expect(page.locator("#weight")).not_to_have_text("masked, exactly 0")
+
+
+@SERVER_ONLY
 def test_the_scope_decides_what_can_be_switched_off(visit: Visit) -> None:
     page = visit.open()
     where = page.locator("[data-key=knobs-where]")

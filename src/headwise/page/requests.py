@@ -75,7 +75,7 @@ class TextRequest(BaseModel):
 
     run: Annotated[str, Field(max_length=200)]
     text: Text
-    temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
+    temperature: Annotated[float, Field(ge=bounds.COLDEST, le=10)] = 1.0
     top_k: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     arrays: Arrays = "lists"  # has no effect; every request of the page sends it

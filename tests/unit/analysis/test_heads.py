@@ -153,7 +153,7 @@ def test_the_similarity_of_embeddings_counts_beyond_position(causal: bool) -> No
     """Against a regression on indicators of the offsets, whose residuals are correlated."""
     draw = np.random.default_rng(1)
     embeddings = draw.normal(size=(30, 6)).astype(np.float32)
-    rows = texts(60)
+    rows = [*texts(60), texts(1)[0][:1]]  # of one token, there is no pair
     counts = SimilarityCounts(embeddings, (i for ids in rows for i in ids), causal=causal)
     offsets, cosines, weights = [], [], []
     for ids in rows:

@@ -51,7 +51,7 @@ class SimilarityCounts:
         query, key = np.nonzero(np.tril(allowed) if self.causal else allowed)
         self._shape = weights.shape[:2]
         visible = query + 1 if self.causal else n
-        scaled = weights[:, :, query, key].reshape(-1, len(query)).astype(np.float64) * visible  # (L H, P)
+        scaled = weights[:, :, query, key].reshape(self._shape[0] * self._shape[1], len(query)).astype(np.float64) * visible  # (L H, P)
         vectors = self._unit[self._orders[:, self._row[np.asarray(ids, np.int64)]]]  # (1 + K, n, d_model)
         cosines = (vectors @ vectors.swapaxes(1, 2))[:, query, key].astype(np.float64)  # (1 + K, P)
         if self._weights is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +101,7 @@ def _decoded(pixels: str, shape: tuple[int, int, int]) -> Maps:
     """Decode base64 of one byte per pixel and channel into values from 0 to 1, shape (channels, height, width)."""
     try:
         values = np.frombuffer(base64.b64decode(pixels, validate=True), np.uint8)
-    except binascii.Error:
+    except ValueError:  # binascii.Error is one
         raise ConfigError("pixels: expected base64, found something else") from None
     if len(values) != np.prod(shape):
         raise ConfigError(

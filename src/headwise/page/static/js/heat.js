@@ -4,8 +4,8 @@ import { fill, h } from "./dom.js";
 import { Tensor } from "./tensor.js";
 import { number } from "./text.js";
 
-/** The functions that redraw the heat maps, by canvas. @type {Map<HTMLCanvasElement, () => void>} */
-const heatMaps = new Map();
+/** The functions that redraw the heat maps, by canvas. @type {WeakMap<HTMLCanvasElement, () => void>} */
+const heatMaps = new WeakMap();
 
 /**
  * Paint weights from 0 to `most`, and from 0 to −`most` in the caret's color; masked cells stay empty. The shade is the
@@ -65,10 +65,7 @@ export function colorBar() {
 
 /** Repaint all heat maps after a change of colors. */
 export function repaint() {
-  for (const [canvas, draw] of heatMaps) {
-    if (canvas.isConnected) draw();
-    else heatMaps.delete(canvas);
-  }
+  for (const canvas of document.querySelectorAll("canvas")) heatMaps.get(canvas)?.();
 }
 
 /**

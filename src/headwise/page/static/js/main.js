@@ -221,6 +221,11 @@ async function begin() {
   recover();
   data.run.on(({ value, status }) => {
     if (status !== "ready" || !(value?.can.translate || value?.can.read || value?.can.vision)) return;
+    const shape = value.parts?.[store.state.part]; // another run may have fewer layers and heads
+    if (shape) {
+      const { layer, head } = store.state;
+      store.set({ layer: Math.min(layer, shape.layers - 1), head: Math.min(head, shape.heads - 1) });
+    }
     const [part] = PARTS.filter((one) => value.parts?.[one]);
     if (part && !value.parts?.[store.state.part])
       store.set(value.can.vision ? { part } : { part, layer: 0, head: 0, query: null, key: null });

@@ -82,3 +82,19 @@ export function byRole(evidence) {
   }
   return headsByRole;
 }
+
+/**
+ * Call a function when the evidence has other heads than before: while it is measured, the server is asked time and again.
+ * @param {import("./types.js").App["data"]["evidence"]} evidence
+ * @param {() => void} act
+ */
+export function onNewHeads(evidence, act) {
+  let known = "";
+  evidence.on(({ value }) => {
+    const heads = JSON.stringify(value?.heads ?? null);
+    if (heads !== known) {
+      known = heads;
+      act();
+    }
+  });
+}

@@ -129,8 +129,10 @@ export class Store {
    * @param {string[]} changes
    */
   intervene(changes) {
+    const next = [...new Set(changes)];
+    if (JSON.stringify(next) === JSON.stringify(this.state.changes)) return; // there would be nothing to undo
     this.#past.push(this.state.changes);
-    this.set({ changes: [...new Set(changes)] });
+    this.set({ changes: next });
   }
 
   get canUndo() {
@@ -191,6 +193,7 @@ export function fromFragment(fragment) {
     "topk",
     "seed",
     "image",
+    "step",
   ];
   for (const key of Object.keys(START)) {
     const text = parameters.get(key);
@@ -199,7 +202,7 @@ export function fromFragment(fragment) {
     if (key === "changes") state[key] = parameters.getAll(key);
     else if (key === "words") state[key] = text === "true";
     else if (integers.includes(key)) {
-      if (/^[0-9]{1,5}$/.test(text)) state[key] = Number(text);
+      if (/^[0-9]{1,9}$/.test(text)) state[key] = Number(text);
     } else if (["alpha", "temperature", "topp", "radius"].includes(key)) {
       if (Number.isFinite(Number(text)) && text.trim() !== "") state[key] = Number(text);
     } else state[key] = text;

@@ -8,8 +8,9 @@ import { Refusal } from "./subwords.js";
 /** @type {ReturnType<typeof openRun> | null} */
 let run = null;
 
-/** @param {string} folder */
-function open(folder) {
+let folder = "";
+
+function open() {
   return openRun(async (name) => {
     const response = await fetch(new URL(name, folder)).catch(() => null);
     if (!response?.ok) {
@@ -23,7 +24,11 @@ function open(folder) {
 /** Answer a request. @param {string} path @param {any} question */
 async function answer(path, question) {
   try {
-    const answers = await /** @type {NonNullable<typeof run>} */ (run);
+    run ??= open();
+    const answers = await run.catch((error) => {
+      run = null; // "Try again" opens it anew
+      throw error;
+    });
     return answers(path, question);
   } catch (error) {
     if (error instanceof Refusal) return { error: error.message };
@@ -34,7 +39,7 @@ async function answer(path, question) {
 
 self.addEventListener("message", async (/** @type {MessageEvent<Message>} */ { data }) => {
   if ("folder" in data) {
-    run = open(data.folder);
+    folder = data.folder;
     return;
   }
   self.postMessage({ answer: await answer(data.path, data.question) });

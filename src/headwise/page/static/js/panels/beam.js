@@ -20,7 +20,7 @@ export function beamPanel({ store, data }) {
   const slider = h("input", {
     type: "range",
     min: 0,
-    max: 2,
+    max: 5,
     step: 0.05,
     id: "alpha-slider",
     "aria-label": "Length penalty α",
@@ -39,7 +39,7 @@ export function beamPanel({ store, data }) {
   section.body.append(chart, ranking);
   watch(section.body, [data.trace, data.chosen]);
   roving(tree, ".node");
-  const alphaNow = () => (slider.value === "" ? 0 : Number(slider.value));
+  let alpha = 0; // that of the search, or the slider's, which has no others than its steps
   const refresh = twin(section, chart, () => {
     const trace = data.trace.value;
     return (
@@ -60,18 +60,20 @@ export function beamPanel({ store, data }) {
   });
 
   slider.addEventListener("input", () => {
-    alphaLabel.value = number(alphaNow(), 2);
+    alpha = Number(slider.value);
+    alphaLabel.value = number(alpha, 2);
     rank();
   });
-  slider.addEventListener("change", () => store.set({ alpha: alphaNow() }));
+  slider.addEventListener("change", () => store.set({ alpha: Number(slider.value) }));
 
   const show = () => {
     const trace = data.trace.value;
     section.root.hidden = data.run.value !== null && !data.run.value.can.translate;
     if (!trace || trace.tree.length === 0) fill(tree, h("p", { class: "muted" }, "No search yet."));
     else {
-      if (document.activeElement !== slider || store.state.alpha === null) slider.value = String(trace.alpha);
-      alphaLabel.value = number(alphaNow(), 2);
+      alpha = trace.alpha;
+      if (document.activeElement !== slider || store.state.alpha === null) slider.value = String(alpha);
+      alphaLabel.value = number(alpha, 2);
       fill(tree, draw(trace.tree));
       oneStop(tree.querySelectorAll(".node"), (node) => node.getAttribute("aria-pressed") === "true");
     }
@@ -82,7 +84,6 @@ export function beamPanel({ store, data }) {
   /** Rank the finished hypotheses by their scores under the slider's α. */
   const rank = () => {
     const trace = data.trace.value;
-    const alpha = alphaNow();
     const finished = (trace?.tree ?? [])
       .flatMap((node, index) => (node.finished ? [{ node, index }] : []))
       .map(({ node, index }) => ({ node, index, penalty: lengthPenalty(node.length, alpha) }))

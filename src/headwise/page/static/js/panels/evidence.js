@@ -63,6 +63,7 @@ export function evidencePanel({ store, data }) {
           evidence.about,
         ),
       );
+      refresh();
       return;
     }
     const roles = [...byRole(evidence)].sort((a, b) => b[1].length - a[1].length);

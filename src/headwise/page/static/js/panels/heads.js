@@ -4,7 +4,7 @@ import { fill, h } from "../dom.js";
 import { colorBar, paint } from "../heat.js";
 import { oneStop, roving } from "../keys.js";
 import { panel, twin, watch } from "../panel.js";
-import { measured, told } from "../roles.js";
+import { measured, onNewHeads, told } from "../roles.js";
 import { number } from "../text.js";
 import { PART_NAMES, PARTS } from "../types.js";
 
@@ -76,6 +76,7 @@ export function headsPanel({ store, data }) {
         ),
       );
       fill(caption);
+      refresh();
       return;
     }
     const [layers, count] = weights.shape;
@@ -184,7 +185,7 @@ export function headsPanel({ store, data }) {
   data.trace.on((slot) => slot.status === "ready" && show());
   data.view.on((slot) => slot.status === "ready" && show());
   data.chosen.on((slot) => slot.status !== "loading" && show());
-  data.evidence.on(show);
+  onNewHeads(data.evidence, show);
   return section.root;
 }
 

@@ -4,7 +4,7 @@ import { baselineOf } from "../data.js";
 import { button, field, fill, h, select } from "../dom.js";
 import { order } from "../model/order.js";
 import { panel, tableOf, watch } from "../panel.js";
-import { byRole } from "../roles.js";
+import { byRole, onNewHeads } from "../roles.js";
 import { number, percent, signed } from "../text.js";
 import { PARTS } from "../types.js";
 import { changesBetween } from "./difference.js";
@@ -48,12 +48,14 @@ export function interventionsPanel(app) {
     min: -99,
     max: 9999,
     "aria-label": "Amount",
+    "data-key": "amount",
   });
   const prefix = h("input", {
     type: "text",
     maxlength: 500,
     placeholder: "Begin the output with",
     "aria-label": "Begin the output with",
+    "data-key": "prefix",
     dir: "auto",
   });
   const word = h("input", {
@@ -61,6 +63,7 @@ export function interventionsPanel(app) {
     maxlength: 100,
     placeholder: "word",
     "aria-label": "Word",
+    "data-key": "word",
     dir: "auto",
   });
   const wordNumber = h("input", {
@@ -69,6 +72,7 @@ export function interventionsPanel(app) {
     max: 999,
     value: 1,
     "aria-label": "Number of the word",
+    "data-key": "word-number",
   });
 
   const add = (/** @type {string[]} */ changes) => store.intervene([...store.state.changes, ...changes]);
@@ -178,6 +182,14 @@ export function interventionsPanel(app) {
     return chosen.map((one) => `${kind}:${one.part}.${one.layer + 1}.${one.head + 1}${suffix}`);
   };
 
+  const remove = (/** @type {string} */ change) => {
+    const { changes } = store.state;
+    const at = changes.indexOf(change);
+    store.intervene(changes.filter((one) => one !== change));
+    const buttons = list.querySelectorAll("button");
+    (buttons[Math.min(at, buttons.length - 1)] ?? undo).focus(); // the next one, or what brings it back
+  };
+
   const showList = () => {
     const { changes } = store.state;
     undo.disabled = !store.canUndo;
@@ -190,7 +202,7 @@ export function interventionsPanel(app) {
           {},
           h("span", { dir: "auto" }, describe(change)),
           stated(change, data.trace.value),
-          button("×", () => store.intervene(changes.filter((one) => one !== change)), {
+          button("×", () => remove(change), {
             "aria-label": `Remove: ${describe(change)}`,
             "data-key": `remove-${change}`,
           }),
@@ -268,7 +280,7 @@ export function interventionsPanel(app) {
     showForms();
     showResult();
   });
-  data.evidence.on(showForms);
+  onNewHeads(data.evidence, showForms);
   data.trace.on(showList);
   for (const slot of [data.trace, data.base, data.under, data.view, data.unchanged]) slot.on(showResult);
   showForms();

@@ -229,7 +229,7 @@ function scopesOf(run) {
  * @param {string} change
  */
 export function knobInWords(change) {
-  const [kind, rest] = change.split(":");
+  const [kind, rest = ""] = change.split(":"); // a link may hold anything
   const [address, amount] = rest.split("@");
   const [part, layer = "*", head = "*"] = address.split(".");
   const place = part === "*" ? "" : ` in ${part}`;

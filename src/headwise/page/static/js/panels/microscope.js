@@ -58,11 +58,13 @@ export function microscopePanel({ store, data }) {
     const source = data.trace.value?.source;
     const weights = reading?.attention[part];
     if (!reading || !source || !weights || layer >= weights.shape[0] || head >= weights.shape[1]) return null;
+    const shown = weights.at(layer, head);
     return {
-      weights: weights.at(layer, head),
+      weights: shown,
       rows: (part === "encoder" ? source.pieces : reading.reads.pieces).map(piece),
       columns: (part === "decoder" ? reading.reads.pieces : source.pieces).map(piece),
-      seen: (/** @type {number} */ row, /** @type {number} */ column) => part !== "decoder" || column <= row,
+      seen: (/** @type {number} */ row, /** @type {number} */ column) =>
+        part !== "decoder" || column <= row || shown.at(row).data[column] !== 0, // without the causal mask
     };
   };
   /** The cell whose computation is shown: the pinned one, or the first row's largest. @returns {[number, number]} */

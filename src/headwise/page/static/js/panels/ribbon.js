@@ -26,8 +26,7 @@ const FAINT = 0.04; // links with smaller weights aren't drawn
 export function links(state, source, reading) {
   const cross = reading.attention.cross;
   if (!cross) return null;
-  const layer = Math.min(state.layer, cross.shape[0] - 1);
-  const head = Math.min(state.head, cross.shape[1] - 1);
+  const { layer, head } = crossHead(state, cross);
   const selections = {
     head: () => [cross.at(layer, head)],
     layer: () => heads(cross, layer),
@@ -99,7 +98,7 @@ export function ribbonPanel({ store, data, say }) {
     chart,
     () =>
       shown && {
-        caption: `Cross-attention, ${rule(store.state)}: rows are target, columns source`,
+        caption: `Cross-attention, ${rule(store.state, data.reading?.attention.cross)}: rows are target, columns source`,
         head: ["Target", ...shown.source],
         rows: shown.target.map((name, row) => [
           name,
@@ -110,6 +109,7 @@ export function ribbonPanel({ store, data, say }) {
 
   const show = () => {
     const { state } = store;
+    const { layer, head } = crossHead(state, data.reading?.attention.cross);
     over.show(state.over);
     shift.show(String(state.shift));
     words.show(String(state.words));
@@ -117,7 +117,7 @@ export function ribbonPanel({ store, data, say }) {
       heading,
       state.over === "all"
         ? "all layers and heads"
-        : `layer ${state.layer + 1}${state.over === "head" ? `, head ${state.head + 1}` : ""}`,
+        : `layer ${layer + 1}${state.over === "head" ? `, head ${head + 1}` : ""}`,
     );
     const { reading } = data;
     const source = data.trace.value?.source;
@@ -243,11 +243,26 @@ export function ribbonPanel({ store, data, say }) {
   return section.root;
 }
 
-/** The weights shown, in words. @param {import("../state.js").State} state */
-function rule(state) {
+/**
+ * The layer and head of the cross-attention that the state selects: the last one where it has fewer.
+ * @param {import("../state.js").State} state
+ * @param {import("../tensor.js").Tensor | null | undefined} cross  (layers, heads, …)
+ */
+export function crossHead(state, cross) {
+  const [layers, heads] = cross?.shape ?? [Infinity, Infinity];
+  return { layer: Math.min(state.layer, layers - 1), head: Math.min(state.head, heads - 1) };
+}
+
+/**
+ * The weights shown, in words.
+ * @param {import("../state.js").State} state
+ * @param {import("../tensor.js").Tensor | null | undefined} cross
+ */
+function rule(state, cross) {
+  const { layer, head } = crossHead(state, cross);
   const which = {
-    head: `layer ${state.layer + 1}, head ${state.head + 1}`,
-    layer: `layer ${state.layer + 1}, mean of heads`,
+    head: `layer ${layer + 1}, head ${head + 1}`,
+    layer: `layer ${layer + 1}, mean of heads`,
     all: "mean of all layers and heads",
   };
   return `${which[state.over]}, at the step that ${state.shift ? "reads" : "predicts"} the token`;

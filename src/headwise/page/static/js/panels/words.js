@@ -5,6 +5,7 @@ import { oneStop, roving } from "../keys.js";
 import { panel, twin, watch } from "../panel.js";
 import { heads, mean } from "../tensor.js";
 import { number, percent, piece } from "../text.js";
+import { crossHead } from "./ribbon.js";
 
 const EVERY = 900; // milliseconds per step while playing
 
@@ -99,7 +100,8 @@ export function wordsPanel({ store, data }) {
     );
     fill(positions, ...stepwise.steps.map((one, index) => position(one, index, at)));
     oneStop(positions.children, (one) => one.getAttribute("aria-current") === "step");
-    const { over, layer, head } = store.state;
+    const { over } = store.state;
+    const { layer, head } = crossHead(store.state, stepwise.attention);
     const heading = {
       all: "mean of all heads",
       layer: `mean of layer ${layer + 1}`,
@@ -143,8 +145,7 @@ export function wordsPanel({ store, data }) {
     const { attention } = stepwise;
     if (!attention) return [h("span", { class: "muted" }, "This model has no cross-attention.")];
     const { state } = store;
-    const layer = Math.min(state.layer, attention.shape[0] - 1);
-    const head = Math.min(state.head, attention.shape[1] - 1);
+    const { layer, head } = crossHead(state, attention);
     const chosen = {
       head: () => [attention.at(layer, head)],
       layer: () => heads(attention, layer),
