@@ -83,29 +83,29 @@ OPEN_TEXT: dict[str, str] = {
 }
 
 OPEN_EN_DE: dict[str, str] = {
-    "README.md": "246be83e064850b6c07d9099aa9e5d4abcf7cee9637c7938828967894db8502d",
-    "config.yaml": "94de33d824089acbe31fc0039073d6ae17e3c02ceca6d236c487ffb0ff75a8a6",
+    "README.md": "e63312f222d67d125b1b30d655da0c37a95c79e1032e8928ddeadd79eca2436b",
+    "config.yaml": "29d8a3d970812432a654253a55e2be58369e67ad2024f809b3f166d142d5002c",
     "corpus/examples.en": "8a8c5d1b6b26b8f610cb76dfc5a520f95357d52629d32cbd5a8a9744d9cf430d",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
-    "measured.json": "a16ea860a04406897ce0cd3a5a434bdd9175ceafc85cf344678b969243ca61a7",
-    "metrics.jsonl": "c1fb4dd7854c6c8b107ebd9c1eb53d3ce227fd5e246f576ffdd12c5287a09aec",
-    "model.safetensors": "056d81a8f03cc2cf2f1c8904c6e18410c6956ece3e76bdd5b1e4be0ade9490de",
-    "shortlist.safetensors": "9b3dc7b248c646ee5eede77b27ffaf4a41d9d07775c1191871072fb9a6437da1",
+    "measured.json": "bbe998b0f9766fe9bc9050bd28794e6d5df1567c40b31cfc8d24e5d4f132cb0f",
+    "metrics.jsonl": "1dec45c21ed33ebce33c653418d10f20f7261cdfea1e05b19e1b683557fe6115",
+    "model.safetensors": "08ab676487c9ec4e8ee04c3503538b8a002259c4e2a071bcd0cdcbb1d03bbee0",
+    "shortlist.safetensors": "7de2d2441649ad317ab2bf136f4285a8024c13e654b63da8bff20437dad59d39",
     "spm.model": "22b8ea724ca3e293b7116c29be3dfacb77c5b40e3427769a510da5cc84fc968f",
-    "words.txt": "47ed3893dd28d368c162943c7898439280d474feeeee84f6b05203e10b5d8c9f",
+    "words.txt": "0b6b13a4a1980962f7ce7e13bd35c9af8b328bfebdab21671ac79989fab0b994",
 }
 
 OPEN_DE_EN: dict[str, str] = {
-    "README.md": "c3d1738e2ed35f06d2ff7e3788353482ddb48a527adcd6846732910503c0192a",
-    "config.yaml": "e5600cf49e5aeacac75a16d704f66837090e496614b673417417be7ead84fa49",
+    "README.md": "ffa9b29e363177c9e77e1a767fac5d5643d2c16fc7cf8b95cadce04ba10bafe3",
+    "config.yaml": "3fce773b7048e5aa18f067422ae03eec16e5b6cac01f40f92033d67d2b3efee8",
     "corpus/examples.de": "ae422e14aa3ee7fa7ff75ed388e619d380dbb23ddb46fd78dee10567596dba03",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
-    "measured.json": "8c1e65a865c0288af42796bf386c9f664815bc2ea4652e9e4e19330bb128eccb",
-    "metrics.jsonl": "4aad349116ac41368f79fe043cc8e7c6d426481ccc72e1785cd22b4dce2d403a",
-    "model.safetensors": "53acc436792521923719f128fc046115d87f91827d9c560d636b9bbd4341f585",
-    "shortlist.safetensors": "166026c58db7b3243e87a4ce7f4745ccad0480d8c6eb4282c197a3f39ac0fc9d",
+    "measured.json": "81537fad93ab6911e2d6082ba5db2682c73a835ae5b657bdaa84795e5a186296",
+    "metrics.jsonl": "1c781378b720ecbed0d9e6032f629b1e44c651d7d7f9e74b33904e4117011995",
+    "model.safetensors": "a21d65c23d26a054c36594a7913a3b4563eb2b8c8fa7eb7e456ad69cf1696aae",
+    "shortlist.safetensors": "688aa3c868bd8beb0b7cb41916c388eb04c034d9e5aa8f328299d2f1be1f575c",
     "spm.model": "ed4e2c160ea5655ef7ce10acb657baaa79c51b4cbc2442afa35a355a1f2f3506",
-    "words.txt": "a4fd4387456160483f32140db65ecfcea4852d318610d18d69d0bd88ab0c4d05",
+    "words.txt": "d0b0ee924074a140f522493f6122c0a1a2cd082be5cc43ef27b6eff9a0949dc1",
 }
