@@ -149,7 +149,9 @@ def test_axe_finds_nothing(browser: Browser, served: Site, scheme: str) -> None:
         page.keyboard.press("?")
         violations.append(axe(page))
         page.keyboard.press("Escape")
+        ids = page.locator("[id]").evaluate_all("elements => elements.map(({ id }) => id)")
     assert violations == [""] * 3
+    assert len(ids) == len(set(ids))
 
 
 def axe(page: Page) -> str:

@@ -25,7 +25,7 @@ export function translatePanel({ store, data }) {
     oninput: () => store.set({ text: source.value }),
   });
   const samples = h("div", { class: "samples" });
-  const beam = numberInput("beam", { min: 1, max: 16, step: 1 }, (value) =>
+  const beam = numberInput("beam-size", { min: 1, max: 16, step: 1 }, (value) =>
     store.set({ beam: Math.round(value) }),
   );
   const alpha = numberInput("alpha", { min: 0, max: 5, step: 0.1 }, (value) => store.set({ alpha: value }));
