@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -21,7 +22,7 @@ def _language_code(code: str) -> str:
 Language = Annotated[str, AfterValidator(_language_code)]
 Weight = Annotated[float, Field(ge=0.0, le=bounds.WEIGHT)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
-_SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # subwords of every vocabulary
+SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")  # of every vocabulary, with the ids 0 to 3
 _PAIRS, _TEXTS = Tasks(*PAIRS), Tasks(*TEXTS)
 
 
@@ -125,9 +126,8 @@ class SubwordConfig(Section):
     dropout: Annotated[Probability, _PAIRS] = 0.0
     character_coverage: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     lowercase: bool = False
-    symbols: Annotated[list[str], Writable, _PAIRS] = Field(
-        default_factory=list
-    )  # words that are a subword each
+    # words that are a subword each
+    symbols: Annotated[list[str], Writable, _PAIRS] = Field(default_factory=list)
     # for translation: a run whose subword model is used instead of a learned one
     copy_from: Annotated[str | None, Writable, _PAIRS, MAY_CHANGE] = None
 
@@ -135,11 +135,10 @@ class SubwordConfig(Section):
     def _symbols_are_words(self) -> SubwordConfig:
         if wrong := [symbol for symbol in self.symbols if symbol.split() != [symbol]]:
             raise ValueError(f"symbols: expected words, found {wrong[0]!r}")
-        if again := [
-            one for number, one in enumerate(self.symbols) if one in (*_SPECIAL, *self.symbols[:number])
-        ]:
+        counts = Counter((*SPECIAL_PIECES, *self.symbols))
+        if again := [name for name, count in counts.items() if count > 1]:
             raise ValueError(
-                f"symbols: expected words, each once and none of {' '.join(_SPECIAL)}, found {again[0]}"
+                f"symbols: expected words, each once and none of {' '.join(SPECIAL_PIECES)}, found {again[0]}"
             )
         if self.symbols and self.kind == "imported":
             raise ValueError(

@@ -117,14 +117,11 @@ def _untranslated(entry: dict[str, _String]) -> list[CatalogueMessage]:
     """Return the messages of an entry that have no translation; the header, whose id is empty, has none."""
     if "msgid" not in entry or not entry["msgid"].text:
         return []
-    plural = entry.get("msgid_plural", entry["msgid"])
+    singular, plural = entry["msgid"], entry.get("msgid_plural", entry["msgid"])
+    of_one = "msgstr[0]" if "msgstr[1]" in entry else "msgstr"  # a language may have one form for any number
     return [
         CatalogueMessage(
-            (
-                entry["msgid"]
-                if keyword == "msgstr" or (keyword == "msgstr[0]" and "msgstr[1]" in entry)
-                else plural
-            ).text,
+            (singular if keyword == of_one else plural).text,
             keyword,
             one.start,
             one.end,

@@ -25,6 +25,7 @@ from headwise.documents.tokens import (
 _DROPPED = frozenset({"w:proofErr"})  # what Word found in the old text
 _AROUND = frozenset({"w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:sdt", "w:sdtContent"})
 _NO_TEXT = re.compile(r"<!--.*?-->|<\?.*?\?>|<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+_MOST_AROUND = 3  # paragraphs around one, each of which is read once more; Word has one
 _OPEN, _CLOSE = '<w:t xml:space="preserve">', "</w:t>"
 
 
@@ -54,8 +55,8 @@ class _Nested:
 _Part = _Text | _Tag | _Nested | str  # a string stands between runs as it is
 
 
-def paragraphs(tokens: Sequence[Token]) -> list[str | Block]:
-    """Return the paragraphs' texts as blocks, and between them all else."""
+def paragraphs(tokens: Sequence[Token], depth: int = 0) -> list[str | Block]:
+    """Return the paragraphs' texts as blocks, and between them all else; `depth` paragraphs are around them."""
     parts: list[str | Block] = []
     position = start = 0
     while position < len(tokens):
@@ -63,15 +64,18 @@ def paragraphs(tokens: Sequence[Token]) -> list[str | Block]:
         position += 1
         if token.kind == "open" and token.name == "w:p":
             end = end_of_element(tokens, position - 1) - 1
-            parts += ["".join(one.raw for one in tokens[start:position]), *_paragraph(tokens[position:end])]
+            parts += [
+                "".join(one.raw for one in tokens[start:position]),
+                *_paragraph(tokens[position:end], depth),
+            ]
             position = start = end
     return [*parts, "".join(token.raw for token in tokens[start:])]
 
 
-def _paragraph(tokens: Sequence[Token]) -> list[str | Block]:
+def _paragraph(tokens: Sequence[Token], depth: int) -> list[str | Block]:
     raw = "".join(token.raw for token in tokens)
     try:
-        found = _parts(tokens)
+        found = _parts(tokens, depth)
     except NestingError:  # such as the beginning of a text box
         return [raw]
     lengths: Counter[str] = Counter()
@@ -86,7 +90,7 @@ def _paragraph(tokens: Sequence[Token]) -> list[str | Block]:
     return _blocks(found, (lengths.most_common(1)[0][0] if lengths else "<w:r>") + _OPEN)
 
 
-def _parts(tokens: Sequence[Token]) -> list[_Part]:
+def _parts(tokens: Sequence[Token], depth: int) -> list[_Part]:
     """Return the texts of a paragraph's runs, and what is between them."""
     found: list[_Part] = []
     position = 0
@@ -94,7 +98,7 @@ def _parts(tokens: Sequence[Token]) -> list[_Part]:
         token = tokens[position]
         if token.kind == "open" and token.name == "w:r":
             end = end_of_element(tokens, position)
-            found += _run(tokens[position:end])
+            found += _run(tokens[position:end], depth)
             position = end
         elif token.name in _AROUND and token.kind in ("open", "close"):
             found.append(_Tag(token.raw, token.kind == "open"))
@@ -111,7 +115,7 @@ def _parts(tokens: Sequence[Token]) -> list[_Part]:
     return found
 
 
-def _run(tokens: Sequence[Token]) -> list[_Part]:
+def _run(tokens: Sequence[Token], depth: int) -> list[_Part]:
     """Return the texts of a run; what else it has gets a run of its own."""
     beginning = tokens[0].raw
     position = 1
@@ -126,8 +130,8 @@ def _run(tokens: Sequence[Token]) -> list[_Part]:
         raw = "".join(one.raw for one in tokens[position:end])
         if token.name == "w:t" and token.kind == "open":
             found.append(_Text(_characters(tokens[position + 1 : end - 1]), beginning))
-        elif any(one.name == "w:p" for one in tokens[position:end]):
-            found.append(_Nested([beginning, *paragraphs(tokens[position:end]), "</w:r>"]))
+        elif depth < _MOST_AROUND and any(one.name == "w:p" for one in tokens[position:end]):
+            found.append(_Nested([beginning, *paragraphs(tokens[position:end], depth + 1), "</w:r>"]))
         elif raw.strip() and token.name != "w:lastRenderedPageBreak":
             found.append(f"{beginning}{raw}</w:r>")
         position = end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -220,6 +221,8 @@ def _without_messages(
     """Return a block with a piece in place of each ICU argument, and their messages by the pieces' sources."""
     text = "".join(item.text for item in block.items if not isinstance(item, Mark))
     arguments = find_arguments(text)
+    if not arguments:
+        return block, {}
     edges = [edge for one in arguments for edge in (one.start, *chain.from_iterable(one.messages), one.end)]
     parts = iter(_cut(block.items, edges))
     items = next(parts)
@@ -237,28 +240,28 @@ def _without_messages(
 
 
 def _cut(items: Sequence[BlockItem], edges: Sequence[int]) -> list[list[BlockItem]]:
-    """Return the items before, between and after positions of their text; of marks there, those before and after.
+    """Return the items before, between and after positions of their text.
 
-    Every other part begins and ends with the marks at its edges, the first one among them.
+    A mark at an edge belongs to the part with an even number: the text around arguments, or a message inside one.
     """
-    parts: list[list[BlockItem]] = [[]]
-    position = 0
+    ends = [*edges, sys.maxsize]
+    parts: list[list[BlockItem]] = [[] for _ in ends]
+    number = position = 0
     for item in items:
         if isinstance(item, Mark):
-            while len(parts) <= len(edges) and edges[len(parts) - 1] < position + (len(parts) % 2 == 0):
-                parts.append([])
-            parts[-1].append(item)
+            while ends[number] < position or (ends[number] == position and number % 2):
+                number += 1
+            parts[number].append(item)
             continue
-        begin = 0
-        while begin < len(item.text):
-            while len(parts) <= len(edges) and edges[len(parts) - 1] <= position + begin:
-                parts.append([])
-            end = len(item.text)
-            if isinstance(item, TextRun):
-                end = min(end, edges[len(parts) - 1] - position) if len(parts) <= len(edges) else end
-                parts[-1].append(TextRun(item.text[begin:end], item.sources[begin:end]))
-            else:
-                parts[-1].append(item)
+        start, position = position, position + len(item.text)
+        begin = start
+        while begin < position:
+            while ends[number] <= begin:
+                number += 1
+            end = min(position, ends[number]) if isinstance(item, TextRun) else position
+            cut = slice(begin - start, end - start)
+            parts[number].append(
+                TextRun(item.text[cut], item.sources[cut]) if isinstance(item, TextRun) else item
+            )
             begin = end
-        position += len(item.text)
-    return parts + [[] for _ in range(len(edges) + 1 - len(parts))]
+    return parts

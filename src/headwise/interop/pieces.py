@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from headwise.config.data import SPECIAL_PIECES
 from headwise.errors import CheckpointError
 from headwise.interop.base import Array
 from headwise.interop.table import Change, Changes
-from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES, PairVocabulary, Side
+from headwise.text.tokens.pair_vocabulary import PairVocabulary, Side
 from headwise.text.tokens.splitting import Split, open_processor
 from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords
 

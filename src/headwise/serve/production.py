@@ -36,7 +36,6 @@ from headwise.web.app import ApplicationPart, Middleware, create_app
 from headwise.web.endpoints import Endpoints
 from headwise.web.hosts import Hosts
 
-_WITH_FILES = ("/v2/document", "/translate_file")  # requests to them may be longer
 _SEVERAL = "mul"  # ISO 639-2's code for multiple languages
 Languages = dict[str, tuple[str, str]]
 
@@ -119,7 +118,7 @@ class Production:
             hosts,
             origins=self.origins,
             most_bytes=self.limits.body_bytes,
-            most_bytes_by_path=dict.fromkeys(_WITH_FILES, self.limits.document_bytes),
+            most_file_bytes=self.limits.document_bytes,
             inside=[cross_origin] if self.origins else [],
             outside=[(Observed, {"metrics": self.metrics, "log": self.log})],
             say=self.say,

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from headwise.errors import HeadwiseError
-from headwise.web.endpoints import Endpoint, Endpoints
+from headwise.web.endpoints import FILE, Endpoint, Endpoints
 from headwise.web.errors import ClientGone, NotReady, QueueFull, ServiceError
 from headwise.web.failures import failure
 from headwise.web.guard import MOST_BYTES, RequestGuard
@@ -55,7 +55,7 @@ def create_app(
     *,
     origins: Sequence[str] = (),
     most_bytes: int = MOST_BYTES,
-    most_bytes_by_path: Mapping[str, int] | None = None,
+    most_file_bytes: int = MOST_BYTES,
     inside: Sequence[Middleware] = (),
     outside: Sequence[Middleware] = (),
     say: Callable[[str], None] = _log.info,
@@ -64,9 +64,9 @@ def create_app(
     """Build the application from its parts; an address belongs to the first part that has it.
 
     Requests are accepted for the host names in `hosts`, by default for loopback names only, from the pages of `origins`
-    and with at most `most_bytes`, or what `most_bytes_by_path` has for a path. Runs whose files change are loaded
-    again, which `say` tells, if the application is to `watch` them. The parts may need middleware, `inside` of the
-    protection or `outside`.
+    and with at most `most_bytes`, or `most_file_bytes` where an endpoint takes a file. Runs whose files change are
+    loaded again, which `say` tells, if the application is to `watch` them. The parts may need middleware, `inside` of
+    the protection or `outside`.
     """
 
     def renewed(run: WatchedRun) -> None:
@@ -97,9 +97,11 @@ def create_app(
     for middleware, options in inside:
         app.add_middleware(middleware, **options)
     app.add_middleware(KnownHosts, hosts=hosts or Hosts(), origins=origins)
+    with_files = [route.path for route in routes if isinstance(route, Endpoint) and route.kinds == FILE]
+    longer = dict.fromkeys(with_files, most_file_bytes)
     app.add_middleware(
-        RequestGuard, most=most_bytes, by_path=most_bytes_by_path
-    )  # outside: refusals have its headers
+        RequestGuard, most=most_bytes, by_path=longer
+    )  # outside, so that refusals have its headers, too
     for middleware, options in outside:
         app.add_middleware(middleware, **options)
     return app

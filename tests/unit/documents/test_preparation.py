@@ -363,6 +363,15 @@ def test_a_text_box_is_translated_and_the_paragraph_around_it() -> None:
     assert [one.text for one in root.iterfind("{w}p/{w}r/{mc}AlternateContent//{w}t")] == ["INSIDE"]
 
 
+def test_text_boxes_inside_each_other_are_read_to_a_bound() -> None:
+    part = "<w:p><w:r><w:t>innermost</w:t></w:r></w:p>"
+    for _ in range(60):
+        part = f"<w:p><w:r><w:t>around</w:t></w:r><w:r><w:txbxContent>{part}</w:txbxContent></w:r></w:p>"
+    result = in_word_file(f"<w:document xmlns:w='w'>{part}</w:document>", str.upper)
+    assert re.findall("<w:t[^>]*>([^<]+)", result) == ["AROUND"] * 4 + ["around"] * 56 + ["innermost"]
+    etree.fromstring(result)
+
+
 def test_a_link_in_a_word_file_stays_around_its_text() -> None:
     run = "<w:r><w:t>{}</w:t></w:r>"
     part = (

@@ -17,10 +17,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from headwise.cli.main import run as headwise
+from headwise.config.data import SPECIAL_PIECES
 from headwise.decoding.batching import padded
 from headwise.engine.translator import Translator
 from headwise.models.build import load_model
-from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES, PairVocabulary
+from headwise.text.tokens.pair_vocabulary import PairVocabulary
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK, Subwords
 from translator_run import ENGLISH, GERMAN, make_run
 

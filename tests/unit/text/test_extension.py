@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.config import SubwordConfig
+from headwise.config.data import SPECIAL_PIECES
 from headwise.errors import ConfigError
 from headwise.text.tokens.bpe_dropout import DropoutSegmenter
 from headwise.text.tokens.extension import check_extensible, extend, extended_model, old_pieces
-from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES, PairVocabulary
+from headwise.text.tokens.pair_vocabulary import PairVocabulary
 from headwise.text.tokens.splitting import Split
 from headwise.text.tokens.subwords import UNK, Subwords, train_model
 from translator_run import ENGLISH, GERMAN

@@ -8,8 +8,9 @@ import pytest
 import sentencepiece
 
 from headwise.config import Config, SubwordConfig
+from headwise.config.data import SPECIAL_PIECES
 from headwise.errors import CheckpointError, ConfigError
-from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES, PairVocabulary
+from headwise.text.tokens.pair_vocabulary import PairVocabulary
 from headwise.text.tokens.subwords import UNK, Subwords, train_model
 from headwise.text.tokens.unknown import UnknownWordFinder
 from translator_run import ENGLISH, GERMAN

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from headwise.config import SubwordConfig
+from headwise.config.data import SPECIAL_PIECES
 from headwise.errors import CheckpointError
-from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES, PairVocabulary
+from headwise.text.tokens.pair_vocabulary import PairVocabulary
 from headwise.text.tokens.splitting import Split, make_splitter
 from headwise.text.tokens.subwords import Subwords
 from translator_run import ENGLISH, GERMAN

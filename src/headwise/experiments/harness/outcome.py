@@ -145,8 +145,8 @@ def compare(
 ) -> Claim:
     """Return the claim on one row's number less another's, judged over the seeds that both have.
 
-    `against` describes the other row. A row all of whose seeds diverged is worse than one that trained. One of which
-    some did isn't found better, or equal, by those that are left.
+    `against` describes the other row. A row all of whose seeds diverged is worse than one that trained; a row some of
+    whose seeds diverged isn't found better, or equal, by those that are left.
     """
     missing = results.missing(row, other)
     if missing:
@@ -154,11 +154,12 @@ def compare(
     difference = results.difference(row, other, measure.path)
     if difference is not None:
         claim = judge(text, difference, expected, f"{measure.unit} against {against}", measure.digits)
-        more_is_of = row if (difference.value > 0) == measure.more_is_better else other
-        lost = {name: count for name in (row, other) if (count := results.diverged(name))}
+        lost = [name for name in (row, other) if results.diverged(name)]
         said = "".join(f" {name}: {results.seeds(name)}." for name in lost)
-        unsafe = lost if expected == 0 and claim.status == "confirmed" else more_is_of in lost
-        return Claim(text, "undecided" if unsafe else claim.status, claim.because + said)
+        better = row if (difference.value > 0) == measure.more_is_better else other
+        found_equal = expected == 0 and claim.status == "confirmed"
+        undecided = better in lost or (found_equal and bool(lost))
+        return Claim(text, "undecided" if undecided else claim.status, claim.because + said)
     failed = [name for name in (row, other) if not results.values(name, measure.path)]
     if not failed:
         return Claim(text, "not run yet", f"No seed is recorded of both {row} and {other}.")

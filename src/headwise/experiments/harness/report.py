@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headwise.config import Config
 from headwise.experiments.harness.outcome import Chart, Finding, Table
 from headwise.experiments.harness.paper_claims import PAPER_CLAIMS, Evidence, PaperClaim
 from headwise.experiments.harness.records import Record, Results
-from headwise.experiments.harness.rows import MeasuredRow, TrainingRow
+from headwise.experiments.harness.rows import MeasuredRow, TrainingRow, configured
 from headwise.experiments.harness.runner import NAMES, Experiment, collect, find_experiment
 from headwise.experiments.scales import SCALES
 from headwise.files import write_text
@@ -235,7 +234,7 @@ def _mixed(section: ReportSection) -> list[str]:
     """Return a sentence where records differ in the code's version, or are of other text than the scale's today."""
     records = [record for record in section.records if record.scale == section.scale]
     base = section.results.scale.base
-    whole = Config.load(base.file, base.changes).data.source
+    whole = configured(base.file, base.changes).data.source
     parts = {
         row.name
         for row in section.results.rows

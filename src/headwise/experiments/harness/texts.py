@@ -17,7 +17,7 @@ from headwise.config import Config
 from headwise.corpora.built_in import write_built_in
 from headwise.data.prepared import MANIFEST, files_checksum, stamp
 from headwise.errors import DataError
-from headwise.experiments.harness.rows import INTERRUPTED, ExperimentRow, TrainingRow
+from headwise.experiments.harness.rows import INTERRUPTED, ExperimentRow, TrainingRow, configured
 from headwise.experiments.scales import Scale
 from headwise.files import write_bytes
 from headwise.processes import child_environment, python_command
@@ -39,7 +39,7 @@ def prepare_text(rows: Sequence[ExperimentRow], scale: Scale, say: Callable[[str
     trained = [row for row in rows if isinstance(row, TrainingRow)]
     for name in sorted({row.test for row in trained} or {""}):
         scale.test_set(name).check()
-    text = Config.load(scale.base.file, scale.base.changes).data
+    text = configured(scale.base.file, scale.base.changes).data
     if scale.checksum:
         _check(scale, [*text.source, *text.target, *filter(None, (text.dev_source, text.dev_target))])
     configs = [row.configuration().data for row in trained]

@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from headwise import bounds
 from headwise.config.base import Epsilon
+from headwise.config.data import SPECIAL_PIECES
 from headwise.errors import CheckpointError
 from headwise.interop.ctranslate2.binary import ModelFile
 from headwise.interop.pieces import Rows, arranged, make_subwords
 from headwise.interop.reading import checked
 from headwise.parsing import Malformed, decode, parse_object, read_bounded, read_json
-from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES
 from headwise.text.tokens.subwords import Subwords, read_file
 
 _MOST_BYTES = 64 << 20  # of config.json or a vocabulary

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from headwise.config.data import SPECIAL_PIECES
 from headwise.errors import CheckpointError
 from headwise.files import write_bytes, write_text
 from headwise.interop.base import Trained
@@ -13,7 +14,6 @@ from headwise.interop.huggingface.keys import MOST_BYTES, SymbolKeys, as_json
 from headwise.interop.huggingface.tokenizer import read_settings
 from headwise.interop.pieces import Rows, arranged, make_subwords
 from headwise.parsing import read_json
-from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES
 from headwise.text.tokens.subwords import PAD, UNK, Subwords, read_file
 
 _PADDING, _UNKNOWN = SPECIAL_PIECES[PAD], SPECIAL_PIECES[UNK]

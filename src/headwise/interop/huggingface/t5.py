@@ -18,6 +18,7 @@ from sentencepiece import SentencePieceProcessor
 from headwise import bounds
 from headwise.config import Config, ModelConfig, SubwordConfig
 from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Width
+from headwise.config.data import SPECIAL_PIECES
 from headwise.engine.native.shapes import parameter_shapes
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import write_bytes, write_text
@@ -44,7 +45,6 @@ from headwise.interop.huggingface.tokenizer import byte_pairs, read_settings, se
 from headwise.interop.huggingface.unigram import is_unigram, read_unigram, sentinels
 from headwise.interop.pieces import Rows, make_subwords
 from headwise.interop.table import SAME, Change, Changes, Left, Row, their_tensors, times
-from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES
 from headwise.text.tokens.splitting import open_processor
 from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords, read_file
 from headwise.text.tokens.tokenizer_json import MOST_UNUSED, renumbered

@@ -14,6 +14,7 @@ from typing import Any
 
 from sentencepiece import SentencePieceProcessor
 
+from headwise.config.data import SPECIAL_PIECES
 from headwise.errors import CheckpointError
 from headwise.files import write_text
 from headwise.interop.base import Array
@@ -22,7 +23,6 @@ from headwise.interop.pieces import Rows
 from headwise.interop.table import Change
 from headwise.parsing import read_bounded, read_json
 from headwise.text.tokens.imported import MISSING, ImportedVocabulary, spell, spelling_of
-from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES
 from headwise.text.tokens.subwords import EOS, UNK
 from headwise.text.tokens.tokenizer_json import (
     numbered_pieces,

@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS documents (
     name TEXT NOT NULL,
     characters INTEGER NOT NULL,
     bytes INTEGER NOT NULL,
-    began REAL NOT NULL,  -- to be translated or, since its translation has ended, to be kept
+    since REAL NOT NULL,  -- when it came, or when its translation ended
     place INTEGER NOT NULL,
     content BLOB,
     error TEXT,
@@ -80,7 +80,7 @@ class DocumentStore:
         document = Document(secrets.token_hex(16), secrets.token_hex(32), name, characters)
         row = (document.identifier, document.key, name, characters, size, time.monotonic(), self._place)
         added = self._execute(
-            "INSERT INTO documents (id, key, name, characters, bytes, began, place) SELECT ?, ?, ?, ?, ?, ?, ? "
+            "INSERT INTO documents (id, key, name, characters, bytes, since, place) SELECT ?, ?, ?, ?, ?, ?, ? "
             "WHERE (SELECT count(*) < ? AND coalesce(sum(bytes), 0) + ? <= ? FROM documents)",
             *(*row, most, size, most_bytes),
         )
@@ -101,14 +101,14 @@ class DocumentStore:
     def finish(self, document: Document, content: bytes) -> None:
         """Keep the translated file."""
         self._execute(
-            "UPDATE documents SET content = ?, began = ? WHERE id = ?",
+            "UPDATE documents SET content = ?, since = ? WHERE id = ?",
             *(content, time.monotonic(), document.identifier),
         )
 
     def fail(self, document: Document, error: str, status: int) -> None:
         """Keep why there is no translated file."""
         self._execute(
-            "UPDATE documents SET error = ?, error_status = ?, began = ? WHERE id = ?",
+            "UPDATE documents SET error = ?, error_status = ?, since = ? WHERE id = ?",
             *(error, status, time.monotonic(), document.identifier),
         )
 
@@ -133,7 +133,7 @@ class DocumentStore:
     def remove_old(self, seconds: float) -> None:
         """Remove what was finished longer ago than some seconds."""
         self._execute(
-            "DELETE FROM documents WHERE began < ? AND (content IS NOT NULL OR error IS NOT NULL)",
+            "DELETE FROM documents WHERE since < ? AND (content IS NOT NULL OR error IS NOT NULL)",
             time.monotonic() - seconds,
         )
 

@@ -15,10 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from headwise.config.data import SPECIAL_PIECES
 from headwise.errors import CheckpointError
 from headwise.extras import needed_by
 from headwise.parsing import read_bounded
-from headwise.text.tokens.pair_vocabulary import SPECIAL_PIECES
 from headwise.text.tokens.subwords import BOS, EOS, SPECIAL, UNK
 from headwise.text.tokens.tokenizer_json import MOST_BYTES, opening_piece, parse_tokenizer, parts_of
 from headwise.text.tokens.vocabulary import LINE_END, MASK, TOKENIZER_FILE, Vocabulary

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 from headwise.bounds import VOCABULARY
+from headwise.config.data import SPECIAL_PIECES
 from headwise.config.languages import is_code, short_code
 from headwise.errors import CheckpointError, ConfigError
 from headwise.parsing import parse_object
 from headwise.text.tokens.splitting import SPLITS, Split, make_splitter
 
 FILE = "vocabulary.json"  # in a run directory, beside the SentencePiece models
-SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")  # pieces of the ids 0 to 3
 _UNK = 1
 _FLAGS = ("codes", "lowercase", "limited")
 _KEYS = ("source", "target", "split", "symbols", "language", "tagged", *_FLAGS)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from headwise.characters import check_characters
 from headwise.config import SubwordConfig
+from headwise.config.data import SPECIAL_PIECES
 from headwise.errors import CheckpointError, DataError
 from headwise.files import write_bytes
 from headwise.text.tokens.subwords import (
@@ -33,7 +34,6 @@ CHARACTERS_FILE = "characters.json"
 TOKENIZER_FILE = "tokenizer.json"
 LINE_END = "\n"
 MASK = "<mask>"
-_NAMES = ("<pad>", "<unk>", "<s>", "</s>")
 _SPACE = "\u2581"
 _UNKNOWN = "\ufffd"
 
@@ -119,7 +119,7 @@ class Characters(Vocabulary):
         assert characters.startswith(LINE_END)
         self.characters, self.symbols, self.lowercase = characters, tuple(symbols), lowercase
         first = len(SPECIAL) + len(self.symbols)
-        self._pieces = [*_NAMES, *self.symbols, *characters]
+        self._pieces = [*SPECIAL_PIECES, *self.symbols, *characters]
         self._ids = {character: first + index for index, character in enumerate(characters)}
         self.size = len(self._pieces)
 
