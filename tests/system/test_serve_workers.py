@@ -74,7 +74,7 @@ class Served:
         )
 
     def everywhere(self, ask: Callable[[httpx.Client], httpx.Response]) -> dict[int, httpx.Response]:
-        """Ask over new connections until both workers have answered; return the last answer of each."""
+        """Ask over new connections until each of two workers has answered; return the last answer of each."""
         found: dict[int, httpx.Response] = {}
 
         def once(_: int) -> httpx.Response:
@@ -117,7 +117,8 @@ def serving(run: Path, keys: Path, *options: object, workers: int = 2) -> Iterat
         wait_until(lambda: served.out or process.poll() is not None)
         assert served.out, served.said
         served.address = served.out[0].split()[3].rstrip("/")
-        wait_until(lambda: workers == 1 or len(served.workers()) == workers)
+        if workers > 1:  # the address is said before they take requests
+            served.everywhere(lambda client: client.get("/readyz"))
         yield served
     finally:
         if process.poll() is None:
