@@ -32,6 +32,7 @@ BENCHMARKS = {
     "estimate": ("benchmarks.estimate", "`headwise train --estimate` beside what training really needs."),
     "preparation": ("benchmarks.preparation", "`headwise data prepare`, beside a plain SentencePiece loop."),
     "robustness": ("benchmarks.robustness", "Translations of text as people type it: capitals, typos, …"),
+    "general-pair": ("benchmarks.general_pair", "What each ingredient of the general pair gives."),
     "adaptation": ("benchmarks.adaptation", "Adaptation to another domain, with and without replay."),
 }
 

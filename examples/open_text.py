@@ -10,6 +10,8 @@ has more than 400 characters, the other's length differs too much, or most of it
 log-probability of each pair that was kept, by a model that was trained on them: of each file, the twentieth with the
 lowest mean over its subwords is left out, too, which finds sentences that were aligned to the wrong one.
 
+`sentences.en` and `sentences.de` are the everyday sentences alone, without documentation, news and interfaces.
+
 `everyday.en` and `everyday.de` are the text of a second training, for what people ask of a translator most: a quarter
 of the documentation and news, everything else, sentences of at most four words, strings of an interface and sentences
 with an abbreviation inside more than once, most often what can't be translated word by word ("Wie heißen Sie?"), and
@@ -227,6 +229,7 @@ def main() -> None:
         pairs = likeliest(pairs, options.scores)
     options.out.mkdir(parents=True, exist_ok=True)
     write(options.out, "train", [pair[:2] for pair in pairs])
+    write(options.out, "sentences", [pair[:2] for pair in pairs if pair.file in SENTENCES])
     write(options.out, "everyday", list(everyday(pairs)))
     write(options.out, KEPT_OUT, [pair[:2] for pair in filtered([kept_out], [])])
     print(f"{options.out}: {len(pairs):,} pairs")

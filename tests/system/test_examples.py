@@ -120,6 +120,7 @@ def test_everyday_text_has_short_sentences_and_idioms_more_often(tmp_path: Path)
     everyday = Counter(zip(lines(out / "everyday.en"), lines(out / "everyday.de"), strict=True))
     assert all(everyday[pair] == 1 for pair in long)
     assert (everyday[idiom], everyday[shortest], everyday[short]) == (6, 4, 2)
+    assert lines(out / "sentences.en") == [en for en, _ in (*long, idiom, shortest, short)]
 
 
 def test_the_open_text_is_filtered_and_what_a_model_finds_unlikely_left_out(tmp_path: Path) -> None:
@@ -156,6 +157,7 @@ def test_the_open_text_is_filtered_and_what_a_model_finds_unlikely_left_out(tmp_
     assert done.returncode == 0, done.stderr
     assert list(zip(lines(out / "train.en"), lines(out / "train.de"), strict=True)) == kept
     assert lines(out / "open-source-guides.de") == ["Ein anderer Text."]
+    assert lines(out / "sentences.en") == []
     everyday = list(zip(lines(out / "everyday.en"), lines(out / "everyday.de"), strict=True))
     assert everyday[:43] == [*kept, *3 * kept[39:]]  # an abbreviation inside a sentence
     assert {("house", "Haus"), ("House", "Haus"), ("tree", "Baum")} <= set(everyday[43:])
