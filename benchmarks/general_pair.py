@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from benchmarks import command_line, robustness
 
@@ -54,16 +54,9 @@ VARIANTS = {
 REVERSE = "reverse"  # the run that translates back
 
 
-def headwise(*arguments: object, output: Path | None = None) -> None:
-    """Run a command; its standard output is written to a file once it has ended well."""
-    command = [sys.executable, "-P", "-m", "headwise", *map(str, arguments)]
-    if output is None:
-        subprocess.run(command, check=True)
-        return
-    part = output.with_suffix(".part")
-    with part.open("wb") as file:
-        subprocess.run(command, check=True, stdout=file)
-    part.rename(output)
+def headwise(*arguments: object, output: IO[bytes] | None = None) -> None:
+    """Run a command; `output` is where its standard output goes, if not to this process's."""
+    subprocess.run([sys.executable, "-P", "-m", "headwise", *map(str, arguments)], check=True, stdout=output)
 
 
 class Ablation:
@@ -118,7 +111,8 @@ class Ablation:
         if not folder.exists():
             pairs = ("--source", self._text / "train.en", "--reference", self._text / "train.de")
             scores, part = self._made / "scores.txt", self._made / "likeliest.part"
-            headwise("evaluate", TEACHER, *pairs, "--per-line", output=scores)
+            with scores.open("wb") as file:
+                headwise("evaluate", TEACHER, *pairs, "--per-line", output=file)
             script = [sys.executable, "examples/open_text.py", self._text, part, "--scores", scores]
             subprocess.run(list(map(str, script)), check=True)
             part.rename(folder)
@@ -137,7 +131,9 @@ class Ablation:
         kept, made = SIDES[given], SIDES[1 - given]
         self._file(name, kept).write_bytes(self._file(text, kept).read_bytes())
         if not (out := self._file(name, made)).exists():
-            headwise("translate", model, self._file(text, kept), "--on-bad-line", "empty", output=out)
+            part = out.with_suffix(".part")
+            headwise("translate", model, self._file(text, kept), "-o", part, "--on-bad-line", "empty")
+            part.rename(out)
 
 
 def train_all(ablation: Ablation, names: Iterable[str], workers: int) -> None:

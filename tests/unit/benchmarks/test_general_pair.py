@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -32,7 +33,7 @@ def test_every_variant_trains_on_its_text_once(
     trained: dict[str, Config] = {}
     scored: list[str] = []
 
-    def command(name: str, *arguments: object, output: Path | None = None) -> None:
+    def command(name: str, *arguments: object, output: IO[bytes] | None = None) -> None:
         """Do what the program would, without a model: a translation is its source in capitals."""
         if name == "train":
             _, config, *changes, _, run = map(str, arguments)
@@ -40,11 +41,8 @@ def test_every_variant_trains_on_its_text_once(
             Path(run).mkdir()
             (Path(run) / "model.safetensors").touch()
         elif name == "translate":
-            assert output is not None
-            output.write_text("".join(f"{line.upper()}\n" for line in read_lines(Path(str(arguments[1])))))
-        else:
-            assert output is not None
-            output.touch()
+            _, source, _, out, *_ = map(str, arguments)
+            Path(out).write_text("".join(f"{line.upper()}\n" for line in read_lines(Path(source))))
 
     def filtered(command: list[str], *, check: bool) -> None:
         part = Path(command[3])
