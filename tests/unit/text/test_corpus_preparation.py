@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from headwise.config import CleaningConfig, DataConfig, SubwordConfig
+from headwise.corpora.acquire import get_corpus
+from headwise.corpora.catalog import find_corpus
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.tasks.batches.pairs import BatchStream
 from headwise.text.preparation import tasks
@@ -23,6 +25,7 @@ from headwise.text.preparation.parallel import PreparedData, open_corpora
 from headwise.text.preparation.stages import Preparation
 from headwise.text.preparation.stores import ShardedStore
 from headwise.text.preparation.tables import BANDS, PER_BAND, near_keys
+from headwise.text.tokens.pair_vocabulary import PairVocabulary
 from headwise.text.tokens.subwords import Subwords
 from program import snapshot
 from toy import Toy, toy_pairs, write_toy
@@ -273,6 +276,30 @@ def test_bad_files_are_one_sentence(corpus: Toy, prepared: Path, tmp_path: Path)
     with pytest.raises(CheckpointError, match="was begun with other text or options"):
         prepare_corpus(job(corpus.source, targets=(corpus.target,), dev_pairs=5), prepared)
     assert len(cut([str(short)], [str(short)], 10)) == 1
+
+
+def test_a_restart_leaves_nothing_of_what_was_there(corpus: Toy, prepared: Path, tmp_path: Path) -> None:
+    """The given subwords are imported ones, which have files of other names."""
+    models = Subwords.load(prepared)
+    pieces = tuple(models.source_processor.id_to_piece(number) for number in range(models.source_size))
+    imported = Subwords(*models.models, PairVocabulary(pieces))
+    (tmp_path / "other.tsv").write_text("".join(f"{s.upper()} {s}\t{t}\n" for s, t in corpus.pairs))
+    prepare_corpus(job(tmp_path / "other.tsv", given=imported), tmp_path / "out")
+    prepare_corpus(job(corpus.source, targets=(corpus.target,)), tmp_path / "out", restart=True)
+    assert snapshot_of(tmp_path / "out") == snapshot_of(prepared)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_folder_of_something_else_stays_as_it_is(corpus: Toy, tmp_path: Path, restart: bool) -> None:
+    downloaded, own = tmp_path / "downloaded", tmp_path / "own"
+    get_corpus(find_corpus("reverse"), downloaded)
+    (own / "work").mkdir(parents=True)
+    (own / "work" / "thesis").write_text("mine")
+    for folder in (downloaded, own):
+        before = snapshot(folder)
+        with pytest.raises(DataError if folder == own else CheckpointError, match="found"):
+            prepare_corpus(job(corpus.source, targets=(corpus.target,)), folder, restart=restart)
+        assert {name: text for name, text in snapshot(folder).items() if ".lock" not in name} == before
 
 
 # Training

@@ -16,18 +16,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headwise.data.prepared import MANIFEST
+from headwise.data.prepared import MANIFEST, read_manifest
 from headwise.data.ragged import MOST_FILES
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.files import disk_errors, hold, write_text
 from headwise.parsing import read_json
-from headwise.text.preparation.cleaning import load_filter
 from headwise.text.preparation.file_parts import cut, find_files, stamp_of
 from headwise.text.preparation.stages import Preparation, Run, Stages
 from headwise.text.preparation.tasks import ENGINES, Task, ray_cluster, run_tasks
+from headwise.text.tokens.pair_vocabulary import FILE as VOCABULARY
+from headwise.text.tokens.source_words import FILE as WORDS
 from headwise.text.tokens.subwords import Subwords
 
-WORK = "work"
+WORK, _BEGUN = "work", "request.json"
+_WRITTEN = ("shard-*", "dev.*", "spm.*", "bpe.*", VOCABULARY, WORDS)  # besides the manifest
 _FORMAT = 1
 _STAGES = 2  # format of what is in `WORK`
 _INTERVAL = 5.0  # seconds between messages
@@ -39,7 +41,7 @@ def prepare_corpus(
     """Prepare a corpus in the folder `out`, or what is missing there; returns the report.
 
     Raises:
-        CheckpointError: the folder was begun with other text or options.
+        CheckpointError: the folder was begun with other text or options, or has another manifest.
         ConfigError: an option can't be used, or needs a package that is missing.
         DataError: a file is missing or damaged, or cleaning leaves nothing.
         TrainingError: the folder can't be written, or another process does.
@@ -47,8 +49,6 @@ def prepare_corpus(
     if job.engine not in ENGINES:
         raise ConfigError(f"--engine: expected one of {', '.join(ENGINES)}, found {job.engine!r}")
     job.rules.load()
-    for name in job.rules.filters:
-        load_filter(name)
     sources, targets = find_files(job.sources), find_files(job.targets)
     if len(sources) > MOST_FILES:
         raise ConfigError(f"--source: expected at most {MOST_FILES:,} files, found {len(sources):,}")
@@ -57,16 +57,17 @@ def prepare_corpus(
     with hold(out):
         if restart:
             _empty(out)
-        begun, stage_request = out / WORK / "request.json", {**request, "stages": _STAGES}
-        requests = (out / MANIFEST, lambda tree: tree["request"], request), (begun, dict, stage_request)
-        for path, read, expected in requests:
-            if path.exists() and read(read_json(path)) != expected:
-                raise CheckpointError(
-                    f"{out}: was begun with other text or options; use another folder, or --restart to begin anew"
-                )
-        if (out / MANIFEST).exists():
+        finished = _manifest(out)
+        begun, stage_request = out / WORK / _BEGUN, {**request, "stages": _STAGES}
+        if (finished is not None and finished["request"] != request) or (
+            begun.exists() and read_json(begun) != stage_request
+        ):
+            raise CheckpointError(
+                f"{out}: was begun with other text or options; use another folder, or --restart to begin anew"
+            )
+        if finished is not None:
             shutil.rmtree(out / WORK, ignore_errors=True)
-            return read_json(out / MANIFEST)["report"]
+            return finished["report"]
         if not begun.exists() and any(path.name != ".lock" for path in out.iterdir()):
             raise DataError(f"{out}: expected a new folder or one with a prepared corpus, found other files")
         write_text(begun, json.dumps(stage_request))
@@ -139,15 +140,20 @@ def _request(job: Preparation, sources: list[str], targets: list[str]) -> dict[s
     return json.loads(json.dumps(request))
 
 
+def _manifest(out: Path) -> dict[str, Any] | None:
+    """Return the manifest of a finished corpus, if it is one; raises `CheckpointError` for one of something else."""
+    return read_manifest(out, "shards") if (out / MANIFEST).exists() else None
+
+
 def _empty(out: Path) -> None:
-    """Remove a corpus or the beginning of one; raises `DataError` if the folder holds something else."""
-    if not (out / MANIFEST).exists() and not (out / WORK).exists():
+    """Remove a corpus or the beginning of one; raises `DataError` or `CheckpointError` if the folder holds another."""
+    if _manifest(out) is None and not (out / WORK / _BEGUN).exists():
         if any(path.name != ".lock" for path in out.iterdir()):
             raise DataError(f"{out}: expected a folder with a prepared corpus, found other files")
         return
     (out / MANIFEST).unlink(missing_ok=True)
     shutil.rmtree(out / WORK, ignore_errors=True)
-    for pattern in ("shard-*", "dev.*", "spm.*"):
+    for pattern in _WRITTEN:
         for path in out.glob(pattern):
             path.unlink()
 
