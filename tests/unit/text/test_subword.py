@@ -27,6 +27,7 @@ GERMAN = [
     "Das Pferd des Mannes spielt mit 12 Hunden!",
     "Sie fährt mit ihrem Fahrrad am Strand entlang, und er mit seinem: ÄÖÜ äöü ß.",
 ] * 3
+SYMBOLS = ["<br>", "<b", "horse", "br"]
 CHARACTERS = sorted(set("".join(ENGLISH + GERMAN)) - {" "})
 
 words = st.text(st.sampled_from(CHARACTERS), min_size=1, max_size=8)
@@ -36,6 +37,12 @@ sentences = st.lists(words, max_size=6).map(" ".join)
 @pytest.fixture(scope="module")
 def joint(tmp_path_factory: pytest.TempPathFactory) -> Subwords:
     return Subwords.train(ENGLISH, GERMAN, SubwordConfig(size=150), tmp_path_factory.mktemp("joint"))
+
+
+@pytest.fixture(scope="module")
+def marked() -> Subwords:
+    """Subwords with words that are a subword each, one of which begins another, and one is a word of the text."""
+    return Subwords.train(ENGLISH, GERMAN, SubwordConfig(size=150, symbols=SYMBOLS))
 
 
 @given(sentences)
@@ -210,6 +217,21 @@ class TestDropout:
         first = segmenter.encode_batch(texts, np.random.default_rng(seed))
         assert [joint.decode_source(ids) for ids in first] == texts
         assert segmenter.encode_batch(texts, np.random.default_rng(seed)) == first
+
+    @given(
+        st.lists(st.sampled_from([*SYMBOLS, "b", "r>", "<", "\u2581", " ", "man", "12"]), max_size=9).map(
+            "".join
+        )
+    )
+    def test_symbols_are_no_part_of_merges(self, marked: Subwords, text: str) -> None:
+        segmenters = [DropoutSegmenter(marked.source_processor, dropout) for dropout in (0.0, 0.9)]
+        whole, dropped = (each.encode_batch([text], np.random.default_rng(1))[0] for each in segmenters)
+        ids = marked.encode_source(text)
+        assert whole == ids
+        found, expected = (
+            [piece for piece in marked.source_pieces(each) if piece in SYMBOLS] for each in (dropped, ids)
+        )
+        assert found == expected
 
     def test_rates_of_the_definition(self, tmp_path: Path) -> None:
         # Vocabulary: the characters and the pieces ab, abc, bc (in this order of merging); so "abc" gives, with

@@ -3,7 +3,8 @@
 At every step each possible merge is dropped with probability p, and the best of the others is applied, until none is
 left. SentencePiece samples too, but its random generator can't be seeded across processes, which exact resumption
 needs; so this module applies the merges itself, with the pieces and scores of the SentencePiece model. Without dropout
-the result equals SentencePiece's own.
+the result equals SentencePiece's own. A user-defined symbol (`subwords.symbols`) is found before any merge, and is no
+part of one.
 
 Since drops are independent, the applied merge is the k-th best of n with probability p^k (1 - p), and there is none
 with p^n: one geometric sample per step. The successors of each segmentation are cached, so that frequent words cost
@@ -13,12 +14,16 @@ only a few samples and look-ups each.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import sentencepiece
 
+from headwise.text.tokens.sentencepiece_file import USER_DEFINED, piece_types
+
 _SPACE = "\u2581"
+_WORD = re.compile(f"{_SPACE}[^{_SPACE}]*|[^{_SPACE}]+")
 _LONGEST_CACHED = 32  # characters; longer words (sentences without spaces) rarely recur
 _MAX_CACHED = 500_000  # segmentations in the cache before it is cleared
 
@@ -46,12 +51,20 @@ class DropoutSegmenter:
         self._ids: dict[str, int] = {}
         self._scores: dict[str, float] = {}
         self._bytes: list[int] = []
-        for index in range(processor.vocab_size()):
+        symbols: list[str] = []
+        for index, kind in enumerate(piece_types(processor.serialized_model_proto())):
+            piece = processor.id_to_piece(index)
             if processor.is_byte(index):
                 self._bytes.append(index)
             elif not (processor.is_control(index) or processor.is_unknown(index)):
-                self._ids[processor.id_to_piece(index)] = index
-                self._scores[processor.id_to_piece(index)] = processor.get_score(index)
+                self._ids[piece] = index
+                if kind == USER_DEFINED:
+                    symbols.append(piece)
+                else:
+                    self._scores[piece] = processor.get_score(index)
+        # The longest of those that begin at a place is found, as by SentencePiece.
+        listed = "|".join(map(re.escape, sorted(symbols, key=len, reverse=True)))
+        self._symbols = re.compile(f"({listed})") if symbols else None
         self._cache: dict[tuple[str, ...], _Segmentation] = {}
 
     def encode_batch(self, texts: Sequence[str], random: np.random.Generator) -> list[list[int]]:
@@ -65,12 +78,17 @@ class DropoutSegmenter:
 
     def _encode(self, text: str, draws: Iterator[int]) -> list[int]:
         ids: list[int] = []
-        for word in text.split(_SPACE)[1:]:
-            word_ids = self._segment((_SPACE, *word), draws)
+        for word in self._words(text):
+            word_ids = self._segment(word, draws)
             if ids and word_ids and ids[-1] == word_ids[0] == self._unknown:
                 word_ids = word_ids[1:]  # adjacent unknown characters share one id
             ids += word_ids
         return ids
+
+    def _words(self, text: str) -> Iterator[tuple[str, ...]]:
+        """Yield the characters of each word and, in between, each symbol as one piece."""
+        for number, part in enumerate([text] if self._symbols is None else self._symbols.split(text)):
+            yield from [(part,)] if number % 2 else map(tuple, _WORD.findall(part))
 
     def _draws(self, random: np.random.Generator) -> Iterator[int]:
         """Yield the number of best merges that are dropped before the first that isn't."""

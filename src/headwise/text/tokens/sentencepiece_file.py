@@ -42,13 +42,13 @@ def normalizer_options(model: bytes) -> dict[int, int]:
     return _whole_numbers(model, NORMALIZER)
 
 
-def piece_types(model: bytes) -> set[int]:
-    """Return the types of the pieces, of a model that SentencePiece has parsed."""
-    types: set[int] = set()
-    for number, message in _fields(model):
-        if number == PIECES and isinstance(message, bytes):
-            types.update(value for key, value in _fields(message) if key == TYPE and isinstance(value, int))
-    return types
+def piece_types(model: bytes) -> list[int]:
+    """Return the type of each piece, in the order of ids, of a model that SentencePiece has parsed."""
+    return [
+        next((value for key, value in _fields(piece) if key == TYPE and isinstance(value, int)), NORMAL)
+        for number, piece in _fields(model)
+        if number == PIECES and isinstance(piece, bytes)
+    ]
 
 
 def _whole_numbers(model: bytes, section: int) -> dict[int, int]:
