@@ -94,6 +94,18 @@ def write(folder: Path, lines: list[str], name: str = "text.txt") -> DataConfig:
     return DataConfig(text=[str(folder / name)], dev_share=0.25)
 
 
+def test_a_duplicate_of_another_file_is_one(tmp_path: Path) -> None:
+    first, second, third = (["one\n", "two\n", "one\n"], ["two\n", "three\n"], ["three\n", "one\n"])
+    paths = [write(tmp_path, lines, str(n)).text[0] for n, lines in enumerate((first, second, third))]
+    config = DataConfig.model_validate({"text": paths, "dev_share": 0, "cleaning": {"drop_duplicates": True}})
+    prepared = prepare(tmp_path, config, documents=True)
+    ids = [prepared.train[row].tolist() for row in range(len(prepared.train))]
+    assert [prepared.vocabulary.decode(row) for row in ids] == ["one", "two", "three"]
+    assert (prepared.train.files.tolist(), prepared.train.lines.tolist()) == ([0, 0, 1], [1, 2, 2])
+    assert "7 lines read, 3 kept" in prepared.report[0]
+    assert "4 duplicates" in prepared.report[0]
+
+
 def prepare(folder: Path, config: DataConfig, **options: Any) -> PreparedText:
     options = {"documents": False, **options}
     return prepare_text(config, KINDS["characters"], folder / "prepared", **options)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +39,8 @@ class LineReport:
     not_utf8: int = 0  # or contains a NUL character
     empty: int = 0
     duplicates: int = 0
+    # hashes of the texts that were kept, of all files, by which duplicates are found
+    seen: set[bytes] = field(default_factory=set, repr=False)
 
     def __str__(self) -> str:
         """Return all counts on one line."""
@@ -81,10 +83,9 @@ def read_text(path: Path, report: LineReport) -> Iterator[Line]:
 
     Raises:
         DataError: the file is missing, a directory, empty, binary, damaged or unreadable; or, at its end, no line was
-            kept, or most lines aren't UTF-8 text.
+            fit to be kept, or most lines aren't UTF-8 text.
     """
     initial = LineReport(**vars(report))
-    seen: set[bytes] = set()
     with open_text(path) as file:
         for number, raw in enumerate(text_lines(path, file), start=1):
             report.total += 1
@@ -98,7 +99,7 @@ def read_text(path: Path, report: LineReport) -> Iterator[Line]:
                 report.not_utf8 += 1
             elif not text:
                 report.empty += 1
-            elif report.drop_duplicates and _is_duplicate(text, seen):
+            elif report.drop_duplicates and _is_duplicate(text, report.seen):
                 report.duplicates += 1
             else:
                 report.kept += 1
@@ -110,7 +111,7 @@ def read_text(path: Path, report: LineReport) -> Iterator[Line]:
             f"{path}: expected UTF-8 text, found {not_utf8:,} of {total:,} lines that aren't; "
             "convert the text first (for instance with iconv)"
         )
-    if report.kept == initial.kept:
+    if report.kept + report.duplicates == initial.kept + initial.duplicates:
         raise DataError(f"{path}: cleaning left nothing to learn from: {report}")
 
 
