@@ -21,10 +21,12 @@ CONLLU = """# sent_id = 1
 6\t.\t.\tPUNCT\t_\t_\t2\tpunct\t_\t_
 """
 
+WORD = "{}\tEr\ter\tPRON\t_\t_\t0\troot\t_\t_\n"
+
 
 def test_trees_are_over_words_as_written(tmp_path: Path) -> None:
     file = tmp_path / "a.conllu"
-    file.write_text(CONLLU, encoding="utf-8")
+    file.write_text(CONLLU, encoding="utf-8-sig")  # with a byte-order mark
     (tree,) = read_trees(file)
     assert tree.text == "Er geht zum Haus."
     assert tree.words == ("Er", "geht", "zum", "Haus", ".")
@@ -34,10 +36,18 @@ def test_trees_are_over_words_as_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("1\tEr\n", "line 1: expected a CoNLL-U word"), ("", "found none")]
+    ("text", "message"),
+    [
+        ("1\tEr\n", "line 1: expected a CoNLL-U word"),
+        ("", "found none"),
+        (WORD.format("0"), "line 1: expected word 1 of its sentence, which a blank line ends, found 0"),
+        (WORD.format("1") * 2, "line 2: expected word 2 of its sentence, which a blank line ends, found 1"),
+        (WORD.format("²"), "line 1: expected a CoNLL-U word"),
+        (WORD.format("1-999999999"), "line 1: expected word 1 of its sentence, .* found 1-999999999"),
+    ],
 )
 def test_what_is_no_conllu_is_said(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "a.conllu"
-    file.write_text(text)
+    file.write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=message):
         read_trees(file)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.errors import DataError
-from headwise.files import read_errors
-from headwise.text.reading.compression import open_binary
-from headwise.text.reading.lines import bounded_lines, one_line
+from headwise.text.reading.lines import read_lines
 
 _COLUMNS = 10
+_ID = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")  # of a word, or of the words of a multi-word token
 
 
 @dataclass(frozen=True)
@@ -37,27 +37,18 @@ def read_trees(path: str | Path) -> list[Tree]:
     """Read a CoNLL-U file, plain or `.gz`; raises `DataError` naming the file and the malformed line."""
     path = Path(path)
     trees = []
-    with read_errors(path), open_binary(path) as file:
-        lines: list[tuple[int, list[str]]] = []
-        for number, raw in enumerate(bounded_lines(file, path), start=1):
-            line = _decoded(raw, path, number)
-            if line:
-                lines.append((number, line.split("\t")))
-            elif lines:
-                trees.append(_tree(lines, path))
-                lines = []
-        if lines:
+    lines: list[tuple[int, list[str]]] = []
+    for number, line in enumerate(read_lines(path), start=1):
+        if line:
+            lines.append((number, line.split("\t")))
+        elif lines:
             trees.append(_tree(lines, path))
+            lines = []
+    if lines:
+        trees.append(_tree(lines, path))
     if not trees:
         raise DataError(f"{path}: expected CoNLL-U sentences, found none")
     return trees
-
-
-def _decoded(raw: bytes, path: Path, number: int) -> str:
-    try:
-        return one_line(raw.decode("utf-8").rstrip("\r\n"))
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: line {number}: expected UTF-8 text, found other bytes") from None
 
 
 def _tree(lines: Sequence[tuple[int, list[str]]], path: Path) -> Tree:
@@ -96,13 +87,20 @@ def _tree(lines: Sequence[tuple[int, list[str]]], path: Path) -> Tree:
 
 def _word_columns(lines: Sequence[tuple[int, list[str]]], path: Path) -> Iterator[list[str]]:
     """Yield the validated columns of each word line, without comments and empty nodes (8.1)."""
+    words = 0
     for number, columns in lines:
         if columns[0].startswith("#") or "." in columns[0]:
             continue
-        ids = columns[0].split("-")
-        if len(columns) != _COLUMNS or not all(part.isdigit() for part in ids) or len(ids) > 2:
+        ids = _ID.fullmatch(columns[0])
+        if len(columns) != _COLUMNS or ids is None:
             raise DataError(
                 f"{path}: line {number}: expected a CoNLL-U word of {_COLUMNS} columns separated by tabs, "
                 f"found {len(columns)} columns that begin with {columns[0][:20]!r}"
             )
+        if int(ids[1]) != words + 1 or int(ids[2] or ids[1]) > words + len(lines):
+            raise DataError(
+                f"{path}: line {number}: expected word {words + 1} of its sentence, which a blank line ends, "
+                f"found {columns[0]}"
+            )
+        words += ids[2] is None
         yield columns
