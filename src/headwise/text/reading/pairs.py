@@ -227,6 +227,11 @@ def is_two_sided(path: str | Path) -> bool:
     return _format(path) in _BOTH_SIDES
 
 
+def has_fields(path: str | Path) -> bool:
+    """Whether `data.source_field` and `data.target_field` say where the sides of a file are."""
+    return is_two_sided(path) and _format(path) != ".tsv"
+
+
 def _format(path: str | Path) -> str:
     return Path(plain_name(path)).suffix.lower()
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from headwise.config import Config, DataConfig
 from headwise.errors import ConfigError, DataError
 from headwise.shipped.runs import find_run
-from headwise.text.reading.pairs import PairFiles, training_files
+from headwise.text.reading.pairs import PairFiles, has_fields, training_files
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class Replay:
     origin: str  # as the user named it
     data: DataConfig
     share: float
+    of_run: bool = True  # or else files, which are read with the fields of the new text
 
 
 def read_replay(option: str) -> Replay:
@@ -48,7 +49,7 @@ def read_replay(option: str) -> Replay:
                 "(it was imported, for instance); name the files: --mix SOURCE,TARGET=SHARE"
             )
         _check_files_exist(origin, training_files(data))
-    return Replay(origin, data, share)
+    return Replay(origin, data, share, run.is_dir())
 
 
 def with_replay(new: DataConfig, replays: Sequence[Replay], count: Callable[[DataConfig], int]) -> DataConfig:
@@ -56,7 +57,7 @@ def with_replay(new: DataConfig, replays: Sequence[Replay], count: Callable[[Dat
 
     The shares are divided among several files in proportion to their `data.weights` or, without weights, to the numbers
     of their pairs, which `count` returns. A development set is split off the new files only. Raises `ConfigError` if
-    the shares leave nothing for the new text, or if .jsonl files have different fields.
+    the shares leave nothing for the new text, or for a run whose files have other fields than the new text's.
     """
     rest = 1 - sum(replay.share for replay in replays)
     if rest <= 0:
@@ -67,14 +68,16 @@ def with_replay(new: DataConfig, replays: Sequence[Replay], count: Callable[[Dat
     weights = _weights(new, rest, count)
     source, target = list(new.source), list(new.target)
     for replay in replays:
-        if any(".jsonl" in path for path in replay.data.source) and _fields(replay.data) != _fields(new):
+        old = replay.data
+        if replay.of_run and any(map(has_fields, old.source)) and _fields(old) != _fields(new):
             raise ConfigError(
-                f"--mix {replay.origin}: expected .jsonl files with the fields {' and '.join(_fields(new))}, "
-                f"found {' and '.join(_fields(replay.data))}"
+                f"--mix {replay.origin}: expected files with the fields {' and '.join(_fields(new))}, as the new text "
+                f"has, found {' and '.join(_fields(old))}"
             )
-        weights += _weights(replay.data, replay.share, count)
-        source += replay.data.source
-        target += replay.data.target
+        old = old.model_copy(update={"source_field": new.source_field, "target_field": new.target_field})
+        weights += _weights(old, replay.share, count)
+        source += old.source
+        target += old.target
     return new.model_copy(
         update={"source": source, "target": target, "weights": weights, "dev_files": len(files)}
     )
