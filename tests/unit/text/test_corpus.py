@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.config import CleaningConfig, DataConfig
+from headwise.engine.corpus.rows import TextFile
 from headwise.errors import ConfigError, DataError
 from headwise.text.reading.pairs import (
     CleaningReport,
@@ -248,6 +249,23 @@ def test_jsonl_text_that_is_not_unicode_is_counted(tmp_path: Path) -> None:
     raw = read(write(tmp_path / "a.jsonl", b"\n".join(lines)))
     pairs, report = cleaned([(a, b) for a, b, _ in raw])
     assert (pairs, report.not_utf8) == ([], 2)
+
+
+def test_parquet_text_that_is_not_unicode_is_counted(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    raw = [b"M\xfcll", "Müll".encode(), None]
+    for kind in (arrow.string(), arrow.large_string()):
+        column = arrow.array(raw, arrow.large_binary() if kind == arrow.large_string() else arrow.binary())
+        text = type(arrow.array([], kind)).from_buffers(3, *column.buffers()[1:], column.buffers()[0])
+        parquet.write_table(arrow.table({"source": text, "target": ["a", "b", "c"]}), tmp_path / "a.parquet")
+        found = read(tmp_path / "a.parquet")
+        assert [pair.source for pair in found] == [each or b"" for each in raw]
+        pairs, report = cleaned([(a, b) for a, b, _ in found])
+        assert ([pair.source for pair in pairs], report.not_utf8, report.empty) == (["Müll"], 1, 1)
+        rows = TextFile(tmp_path / "a.parquet", rule="replace").rows()  # as it is translated
+        assert [(row.text, row.problem) for row in rows] == [
+            ("M\ufffdll", "not_utf8"), ("Müll", ""), ("", "malformed"),
+        ]  # fmt: skip
 
 
 def test_nothing_left_and_mostly_undecodable() -> None:

@@ -125,7 +125,7 @@ class TextFile:
         if text is None:
             self._stop(number, f"text in the column {self.field!r}", "none")
             return TextRow(number, "", "malformed")
-        return TextRow(number, one_line(text))
+        return self._of_line(number, text.encode("utf-8", "surrogateescape"))
 
     def _stop(self, number: int, expected: str, found: str) -> None:
         if self.rule == "stop":

@@ -273,7 +273,8 @@ def _read_tsv(path: Path) -> Iterator[RawPair]:
 def _read_parquet(path: Path, source_field: str, target_field: str) -> Iterator[RawPair]:
     rows = ParquetText(path).tuples([source_field, target_field])
     for number, (source, target) in enumerate(rows, start=1):
-        yield RawPair((source or "").encode(), (target or "").encode(), number)
+        left, right = ((text or "").encode("utf-8", "surrogateescape") for text in (source, target))
+        yield RawPair(left, right, number)
 
 
 def _read_jsonl(path: Path, source_field: str, target_field: str) -> Iterator[RawPair]:

@@ -33,8 +33,9 @@ class ParquetText:
     def texts(self, column: str, first: int = 0) -> Iterator[str | None]:
         """Yield the texts of a column from row `first` on; None for a missing one.
 
-        A name with dots is a field of a structure: `translation.en`. Raises `DataError` if there is no such column of
-        text, or the file is damaged.
+        A name with dots is a field of a structure: `translation.en`. Bytes that aren't UTF-8, which nothing keeps a
+        writer from, are surrogates, as in file names (PEP 383). Raises `DataError` if there is no such column of text,
+        or the file is damaged.
         """
         for (text,) in self.tuples([column], first):
             yield text
@@ -85,7 +86,11 @@ class ParquetText:
             column = column.dictionary_decode()
         if not (types.is_string(column.type) or types.is_large_string(column.type)):
             raise DataError(f"{self.path}: expected text in column {name!r}, found {column.type}")
-        return column.to_pylist()
+        try:
+            return column.to_pylist()
+        except UnicodeDecodeError:
+            cells = column.cast(self._arrow.large_binary()).to_pylist()
+            return [None if each is None else each.decode("utf-8", "surrogateescape") for each in cells]
 
     def _damages(self) -> _Damages:
         return _Damages(self.path, self._arrow.ArrowException)
