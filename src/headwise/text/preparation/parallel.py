@@ -12,7 +12,7 @@ import numpy as np
 from headwise.config import DataConfig
 from headwise.data.prepared import read_manifest
 from headwise.data.ragged import Ragged
-from headwise.errors import CheckpointError, ConfigError
+from headwise.errors import CheckpointError
 from headwise.files import write_bytes
 from headwise.text.preparation.stores import (
     SIDES,
@@ -22,6 +22,7 @@ from headwise.text.preparation.stores import (
     open_store,
     together,
 )
+from headwise.text.reading.pairs import check_weights
 from headwise.text.tokens.source_words import FILE as WORDS
 from headwise.text.tokens.subwords import Subwords
 
@@ -107,13 +108,9 @@ def open_corpora(config: DataConfig) -> PreparedData[ShardedStore]:
 
     Raises:
         CheckpointError: one is missing or damaged, or has other subwords than the first.
-        ConfigError: there is not one weight for each.
+        ConfigError: there is not one positive weight for each.
     """
-    if config.weights and len(config.weights) != len(config.prepared):
-        raise ConfigError(
-            f"data.weights: expected one weight for each of the {len(config.prepared)} corpora of data.prepared, "
-            f"found {len(config.weights)}"
-        )
+    check_weights(config.weights, len(config.prepared), "corpora of data.prepared")
     folders = [_Folder(Path(directory)) for directory in config.prepared]
     first = folders[0]
     for folder in folders[1:]:

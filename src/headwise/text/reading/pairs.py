@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -120,14 +120,18 @@ def training_files(config: DataConfig) -> list[PairFiles]:
         )
     targets = iter(config.target)
     files = [pair_files(path, None if is_two_sided(path) else next(targets)) for path in config.source]
-    if config.weights and len(config.weights) != len(files):
-        raise ConfigError(
-            f"data.weights: expected one weight for each of the {len(files)} files (or pairs of files), "
-            f"found {len(config.weights)}"
-        )
-    if any(weight <= 0 for weight in config.weights):
-        raise ConfigError(f"data.weights: expected positive numbers, found {config.weights}")
+    check_weights(config.weights, len(files), "files (or pairs of files)")
     return files
+
+
+def check_weights(weights: Sequence[float], count: int, of: str) -> None:
+    """Raise `ConfigError` if there are weights, but not a positive one for each of so many files or corpora."""
+    if weights and len(weights) != count:
+        raise ConfigError(
+            f"data.weights: expected one weight for each of the {count} {of}, found {len(weights)}"
+        )
+    if any(weight <= 0 for weight in weights):
+        raise ConfigError(f"data.weights: expected positive numbers, found {list(weights)}")
 
 
 def development_files(config: DataConfig) -> PairFiles | None:
