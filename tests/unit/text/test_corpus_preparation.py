@@ -253,6 +253,14 @@ def test_near_duplicates_of_earlier_pairs_go(corpus: Toy, prepared: Path, tmp_pa
             {"rules": Rules(CleaningConfig(), filters=["json"])},
             "--filter: expected module:function, found 'json'",
         ),
+        (
+            {"rules": Rules(CleaningConfig(), filters=["./own.py:keep"])},
+            "--filter: expected module:function, found './own.py:keep'",
+        ),
+        (
+            {"rules": Rules(CleaningConfig(), filters=["string:digits"])},
+            "--filter string:digits: expected a function digits, found str",
+        ),
     ],
 )
 def test_bad_options_are_one_sentence(

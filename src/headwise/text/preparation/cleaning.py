@@ -130,17 +130,19 @@ def _held_out(sentences: frozenset[str], source: str, target: str) -> tuple[str,
 def load_filter(name: str) -> Filter:
     """Import `module:function`, also from the working directory; raises `ConfigError`."""
     module, _, function = name.partition(":")
-    if not module or not function:
+    if not module or module.startswith(".") or not function:
         raise ConfigError(f"--filter: expected module:function, found {name!r}")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)  # the user named a module of his own
     try:
-        found = getattr(importlib.import_module(module), function)
+        found: Filter = getattr(importlib.import_module(module), function)
     except ImportError as error:
         raise ConfigError(f"--filter {name}: can't be imported ({error})") from None
     except AttributeError:
         raise ConfigError(f"--filter {name}: expected a function {function}, found none") from None
+    if not callable(found):
+        raise ConfigError(f"--filter {name}: expected a function {function}, found {type(found).__name__}")
     return found
 
 
