@@ -66,6 +66,7 @@ def _by_code(entries: str) -> dict[str, str]:
 
 NAMES = _by_code(_NAMES)
 _SHORT = _by_code(_LONG)
+_SAME = {"zt": "zh", "pb": "pt", "nb": "no"}
 
 
 def is_code(code: str) -> bool:
@@ -77,6 +78,12 @@ def short_code(code: str) -> str:
     """Return a code with that of ISO 639-1 for its language, if there is one: `de` for `deu`, `pt-BR` for `por_BR`."""
     base, *rest = re.split("[-_]", code)
     return "-".join([_SHORT.get(base.lower(), base.lower()), *rest])
+
+
+def base_code(code: str) -> str:
+    """Return a code without its region, as a detector names the language: `pt` for `por_BR` and `pb`, `no` for `nb`."""
+    base = short_code(code).partition("-")[0]
+    return _SAME.get(base, base)
 
 
 def find_language(codes: Sequence[str], wanted: str) -> int | None:

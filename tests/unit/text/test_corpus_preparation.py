@@ -199,6 +199,16 @@ def test_each_rule_counts_what_it_removes(corpus: Toy, prepared: Path, tmp_path:
     assert sorted(removed.split(", ")) == sorted(expected)
 
 
+@pytest.mark.parametrize("codes", [("en", "de"), ("eng", "ger"), ("en-GB", "de-AT"), ("eng-US", "deu")])
+def test_a_language_is_identified_whatever_its_code(codes: tuple[str, str]) -> None:
+    pytest.importorskip("py3langid")
+    pair = "The old dog sleeps in front of the house.", "Der alte Hund schläft vor dem Haus."
+    ((_, rule),) = Rules(CleaningConfig(), languages=codes).load()
+    assert rule(*pair) == pair
+    assert rule(*reversed(pair)) is None
+    assert rule(pair[0], pair[0]) is None
+
+
 def test_near_duplicates_are_found_as_often_as_the_formula_says() -> None:
     draw = random.Random(1)
     words = ["".join(draw.choices("abcdefghijklmnopqrst", k=7)) for _ in range(3000)]

@@ -17,6 +17,7 @@ import numpy as np
 
 from headwise.config import CleaningConfig
 from headwise.config.keys import recorded
+from headwise.config.languages import base_code
 from headwise.data.ragged import RaggedWriter, save_array
 from headwise.errors import ConfigError, DataError
 from headwise.extras import optional_module
@@ -51,7 +52,7 @@ class Rules:
         cleaning: the rules of `data.cleaning`; duplicates are found later.
         min_words: fewest words of a side.
         max_word_ratio: most words of the longer side for each of the shorter; 0: no limit.
-        languages: codes of the languages of both sides, as py3langid identifies them; None: not identified.
+        languages: codes of the languages of both sides, which py3langid identifies; None: not identified.
         filters: functions, as `module:function`.
     """
 
@@ -97,7 +98,8 @@ class Rules:
 
     def _language(self, find: Callable[[str], str], source: str, target: str) -> tuple[str, str] | None:
         assert self.languages is not None
-        return (source, target) if (find(source), find(target)) == self.languages else None
+        found, wanted = (find(source), find(target)), self.languages
+        return (source, target) if [*map(base_code, found)] == [*map(base_code, wanted)] else None
 
 
 def words_of(text: str) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headwise.config import DataConfig
-from headwise.config.languages import NAMES, language_name, short_code
+from headwise.config.languages import NAMES, base_code, language_name
 from headwise.errors import DataError
 from headwise.extras import OPTIONAL, installed
 from headwise.text.reading.pairs import read_pairs, training_files
@@ -42,7 +42,6 @@ _LIKE = (  # languages that are taken for each other
     *({"it", "co", "vec", "lij"}, {"xh", "zu", "st", "nso", "tn"}, {"fr", "wa", "ht", "oc", "gcf", "gcr"}),
     *({"az", "tr", "tk", "uz", "uzs", "crh", "tt"}, {"ar", "ary", "arz"}, {"ro", "mo"}, {"en", "pcm"}),
 )
-_SAME_LANGUAGE = {"zt": "zh", "pb": "pt", "nb": "no"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class _Side:
             return False
         from headwise.text.reading.detection import is_known
 
-        return is_known(_base(self.declared)) or _names_nothing(self.declared)
+        return is_known(base_code(self.declared)) or _names_nothing(self.declared)
 
     def __str__(self) -> str:
         """Name the language."""
@@ -84,7 +83,7 @@ def inspect_texts(
     _refuse(data, sides, found)
     remarks = [*_about_languages(data, sides, begun_from), *_about_pairs(found)]
     if pairs < _FEW and begun_from is None:
-        codes = "-".join(_base(side.declared or side.language or "") for side in sides)
+        codes = "-".join(base_code(side.declared or side.language or "") for side in sides)
         name = codes if codes.strip("-") == codes and "-" in codes else "en-de"
         remarks.append(
             f"{pairs:,} pairs are few for a model that begins with nothing, whose translations will be poor; adapting "
@@ -206,13 +205,8 @@ def _names_nothing(code: str) -> bool:
     return len(code) == 2 and code not in NAMES
 
 
-def _base(code: str) -> str:
-    code = short_code(code).partition("-")[0]
-    return _SAME_LANGUAGE.get(code, code)
-
-
 def _alike(one: str, other: str) -> bool:
-    one, other = _base(one), _base(other)
+    one, other = base_code(one), base_code(other)
     return one == other or any(one in group and other in group for group in _LIKE)
 
 
