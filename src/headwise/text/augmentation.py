@@ -33,6 +33,7 @@ _KINDS = (EMOJI, PLACEHOLDERS, AMOUNTS, MARKS)
 
 _NAME = re.compile(r"(?<![\w'’])[^\W\d_]{3,}(?![\w'’])")  # or another whole word, if it has a capital
 _FINAL = re.compile(r"\s*[.!?…。！？]+\s*$")
+_VOWEL_SIGNS = re.compile("[\u0900-\u0dff\u0f00-\u0fff]")  # scripts of South Asia, whose marks are vowels
 _WORD = re.compile(r"(?<![\w'’])\w")
 _TYPED = re.compile(r"[^\W\d_]{3,}")  # the words that get typing errors
 _TYPOS_FROM = 10  # words; one typing error for so many
@@ -140,9 +141,11 @@ def title_case(text: str) -> str:
 
 
 def without_diacritics(text: str) -> str:
-    """Return the text without the marks that Unicode composes with letters, such as `ü` → `u`."""
-    if UNSPACED.search(text):
-        return text  # there they aren't diacritics: が is another letter than か
+    """Return the text without the marks that are put on letters, such as `ü` → `u`."""
+    if UNSPACED.search(text) or _VOWEL_SIGNS.search(text):
+        return (
+            text  # there they aren't diacritics: が is another letter than か, and कु another syllable than क
+        )
     letters = (char for char in unicodedata.normalize("NFD", text) if unicodedata.category(char) != "Mn")
     return unicodedata.normalize("NFC", "".join(letters))
 

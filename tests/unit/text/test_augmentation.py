@@ -143,6 +143,8 @@ def test_a_typing_error_is_one_of_four_kinds(word: str, seed: int) -> None:
 def test_helpers_on_unusual_words() -> None:
     assert title_case("o'neill's ärger – 3rd l’été") == "O'neill's Ärger – 3rd L’été"
     assert without_diacritics("Crème brûlée, Ärger, Straße") == "Creme brulee, Arger, Straße"
+    for text in ("हिन्दी में कुछ लिखो", "বাংলা ভাষা, café", "தமிழ்", "བོད་སྐད", "がぎぐ"):  # where marks are vowels
+        assert without_diacritics(text) == text
 
 
 def test_the_cases_exclude_each_other() -> None:
