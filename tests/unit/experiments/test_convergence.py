@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headwise.errors import DataError, TrainingError
-from headwise.experiments import convergence, text_size, trials
+from headwise.experiments import convergence, table2, text_size, trials
 from headwise.experiments.attention import PERMUTATION, SCALING
 from headwise.experiments.harness.cost import parameters
 from headwise.experiments.harness.outcome import BLEU, Measure, compare, judge
@@ -361,6 +361,17 @@ def test_a_scale_is_run_on_its_own_text_alone(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=rf"text of the scale tiny \(checksum {TINY.checksum}\), found"):
         prepare_text(rows, scale, pytest.fail)
     prepare_text(rows, replace(scale, checksum=""), pytest.fail)
+
+
+def test_every_recorded_seed_counts(tmp_path: Path) -> None:
+    row = table2.systems(TINY)[0]
+    longer = replace(row, name=f"{row.name}.seed5")  # another row, whose name begins with this one's
+    for seed in (1, 0, 42):
+        record(tmp_path, row, seed, 20.0 + seed)
+        record(tmp_path, longer, seed + 1, 50.0)
+    results = collect(table2.EXPERIMENT, TINY, tmp_path)
+    assert results.values(row.name, BLEU.path) == {0: 20.0, 1: 21.0, 42: 62.0}
+    assert list(collect(table2.EXPERIMENT, TINY, tmp_path, [42]).values(row.name, BLEU.path)) == [42]
 
 
 def test_what_is_unfinished_is_continued(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from headwise.experiments.harness.records import (
     environment,
     read_record,
     record_file,
+    recorded_seeds,
     write_record,
 )
 from headwise.experiments.harness.rows import INTERRUPTED, ExperimentRow, Place
@@ -252,13 +253,13 @@ def _run_child(name: str, job: RowJob, place: Place, stopped: threading.Event) -
 
 
 def collect(experiment: Experiment, scale: Scale, results: Path, seeds: Sequence[int] = ()) -> Results:
-    """Return the recorded results of an experiment, of `seeds` or, by default, of seeds 1 to 10."""
+    """Return the recorded results of an experiment, of `seeds` or, by default, of all that are recorded."""
     scale = experiment.at(scale, results)
     rows = list(experiment.rows(scale))
     records = {
         row.name: [
             record
-            for seed in (seeds or range(1, 11))
+            for seed in (seeds or recorded_seeds(results, row.folder, row.name))
             if (record := RowJob(row, seed).record(results)) is not None
         ]
         for row in rows
