@@ -6,7 +6,8 @@ that is stored inside the model file, so that every program that loads it (an ex
 
 Every character of the training text gets its own id unless `character_coverage` is below 1. Then the rare
 characters are spelled in bytes where the vocabulary is large enough for 256 byte ids (at least 4,000), and are
-unknown otherwise. With full coverage there are no byte pieces, as these would never be trained.
+unknown otherwise. With full coverage there are no byte pieces, as these would never be trained. SentencePiece learns
+nothing from lines of more than a mebibyte, and from those with U+2585, which it keeps for itself.
 """
 
 from __future__ import annotations
@@ -348,7 +349,7 @@ def train_model(sentences: Iterable[str], config: SubwordConfig, **more: Any) ->
         "bos_id": BOS,
         "eos_id": EOS,
         "shuffle_input_sentence": False,
-        "max_sentence_length": 1 << 20,  # bytes; no line is skipped for its length
+        "max_sentence_length": 1 << 20,  # bytes; SentencePiece skips longer lines
         "num_threads": 1,
         "minloglevel": 2,
         "user_defined_symbols": config.symbols,
