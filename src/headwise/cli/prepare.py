@@ -133,6 +133,12 @@ def command(
         pair_files(dev_source, dev_target)
     elif dev_target is not None:
         raise ConfigError(f"--dev-source: expected the partner of {dev_target}, found none")
+    if keep_duplicates and near:
+        raise ConfigError(
+            "--keep-duplicates: expected none with --near, which drops exact ones, too, found both"
+        )
+    if languages is not None and not identify_languages:
+        raise ConfigError("--languages: expected --identify-languages beside it, found none")
     pair = None
     if identify_languages:
         found = language_of_files(source), language_of_files(target or [])
@@ -149,7 +155,7 @@ def command(
             CleaningConfig(
                 max_words=max_words,
                 max_ratio=max_ratio,
-                drop_duplicates=not keep_duplicates or near,
+                drop_duplicates=not keep_duplicates,
                 drop_untranslated=drop_untranslated,
                 held_out=held_out or [],
             ),

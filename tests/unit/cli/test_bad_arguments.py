@@ -301,6 +301,8 @@ DATA = [
     ("prepare -o NEW", "--source"),
     ("prepare --source NONE --target NONE -o NEW", "NONE"),
     ("prepare --source TEXT --target SHORT --identify-languages -o NEW", "--languages"),
+    ("prepare --source TEXT --target TEXT --languages en-de -o NEW", "--identify-languages"),
+    ("prepare --source TEXT --target TEXT --keep-duplicates --near -o NEW", "--near"),
     ("prepare --source TEXT --target TEXT --subwords 3 -o NEW", "--subwords"),
     ("prepare --source TEXT --target TEXT --dev-target TEXT -o NEW", "--dev-source"),
     ("prepare --source TEXT --target TEXT --dev-source TEXT -o NEW", "TEXT"),
