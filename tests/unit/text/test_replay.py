@@ -39,6 +39,18 @@ def test_fields_of_files_without_any_do_not_matter() -> None:
     assert mixed.weights == [0.5, 0.25, 0.25]
 
 
+def test_text_of_the_other_direction_is_refused() -> None:
+    swapped = DataConfig(source=["old.tsv"], source_language="en", target_language="deu")
+    for old in (swapped, DataConfig(source=["old.en"], target=["old.de"])):
+        with pytest.raises(ConfigError, match="from de to en as the new one, found the other way around"):
+            with_replay(NEW, [Replay("runs/old", old, 0.5)], lambda _: 1)
+    for languages in (("de", "en"), ("de-AT", "en-GB"), ("fr", "en"), ("en", None)):
+        old = swapped.model_copy(
+            update=dict(zip(("source_language", "target_language"), languages, strict=True))
+        )
+        assert len(with_replay(NEW, [Replay("runs/old", old, 0.5)], lambda _: 1).source) == 2
+
+
 def test_files_are_read_with_the_fields_of_the_new_text(memory: str) -> None:
     new = NEW.model_copy(update={"source_field": "de", "target_field": "en"})
     mixed = with_replay(new, [read_replay(f"{memory}=0.3")], lambda _: 1)

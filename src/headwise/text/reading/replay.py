@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headwise.config import Config, DataConfig
+from headwise.config.languages import base_code
 from headwise.errors import ConfigError, DataError
 from headwise.shipped.runs import find_run
 from headwise.text.reading.pairs import PairFiles, has_fields, training_files
@@ -57,7 +58,8 @@ def with_replay(new: DataConfig, replays: Sequence[Replay], count: Callable[[Dat
 
     The shares are divided among several files in proportion to their `data.weights` or, without weights, to the numbers
     of their pairs, which `count` returns. A development set is split off the new files only. Raises `ConfigError` if
-    the shares leave nothing for the new text, or for a run whose files have other fields than the new text's.
+    the shares leave nothing for the new text, for a run whose files have other fields than the new text's, and for
+    text that is the other way around, as its languages say.
     """
     rest = 1 - sum(replay.share for replay in replays)
     if rest <= 0:
@@ -69,6 +71,12 @@ def with_replay(new: DataConfig, replays: Sequence[Replay], count: Callable[[Dat
     source, target = list(new.source), list(new.target)
     for replay in replays:
         old = replay.data
+        languages, others = _languages(new), _languages(old)
+        if "" not in languages and languages[0] != languages[1] and others == languages[::-1]:
+            raise ConfigError(
+                f"--mix {replay.origin}: expected text from {languages[0]} to {languages[1]} as the new one, found the "
+                "other way around"
+            )
         if replay.of_run and any(map(has_fields, old.source)) and _fields(old) != _fields(new):
             raise ConfigError(
                 f"--mix {replay.origin}: expected files with the fields {' and '.join(_fields(new))}, as the new text "
@@ -99,6 +107,10 @@ def _only(data: DataConfig, files: PairFiles) -> DataConfig:
 
 def _fields(data: DataConfig) -> tuple[str, str]:
     return data.source_field, data.target_field
+
+
+def _languages(data: DataConfig) -> list[str]:
+    return ["" if code is None else base_code(code) for code in data.languages]
 
 
 def _check_files_exist(origin: str, files: Sequence[PairFiles]) -> None:
