@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,11 @@ def test_a_file(tmp_path: Path) -> None:
 def test_comma_separated_columns(tmp_path: Path) -> None:
     file = tmp_path / "terms.csv"
     file.write_bytes(b'source,target\r\n"bank, central",Zentralbank,en,de\r\n\r\n"a ""b""",c\r\n')
-    assert read_glossary(file).entries == (Entry("bank, central", ("Zentralbank",)), Entry('a "b"', ("c",)))
+    expected = (Entry("bank, central", ("Zentralbank",)), Entry('a "b"', ("c",)))
+    assert read_glossary(file).entries == expected
+    packed = tmp_path / "terms.CSV.gz"
+    packed.write_bytes(gzip.compress(file.read_bytes()))
+    assert read_glossary(packed).entries == expected
 
 
 TBX_2008 = """<?xml version="1.0"?><!DOCTYPE martif SYSTEM "TBXcoreStructV02.dtd">
@@ -91,6 +96,9 @@ def test_term_bases(tmp_path: Path) -> None:
     old, new = tmp_path / "old.tbx", tmp_path / "new.tbx"
     old.write_text(TBX_2008)
     new.write_text(TBX_2019)
+    packed = tmp_path / "new.tbx.gz"
+    packed.write_bytes(gzip.compress(TBX_2019.encode()))
+    assert read_glossary(packed).entries == read_glossary(new).entries
     german = ("Bank", "Geldinstitut")
     expected = (Entry("bank", german), Entry("bank & trust", german))
     assert read_glossary(old, ("en", "de")).entries == expected

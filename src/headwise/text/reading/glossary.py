@@ -18,6 +18,7 @@ from headwise.characters import UNSPACED, unwritable
 from headwise.errors import DataError
 from headwise.text.reading.bilingual import read_terms
 from headwise.text.reading.lines import one_line, open_text, text_lines
+from headwise.text.reading.records import suffix
 
 MOST_ENTRIES = 100_000
 MOST_FORMS = 32  # translations of an entry
@@ -105,14 +106,15 @@ class Glossary:
 def read_glossary(
     path: Path, languages: tuple[str | None, str | None] = (None, None), *, ignore_case: bool = False
 ) -> Glossary:
-    """Read a file, as the end of its name says; `languages` are those of source and target, for a file with others.
+    """Read a file, plain or compressed, as the end of its name says.
 
-    Raises `DataError` with the number of the first invalid line.
+    `languages` are those of source and target, for a file with others. Raises `DataError` with the number of the first
+    invalid line.
     """
-    if path.suffix.lower() == ".tbx":
+    if suffix(path) == ".tbx":
         return _read_concepts(path, languages, ignore_case)
     lines = _read_lines(path)
-    return parse_lines(csv_lines(lines) if path.suffix.lower() == ".csv" else lines, ignore_case=ignore_case)
+    return parse_lines(csv_lines(lines) if suffix(path) == ".csv" else lines, ignore_case=ignore_case)
 
 
 def _read_lines(path: Path) -> list[tuple[str, str]]:
