@@ -266,6 +266,8 @@ def test_questions_from_squad_and_lines(tmp_path: Path) -> None:
         ({"answer": "Ada", "start": 3}, "line 1: expected the answer 'Ada' at character 3 of the context, found ' ol'"),
         ({"answers": {"text": [], "answer_start": []}}, "expected answers, each with its start, found [] and []"),
         ({"answers": "Ada"}, "line 1: expected answers with text and answer_start, found 'Ada'"),
+        ({"answers": {"text": [5], "answer_start": [0]}}, "line 1: expected the answer 5 at character 0 of"),
+        ({"answers": {"text": ["T"], "answer_start": ["0"]}}, "line 1: expected the answer 'T' at character 0 of"),
         ({}, "line 1: expected a field 'answer', found question, context"),
     ],
 )  # fmt: skip
@@ -278,11 +280,20 @@ def test_questions_that_are_not_as_they_should_be(
     assert sentence in str(caught.value)
 
 
-def test_squad_without_its_parts(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(
-        '{"data": [{"paragraphs": [{"context": "x", "qas": [{"question": "?"}]}]}]}'
-    )
-    with pytest.raises(DataError, match="found question 1 without 'answers'"):
+@pytest.mark.parametrize("replacement", [None, 5, {"x": 1}, [None], [["x"]]])
+@pytest.mark.parametrize(
+    "part", ["data", "paragraphs", "qas", "answers", "context", "question", "text", "answer_start"]
+)
+def test_squad_without_its_parts(part: str, replacement: Any, tmp_path: Path) -> None:
+    def damaged(name: str, value: Any) -> dict[str, Any]:
+        return {name: replacement if name == part else value}
+
+    answer = damaged("text", "Ada") | damaged("answer_start", 0)
+    question = damaged("question", "Who?") | damaged("answers", [answer])
+    paragraph = damaged("context", "Ada slept.") | damaged("qas", [question])
+    tree = damaged("data", [damaged("paragraphs", [paragraph])])
+    (tmp_path / "a.json").write_text(json.dumps(tree))
+    with pytest.raises(DataError, match=f"{tmp_path}/a.json.*expected.*found"):
         answering().read([tmp_path / "a.json"])
 
 

@@ -174,19 +174,25 @@ def _lines(path: Path, index: int) -> Iterator[Question]:
 def _squad(path: Path, index: int) -> Iterator[Question]:
     dataset = json_object("\n".join(line for line, _ in read_lines_of(path)), str(path))
     number = 0
-    try:
-        for article in dataset["data"]:
-            for paragraph in article["paragraphs"]:
-                for fields in paragraph["qas"]:
-                    number += 1
-                    texts = [answer["text"] for answer in fields["answers"]]
-                    starts = [answer["answer_start"] for answer in fields["answers"]]
-                    location = f"{path} question {fields.get('id', number)}"
-                    yield _question(fields, paragraph["context"], texts, starts, index, number, location)
-    except KeyError as error:
+    for article in _objects(dataset, "data", str(path)):
+        for paragraph in _objects(article, "paragraphs", f"{path} after question {number}"):
+            for fields in _objects(paragraph, "qas", f"{path} after question {number}"):
+                number += 1
+                location = f"{path} question {fields.get('id', number)}"
+                answers = _objects(fields, "answers", location)
+                texts, starts = ([answer.get(key) for answer in answers] for key in ("text", "answer_start"))
+                context = text_field(paragraph, "context", location)
+                yield _question(fields, context, texts, starts, index, number, location)
+
+
+def _objects(fields: dict[str, Any], name: str, location: str) -> list[dict[str, Any]]:
+    """Return a list of objects of SQuAD's format; raises `DataError` where there is none."""
+    found = fields.get(name)
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         raise DataError(
-            f"{path}: expected SQuAD's data, paragraphs, qas and answers; found question {number} without {error}"
-        ) from None
+            f"{location}: expected SQuAD's data, paragraphs, qas and answers; found no list of objects as {name!r}"
+        )
+    return found
 
 
 def _question(
@@ -196,8 +202,9 @@ def _question(
     if not well_formed:
         raise DataError(f"{location}: expected answers, each with its start, found {texts!r} and {starts!r}")
     for answer, start in zip(texts, starts, strict=True):
-        actual = context[start : start + len(answer)] if isinstance(start, int) and start >= 0 else None
-        if not isinstance(answer, str) or not answer.strip() or actual != answer:
+        placed = isinstance(answer, str) and isinstance(start, int) and start >= 0
+        actual = context[start : start + len(answer)] if placed else None
+        if actual is None or not actual.strip() or actual != answer:
             raise DataError(
                 f"{location}: expected the answer {answer!r} at character {start} of the context, found {actual!r}"
             )
