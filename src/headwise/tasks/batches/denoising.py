@@ -73,15 +73,19 @@ def infill(
 ) -> tuple[Ids, Ids]:
     """Replace spans with Poisson-distributed lengths, a `share` of the tokens in total, by one `mask` each (BART).
 
-    A span of length 0 inserts a mask between two tokens. Spans are never adjacent.
+    A span of length 0 inserts a mask between two tokens. Spans are never adjacent, and the input is at most one token
+    longer than the text.
     """
     remaining, lengths = round(share * len(ids)), list[int]()
     while remaining > 0:
         lengths.append(min(remaining, int(random.poisson(mean_span))))
         remaining -= lengths[-1]
     kept = len(ids) - sum(lengths)
-    lengths = [*lengths][: kept + 1]  # at most one span per gap
+    lengths = lengths[: kept + 1]  # at most one span per gap
     kept = len(ids) - sum(lengths)
+    # As many masks more than removed tokens as fit into the model (see `Denoising.check`): one.
+    for _ in range(len(lengths) + kept - len(ids) - 1):
+        lengths.remove(0)
     gaps = np.sort(random.choice(kept + 1, len(lengths), replace=False))
     order = random.permutation(np.array(lengths, np.int64))
     source, position, last_gap = [], 0, 0
