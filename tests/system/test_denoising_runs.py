@@ -119,6 +119,14 @@ def test_translation_is_initialized_from_denoising(program: Call, tmp_path: Path
     )
 
 
+def test_a_development_text_of_one_token_is_refused(program: Call, tmp_path: Path) -> None:
+    config, dev = write(tmp_path), tmp_path / "dev.txt"
+    dev.write_text("\n")
+    outcome = program("train", "-c", config, "-o", tmp_path / "run", f"data.dev_text={dev}")
+    assert outcome.code == 2
+    assert outcome.error == "development text: expected at least two tokens to damage, found 1"
+
+
 def test_an_exercise_is_learned_word_for_word(program: Call, tmp_path: Path) -> None:
     data, run = tmp_path / "copy", tmp_path / "run"
     data.mkdir()

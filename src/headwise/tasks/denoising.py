@@ -102,7 +102,7 @@ class Denoising(TaskKind):
         self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]
     ) -> PreparedText:
         symbols = symbol_names(config.denoising, window_of(config))
-        return prepare_text(
+        prepared = prepare_text(
             config.data,
             config.subwords,
             directory,
@@ -111,6 +111,9 @@ class Denoising(TaskKind):
             expected=expected,
             say=say,
         )
+        if len(prepared.dev.ids) == 1:
+            raise DataError("development text: expected at least two tokens to damage, found 1")
+        return prepared
 
     def build(self, config: Config, prepared: PreparedText) -> Seq2Seq:  # noqa: D102
         return build_model(config.model, prepared.vocabulary.size, prepared.vocabulary.size)
