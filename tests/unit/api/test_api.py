@@ -147,6 +147,7 @@ def test_errors_name_arguments_and_not_options(run: headwise.Run, toy: Toy, tmp_
             "precision: expected int8 or bfloat16 for to run, found 'int3'",
             lambda: run.export(out, to="run", precision="int3"),
         ),
+        ("predict: expected a list of texts, found one string", lambda: run.predict("A man.")),
     ):
         with pytest.raises(HeadwiseError) as raised:
             wrong()
