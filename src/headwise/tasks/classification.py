@@ -66,7 +66,8 @@ class Classification(EncoderKind[LabelledText]):
         """Return the accuracy, macro F1 and the scores of each class, in percent."""
         predicted_labels = [labels[_best(p)] for p in predicted]
         gold = [example.label for example in examples]
-        classes = by_class(predicted_labels, gold, labels)
+        unseen = sorted({*gold} - {*labels})
+        classes = by_class(predicted_labels, gold, [*labels, *unseen])
         return {
             "accuracy": accuracy(predicted_labels, gold),
             "macro_f1": macro_f1(predicted_labels, gold),

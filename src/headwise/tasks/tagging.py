@@ -53,6 +53,9 @@ class Tagging(EncoderKind[TaggedSentence]):
             ]
         predicted = []
         for words in sentences:
+            if not words:
+                predicted.append([])
+                continue
             scores = torch.stack(words)  # (words, tags)
             best = (
                 best_iob2(scores, tools.labels)

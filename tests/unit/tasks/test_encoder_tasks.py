@@ -20,6 +20,7 @@ from headwise.tasks.classification import Classification
 from headwise.tasks.encoder import EncoderKind, Tools, run_rows
 from headwise.tasks.question_answering import QuestionAnswering, best_answer
 from headwise.tasks.tagging import Tagging, best_iob2
+from headwise.text.preparation.labelled.classification import LabelledText
 from headwise.text.preparation.labelled.examples import Encoded
 from headwise.text.preparation.labelled.question_answering import Window
 from headwise.text.tokens.subwords import BOS, EOS
@@ -169,6 +170,27 @@ def test_the_best_tags_are_those_of_trying_all() -> None:
         assert tuple(found) == max(tried, key=lambda tags: tried[tags])
         changed += found != logits.argmax(dim=-1).tolist()
     assert changed > 5
+
+
+# Predictions and scores
+
+
+@pytest.mark.parametrize("spans", [False, True])
+def test_a_sentence_without_words_has_no_tags(spans: bool) -> None:
+    config, tagging = config_of("tagging", tagging={"spans": spans}), Tagging()
+    model = HeadedEncoder(build_encoder_only(config.model, 20), tagging.head(config, 2)).eval()
+    tools = Tools(config, model, Characters("\nabcdefghijklmno"), ["B-X", "O"])
+    sentences = [tagging.question(line, "here") for line in ("", "ab c", " ")]
+    assert [len(tags) for tags in tagging.predict(tools, sentences)] == [0, 2, 0]
+
+
+def test_a_class_without_training_texts_is_in_the_table() -> None:
+    examples = [LabelledText("x", "new"), LabelledText("y", "a"), LabelledText("z", "new")]
+    record = Classification().score(config_of("classification"), ["a", "b"], examples, [[0.9, 0.1]] * 3)
+    supports = {label: scores["support"] for label, scores in record["classes"].items()}
+    assert supports == {"a": 1, "b": 0, "new": 2}
+    f1 = {label: scores["f1"] for label, scores in record["classes"].items()}
+    assert record["macro_f1"] == pytest.approx((f1["a"] + f1["new"]) / 2)
 
 
 # Weights
