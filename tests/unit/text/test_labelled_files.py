@@ -100,6 +100,16 @@ def test_labels_that_do_not_fit(tmp_path: Path) -> None:
         classification().labels(classification().read([tmp_path / "a.tsv"]))
 
 
+def test_one_class_may_have_several_files_and_spaces_around_its_label(tmp_path: Path) -> None:
+    for name in ("one", "two", "three"):
+        (tmp_path / name).write_text(f"text {name}\n")
+    form = classification(labels=["good", "good", "bad"])
+    examples = form.read([tmp_path / "one", tmp_path / "two", tmp_path / "three"])
+    assert form.labels(examples) == ["good", "bad"]
+    (tmp_path / "a.csv").write_text("text,label\nfine,good\nfair, good \npoor, bad\n")
+    assert classification().labels(classification().read([tmp_path / "a.csv"])) == ["bad", "good"]
+
+
 def test_folds_are_of_all_classes_alike_and_their_own(tmp_path: Path) -> None:
     rows = [f"t{i}\t{'a' if i % 3 else 'b'}\n" for i in range(90)]
     (tmp_path / "a.tsv").write_text("text\tlabel\n" + "".join(rows))

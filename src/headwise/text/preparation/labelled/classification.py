@@ -74,6 +74,7 @@ class LabelledTexts(Format[LabelledText]):
             label = fields.get(self.options.label_field)
             if isinstance(label, int) and not isinstance(label, bool):
                 label = str(label)  # in JSON files, labels are often integers
+            label = label.strip() if isinstance(label, str) else label
             if not isinstance(label, str) or not label:
                 text_field(fields, self.options.label_field, location)
                 raise DataError(
@@ -109,7 +110,7 @@ class LabelledTexts(Format[LabelledText]):
             raise DataError(f"expected training texts of class {missing[0]!r}, found none")
         if len(present) < 2:
             raise DataError(f"expected texts of at least two classes, found {', '.join(present)} alone")
-        return self.options.labels or sorted(present)
+        return list(dict.fromkeys(self.options.labels)) or sorted(present)  # several files may have one class
 
     def encode(
         self, examples: Sequence[LabelledText], vocabulary: Vocabulary, labels: Sequence[str], longest: int
