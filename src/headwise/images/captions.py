@@ -18,6 +18,7 @@ from headwise.text.tokens.subwords import EOS, SPECIAL, UNK
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 ROWS, COLUMNS = ("top", "middle", "bottom"), ("left", "center", "right")
 PLACES = tuple(f"{row} {column}" for row in ROWS for column in COLUMNS)
+LEAST_CANVAS = 12  # pixels; on smaller ones there are digits, wider on one side, that can't be at some place
 _DIM = 0.45  # factor on the pixels of a faint picture
 _FAINT = 0.7  # a picture is faint if its brightest pixel is below this value
 _BOLD, _THIN = 0.325, 0.285  # a stroke is bold above, thin below this ink, as a fraction of a full square

@@ -16,7 +16,7 @@ from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.evaluation.labels import accuracy_at
 from headwise.images.batches import RowDraws
-from headwise.images.captions import PHRASINGS, CaptionWords, Facts, draw_picture
+from headwise.images.captions import LEAST_CANVAS, PHRASINGS, CaptionWords, Facts, draw_picture
 from headwise.images.prepared import ImageFormat, PreparedImages, prepare_images
 from headwise.images.sets import DIGITS, Labeled
 from headwise.models.build import load_filled
@@ -118,9 +118,10 @@ class ImageTextLearning(TaskKind):
             raise ConfigError(
                 f"image_text.source: expected {DIGITS}, of which captions are known, found {options.source}"
             )
-        if options.canvas < 10:
+        if options.canvas < LEAST_CANVAS:
             raise ConfigError(
-                f"image_text.canvas: expected at least 10 pixels around 8, found {options.canvas}"
+                f"image_text.canvas: expected at least {LEAST_CANVAS} pixels, on which every digit of 8 can be at each "
+                f"of the nine places, found {options.canvas}"
             )
         if config.model.max_length < longest:
             raise ConfigError(

@@ -232,7 +232,7 @@ OTHERS_OF_IMAGES = [
     ("train -c DIGITS/config.yaml -o NEW image_classification.source=nowhere", "nowhere"),
     ("train -c CAPTIONS -o NEW model.max_length=9", "model.max_length"),
     ("train -c CAPTIONS -o NEW image_text.source=x", "image_text.source"),
-    ("train -c CAPTIONS -o NEW image_text.canvas=8", "image_text.canvas"),
+    ("train -c CAPTIONS -o NEW image_text.canvas=11", "image_text.canvas"),
 ]
 ANALYZE = [
     ("heads RUN", "--source"),

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from headwise.analysis.patches import rollout
 from headwise.config import ModelConfig
 from headwise.evaluation.labels import accuracy_at
-from headwise.images.captions import PHRASINGS, PLACES, CaptionWords, Facts, draw_picture, paint
+from headwise.images.captions import LEAST_CANVAS, PHRASINGS, PLACES, CaptionWords, Facts, draw_picture, paint
 from headwise.models.contrastive import ImageText, contrastive_loss
 from headwise.text.tokens.subwords import EOS, UNK
 
@@ -109,6 +109,14 @@ def test_what_is_kept_for_testing_is_never_drawn_for_training() -> None:
         assert kept == set(range(9)) - seen
     every = {Facts(d, p, "thin", "faint").held_out for d in range(10) for p in range(9)}
     assert every == {True, False}
+
+
+def test_on_the_smallest_canvas_every_digit_can_be_at_every_place() -> None:
+    digits = pytest.importorskip("sklearn.datasets", reason="needs the extra 'digits'").load_digits().images
+    for digit in digits[:: len(digits) // 599].astype(np.float32):
+        drawn = (paint(digit, LEAST_CANVAS, top=n, left=n, faint=False) for n in range(LEAST_CANVAS - 7))
+        places = [Facts.of(picture, 0, 8).place for picture in drawn]
+        assert {place // 3 for place in places} == {place % 3 for place in places} == {0, 1, 2}
 
 
 def test_captions_say_every_fact_in_words_that_are_known() -> None:
