@@ -107,6 +107,11 @@ class EncoderKind(TaskKind, Generic[Example]):
 
     def check(self, config: Config) -> None:  # noqa: D102
         super().check(config)
+        if config.model.max_length < 3:
+            raise ConfigError(
+                "model.max_length: expected at least 3, room for a token between begin and end, found "
+                f"{config.model.max_length}"
+            )
         weightless(lambda: build_encoder_only(config.model, config.subwords.size))
 
     def prepare(  # noqa: D102

@@ -72,6 +72,7 @@ TRAIN = [
     ("-c LM/config.yaml -o NEW task=translation language_model.window=9", "language_model"),
     ("-c LABELS -o NEW classification.labels=[good]", "classification.labels"),
     ("-c LABELS -o NEW classification.fold=2", "fold"),
+    ("-c LABELS -o NEW model.max_length=2", "model.max_length"),
     ("-c LABELS -o NEW tagging.spans=true", "tagging"),
     ("-c LABELS -o NEW data.source=[a]", "data.source"),
     ("-c LABELS -o NEW classification.labels=[a,b] model.decoder_layers=2", "model.decoder_layers"),
