@@ -28,6 +28,7 @@ from headwise.cli.arguments import (
 from headwise.cli.streams import say
 from headwise.config import Config
 from headwise.errors import ConfigError
+from headwise.files import check_output
 
 Files = Annotated[
     list[Path] | None,
@@ -45,11 +46,12 @@ UseShortlist = Annotated[
 LowercaseTokens = Annotated[bool, typer.Option("--lowercase", help="Lower-case for tokenized_bleu only.")]
 Changes = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change the configuration of other tasks."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Of other tasks: change how they are scored."),
 ]
 Out = Annotated[
     Path | None, typer.Option("-o", "--out", help="Write the translations (or outputs) here, too.")
 ]
+_OF_TRAINING = ("task", "imports", "data", "subwords", "optimizer", "schedule", "training", "decoding")
 # The JSON record, lines, notes, and the model's outputs.
 Result = tuple[dict[str, Any], list[str], list[str], list[str]]
 
@@ -91,6 +93,8 @@ def command(
     Example: headwise evaluate runs/shakespeare test.txt
     """
     config = Config.of_run(run)
+    if out is not None:
+        check_output(out, *(files or []), *(source or []), *(reference or []))
     search = search_settings(settings, beam=beam, alpha=alpha)
     translation_options: dict[str, Any] = {
         "source": source,
@@ -109,14 +113,16 @@ def command(
         "lowercase": lowercase,
         "per-line": per_line,
         "jsonl": jsonl,
+        "engine": None if engine == "auto" else engine,
     }
     selected = {
         name: value for name, value in translation_options.items() if value is not None and value is not False
     }
     if config.task != "translation":
         _refuse(selected, run, config.task)
-        result = _other_task(run, config.with_overrides(changes or []), files or [], device, precision)
-        inputs = files or []
+        _check_changes(changes or [], config.task)
+        config = config.with_overrides(changes or [])
+        result = _other_task(run, config, files or [], out, device, precision)
     else:
         runs = [run, *(other for other in files or [] if other.is_dir())]
         for other in [*(file for file in files or [] if not file.is_dir()), *(changes or [])]:
@@ -133,8 +139,7 @@ def command(
                 raise ConfigError(f"--{name}: expected it together with --compare, found it alone")
         opened = {"device": device, "precision": precision, "engine": engine, "also": also or []}
         result = _translation(runs, selected, out, opened, search)
-        inputs = [*(source or []), *(reference or [])]
-    _show(result, out, inputs, as_json=as_json)
+    _show(result, out, as_json=as_json)
 
 
 def _refuse(selected: Iterable[str], run: Path, task: str) -> None:
@@ -146,24 +151,37 @@ def _refuse(selected: Iterable[str], run: Path, task: str) -> None:
         )
 
 
-def _other_task(run: Path, config: Config, files: list[Path], device: str, precision: str | None) -> Result:
+def _check_changes(changes: Iterable[str], task: str) -> None:
+    """Raise `ConfigError` for keys that scores don't depend on."""
+    for key in (change.partition("=")[0] for change in changes):
+        if key.partition(".")[0] in _OF_TRAINING:
+            raise ConfigError(
+                f"--set {key}: expected a key of model, batch or {task}, found one of training alone"
+            )
+
+
+def _other_task(
+    run: Path, config: Config, files: list[Path], out: Path | None, device: str, precision: str | None
+) -> Result:
     """Score a run of another task than translation."""
     from headwise.tasks.base import EvaluationRequest
     from headwise.tasks.registry import find_task
 
     task = find_task(config.task)
     task.check(config)
+    if out is not None and not task.writes:
+        raise ConfigError(f"-o: expected a run whose outputs are scored, found one of task {config.task}")
     found = task.evaluate(EvaluationRequest(run, config, files, device, precision or "float32"))
     return found.record, found.lines, found.notes, found.outputs
 
 
-def _show(result: Result, out: Path | None, inputs: list[Path], *, as_json: bool) -> None:
+def _show(result: Result, out: Path | None, *, as_json: bool) -> None:
     """Print scores, and write the model's outputs."""
     record, lines, notes, outputs = result
     if out is not None:
         from headwise.cli.lines import line_writer
 
-        with line_writer(out, *inputs) as write:
+        with line_writer(out) as write:
             for output in outputs:
                 write(output)
     for note in notes:
@@ -187,7 +205,7 @@ def _per_line(
     from headwise.cli.score import score_lines
 
     _both_sides(selected.get("source"), selected.get("reference"))
-    used = {"source", "reference", "with", "alpha", "s", "language", "per-line", "jsonl"}
+    used = {"source", "reference", "with", "alpha", "s", "language", "per-line", "jsonl", "engine"}
     unused = [
         *(_option(name) for name in selected if name not in used),
         *(f"-s {name}" for name in search if name not in ("alpha",)),

@@ -101,12 +101,14 @@ class TaskKind(ABC):
         scores: metrics of `validate` besides `loss`, higher is better; they are values of `training.best_by`.
         shares_batches: whether the loss of a batch is the sum of its examples' losses, so that processes can share
             the batch.
+        writes: whether `evaluate` returns outputs of the model.
         after: message at the end of training; `{run}` is replaced by the run directory.
     """
 
     name: ClassVar[str]
     scores: ClassVar[tuple[str, ...]] = ()
     shares_batches: ClassVar[bool] = True
+    writes: ClassVar[bool] = True
     after: ClassVar[str] = "try `headwise evaluate {run}`"
 
     def check(self, config: Config) -> None:

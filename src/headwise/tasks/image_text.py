@@ -108,6 +108,7 @@ class ImageTextLearning(TaskKind):
 
     name = "image_text"
     scores = ("text_to_image_at_1", "image_to_text_at_1")
+    writes = False
     shares_batches = False  # because the negatives of a pair are the others of its batch
     after = "try `headwise evaluate {run}` and `headwise explain {run} --row 1 -o patches.png`"
 

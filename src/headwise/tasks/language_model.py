@@ -143,6 +143,7 @@ class LanguageModeling(TaskKind):
     """Task description of language modeling, by characters or subwords, with a decoder-only Transformer."""
 
     name = "language_model"
+    writes = False
     after = "try `headwise predict {run} --prompt TEXT`"
 
     def check(self, config: Config) -> None:  # noqa: D102

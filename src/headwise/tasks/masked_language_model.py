@@ -150,6 +150,7 @@ class MaskedLanguageModeling(TaskKind):
 
     name = "masked_language_model"
     scores = ("accuracy",)
+    writes = False
     after = (
         f'try `echo "… {MASK} …" | headwise predict {{run}}`, '
         "or begin another task from it with training.initialize_from={run}"

@@ -166,6 +166,12 @@ EVALUATE = [
     ("LM --per-line --source TEXT --reference TEXT", "--source"),
     ("LM missing.txt", "missing.txt"),
     ("LM --set language_model.stride=99", "language_model.stride"),
+    ("LM --set data.dev_text=TEXT", "--set data.dev_text"),
+    ("LM --set model.droput=0", "model.dropout"),
+    ("LM --engine native", "--engine"),
+    ("LM -o NEW", "-o"),
+    ("LM TEXT -o TEXT", "TEXT"),
+    ("MASKED -o NEW", "-o"),
 ]
 SERVE = [
     ("NONE", "NONE"),
