@@ -212,7 +212,6 @@ def _score(
         test=settings.test,
         samples=settings.samples,
         tokenize=settings.tokenize,
-        lowercase=settings.lowercase,
     )
     sentence = comparison.sentence(str(settings.compare), str(run))
     return Result(run, test_set, scores, hypotheses, comparison.to_json(), sentence)

@@ -149,18 +149,15 @@ class Chrf(Metric):
         return 100 * ((1 + weight) * precision * recall / ((weight * precision) + recall))
 
 
-# By name, each from sacreBLEU's tokenizer of BLEU and whether the comparison lower-cases it.
-METRICS: dict[str, Callable[[str, bool], Metric]] = {
-    "bleu": lambda tokenize, lowercase: Bleu(tokenize, lowercase=lowercase),
-    "chrf": lambda tokenize, lowercase: Chrf(),
-}
+# By name, each from sacreBLEU's tokenizer of BLEU.
+METRICS: dict[str, Callable[[str], Metric]] = {"bleu": Bleu, "chrf": lambda tokenize: Chrf()}
 
 
-def find_metric(name: str, tokenize: str = "13a", *, lowercase: bool = False) -> Metric:
+def find_metric(name: str, tokenize: str = "13a") -> Metric:
     """Return the metric `name`; raises `ConfigError` for an unknown one, and as `Bleu` does."""
     if name not in METRICS:
         raise ConfigError(f"--metric: expected one of {', '.join(METRICS)}, found {name!r}")
-    return METRICS[name](tokenize, lowercase)
+    return METRICS[name](tokenize)
 
 
 def check_lines(hypotheses: Sequence[str], references: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ Significance Testing for MT":
   sentence by sentence, and count how often the difference is as large as the observed one.
 
 Both use the p-value and the random stream of sacreBLEU's `--paired-bs` and `--paired-ar`, so that the same
-seed gives the same result. We don't call its `PairedTest`, which reads the seed from the environment only,
+seed gives the same result. Its `PairedTest` isn't called, as it reads the seed from the environment only,
 gives no confidence interval of the difference, and counts strictly larger differences, so that a system differs
 significantly from itself; here ties count as chance, which gives p = 1.
 """
@@ -94,12 +94,11 @@ def compare(
     samples: int | None = None,
     seed: int = SEED,
     tokenize: str = "13a",
-    lowercase: bool = False,
 ) -> Comparison:
     """Test whether two systems differ on one test set.
 
-    `samples` is 1,000 for the bootstrap and 10,000 for randomization unless given. `tokenize` and `lowercase`
-    mean what they do in `score_translations` and apply to BLEU. The same arguments give the same result.
+    `samples` is 1,000 for the bootstrap and 10,000 for randomization unless given. `tokenize` is that of
+    `score_translations` and applies to BLEU. The same arguments give the same result.
 
     Raises `DataError` where the sides differ in length or are empty, `ConfigError` for an unknown metric,
     test or tokenizer, or a number of samples below 1.
@@ -110,7 +109,7 @@ def compare(
         raise ConfigError(f"--test: expected one of {', '.join(SAMPLES)}, found {test!r}")
     if samples is not None and samples < 1:
         raise ConfigError(f"--samples: expected at least 1, found {samples}")
-    scorer = find_metric(metric, tokenize, lowercase=lowercase)
+    scorer = find_metric(metric, tokenize)
     system_stats, baseline_stats = (scorer.statistics(side, references) for side in (system, baseline))
     count = samples or SAMPLES[test]
 

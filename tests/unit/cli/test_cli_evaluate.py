@@ -78,6 +78,18 @@ def test_a_run_does_not_differ_from_itself(
     assert all(name in shown for name in ("BLEU", "chrF2", "tokenized BLEU", "perplexity", "tok:13a"))
 
 
+def test_lowercase_leaves_the_compared_bleu_cased(
+    run: Path, files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capitals = [translation.text.upper() for translation in Translator.load(run).translate(ENGLISH)]
+    (tmp_path / "test.de").write_text("".join(f"{line}\n" for line in capitals), encoding="utf-8")
+    compared = ["--compare", str(run), "--samples", "5", "--lowercase", "--json"]
+    assert run_program(["evaluate", str(run), *files, *compared]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["tokenized_bleu"]["score"] == pytest.approx(100.0)
+    assert record["comparison"]["system"] == pytest.approx(record["bleu"]["score"]) != pytest.approx(100.0)
+
+
 def test_average_is_the_mean_of_the_last_checkpoints(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
