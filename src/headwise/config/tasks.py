@@ -27,7 +27,7 @@ class LanguageModelConfig(TaskSection):
 class MaskedLanguageModelConfig(TaskSection):
     """Masking of tokens (Devlin et al. 2019, section 3.1)."""
 
-    lines_are_documents: bool = False  # each line is a document; long ones are truncated
+    lines_are_documents: bool = False  # each line is a document; long ones are cut evenly
     window: Length | None = None  # tokens per window; as many as fit in model.max_length unless given
     share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.15  # share of the tokens that are predicted
     masked: Probability = 0.8  # share of these that are replaced by <mask>
