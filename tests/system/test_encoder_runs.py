@@ -12,8 +12,10 @@ import pytest
 import yaml
 from safetensors.numpy import load_file
 
+import headwise
 from headwise.cli.main import run as run_program
 from headwise.corpora.synthetic import generate
+from headwise.errors import DataError
 from program import Call, saved_step
 
 GOOD, BAD = ["bright", "kind", "warm", "fresh", "clever"], ["dull", "cruel", "cold", "stale", "dumb"]
@@ -138,6 +140,11 @@ def test_a_classifier_learns_and_predicts(
         for line in program("predict", classifier, tmp_path / "text", "--json").out.splitlines()
     ]
     assert [record["line"] for record in records] == [1, 2, 3]
+    run = headwise.load(classifier)
+    broken, whole = run.predict(["the film\nkind one", "the film kind one"])
+    assert broken.record == whole.record == {key: records[0][key] for key in broken.record}
+    with pytest.raises(DataError, match="text 2: expected whole characters"):
+        run.predict(["the film", "half \ud83d"])
     assert sum(records[0]["probabilities"].values()) == pytest.approx(1)
 
 

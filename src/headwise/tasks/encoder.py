@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from headwise.characters import check_characters
 from headwise.config import Config
 from headwise.data.plans import plan_rows
 from headwise.errors import CheckpointError, ConfigError
@@ -41,6 +42,7 @@ from headwise.text.preparation.labelled.examples import (
     load_labels,
     prepare_examples,
 )
+from headwise.text.reading.lines import one_line
 from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import SPECIAL, UNK
 from headwise.text.tokens.vocabulary import Vocabulary
@@ -180,7 +182,9 @@ class EncoderKind(TaskKind, Generic[Example]):
         tools = self.load(run, config, device=device, precision=precision)
 
         def predict(lines: Sequence[tuple[str, str]]) -> list[Prediction]:
-            examples = [self.question(line, place) for line, place in lines]
+            # As files are read, in which no line end is part of a text.
+            texts = [(one_line(check_characters(line, place)), place) for line, place in lines]
+            examples = [self.question(text, place) for text, place in texts]
             return [
                 self.answer(tools, e, p) for e, p in zip(examples, self.predict(tools, examples), strict=True)
             ]
