@@ -27,8 +27,9 @@ def cross_attention(
     """Return the cross-attention weights of each sentence pair, shape (layers, heads, target, source).
 
     `sources` are ids that end with the end symbol; `targets` are ids without special symbols. Row t of the target axis
-    has the weights with which target token t was predicted; the last row is for the end symbol. Raises `ConfigError`
-    for a model without cross-attention, and `DataError` for ids that aren't in the vocabularies.
+    has the weights with which target token t was predicted; the last row is for the end symbol. An ensemble is as in
+    `Engine.cross_attention`. Raises `ConfigError` for a model without cross-attention, and `DataError` for ids that
+    aren't in the vocabularies.
     """
     results: dict[int, Tensor] = {}
     for batch in forced_batches(model, sources, targets, symbols, batch_tokens):
@@ -37,6 +38,8 @@ def cross_attention(
         layers = [entries[0] for name, entries in records.weights.items() if name.endswith("cross_attention")]
         if not layers:
             raise ConfigError("alignments: expected a model with cross-attention, found none in this one")
+        if len({layer.shape[1] for layer in layers}) > 1:
+            layers = [layer.mean(1, keepdim=True) for layer in layers]
         weights = torch.stack(layers, dim=1).float().cpu()  # (batch, layers, heads, target, source)
         for found, row in zip(weights, batch.rows, strict=True):
             results[row] = found[:, :, : len(targets[row]) + 1, : len(sources[row])]

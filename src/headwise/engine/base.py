@@ -195,6 +195,7 @@ class Engine(Protocol):
         """Return the cross-attention weights (layers, heads, target, source) of each sentence pair.
 
         Row t of the target axis has the weights with which target token t was predicted; the last row is for the end
-        symbol. Raises `ConfigError` for a model without cross-attention.
+        symbol. An ensemble has the layers of all its models, averaged over heads where their numbers of heads differ.
+        Raises `ConfigError` for a model without cross-attention.
         """
         ...

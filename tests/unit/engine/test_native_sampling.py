@@ -20,7 +20,6 @@ from headwise.engine.base import Engine
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.native.engine import NativeEngine
 from headwise.engine.options import SearchOptions
-from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
 from headwise.models.transformer import Transformer
 from headwise.native.library import Library
@@ -211,7 +210,7 @@ def searched_by_pytorch(options: SearchOptions) -> list[list[list[Hypothesis]]]:
     return searched_together(PyTorchEngine(Ensemble(several())), options)
 
 
-def test_an_ensemble_may_mix_precisions_but_not_numbers_of_heads(library: Library) -> None:
+def test_an_ensemble_may_mix_precisions(library: Library) -> None:
     sources, targets = pairs()
     mixed = [shared_engine(library, precision).models[0] for precision in ("float32", "int8", "bfloat16")]
     found, expected = (
@@ -221,9 +220,17 @@ def test_an_ensemble_may_mix_precisions_but_not_numbers_of_heads(library: Librar
         for engine in (NativeEngine(mixed, open_pytorch=list), shared_engine(library))
     )
     assert 0 < (found - expected).std() < 0.06 * expected.std()
-    other = native_engine(transformer(heads=2), library).models
-    with pytest.raises(ConfigError, match=r"expected models with equally many heads, found \[2, 4\]"):
-        NativeEngine([mixed[0], *other], open_pytorch=list).cross_attention(sources, targets, SYMBOLS)
+
+
+def test_weights_are_averaged_over_heads_where_models_have_other_numbers_of_them(library: Library) -> None:
+    models, (sources, targets) = [shared_transformer(), transformer(heads=2, decoder_layers=1)], pairs()
+    alone = [PyTorchEngine(model).cross_attention(sources, targets, SYMBOLS) for model in models]
+    packed = [part for model in models for part in native_engine(model, library).models]
+    for engine in (PyTorchEngine(Ensemble(models)), NativeEngine(packed, open_pytorch=list)):
+        weights = engine.cross_attention(sources, targets, SYMBOLS)
+        for found, first, second in zip(weights, *alone, strict=True):
+            expected = np.concatenate([first.mean(1, keepdims=True), second.mean(1, keepdims=True)])
+            np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def assert_same_but_for_draws(

@@ -21,7 +21,6 @@ from headwise.engine.native.packing import ACTIVATIONS, PackedModel
 from headwise.engine.native.positions import ADDED, INSIDE, too_large
 from headwise.engine.options import SearchOptions
 from headwise.engine.symbols import Symbols
-from headwise.errors import ConfigError
 
 _MIN_SENTENCES = 4  # minimum number of sentences that a worker searches at once
 _MOST_SENTENCES = 1024  # of an open search, at once in each worker
@@ -165,12 +164,7 @@ class NativeEngine:
         *,
         batch_tokens: int = BATCH_TOKENS,
     ) -> list[NDArray[np.float32]]:
-        """Return attention weights as `Engine.cross_attention`; those of several models after one another.
-
-        Raises `ConfigError` for models with other numbers of heads.
-        """
-        if len(heads := sorted({model.config.heads for model in self.models})) > 1:
-            raise ConfigError(f"alignments: expected models with equally many heads, found {heads}")
+        """Return attention weights as `Engine.cross_attention`."""
         weights = []
         found = self._force(sources, targets, symbols, batch_tokens, Forced.WEIGHTS)
         for number, each in enumerate(found, start=1):

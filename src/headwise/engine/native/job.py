@@ -227,6 +227,8 @@ class SearchJob:
             part = values[:size].reshape(shape).transpose(0, 2, 1, 3)
             parts.append(np.pad(part, ((0, 0), (0, 0), (0, 0), (0, source - read))))
             values = values[size:]
+        if len({part.shape[1] for part in parts}) > 1:
+            parts = [part.mean(1, keepdims=True) for part in parts]
         return np.concatenate(parts), values
 
     def finished(self) -> list[FinishedSearch]:
