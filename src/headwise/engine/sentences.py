@@ -24,7 +24,14 @@ Split = bool | Literal["long"]  # whether a line is split into its sentences, or
 
 
 class LongLineWarning(UserWarning):
-    """A line is longer than the model's maximum length, and only its beginning was translated."""
+    """A line has more subwords than the model reads, and only its beginning is translated."""
+
+    def __init__(self, line: int, length: int, most: int) -> None:
+        super().__init__(line, length, most)
+        self.line, self.length, self.most = line, length, most
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.length} subwords, the model reads the first {self.most} of them"
 
 
 @dataclass(frozen=True)
@@ -124,8 +131,7 @@ def encode_source(
             pieces = split_text(sentence, lambda piece: len(subwords.encode_source(piece)) <= most)
             parts += [(piece, subwords.encode_source(piece)[:most]) for piece in pieces]
         else:
-            message = f"line {line}: {len(ids)} subwords, the model reads the first {most} of them"
-            warnings.warn(message, LongLineWarning, stacklevel=5)
+            warnings.warn(LongLineWarning(line, len(ids), most), stacklevel=5)
             parts.append((sentence, ids[:most]))
     return [part for part, _ in parts], [[*ids, EOS] for _, ids in parts]
 

@@ -183,10 +183,16 @@ class Translator:
         encoded = self.encode(
             texts, options, prefixes=prefixes, glossary=glossary, split=split, first_line=first_line
         )
+        return self.search(encoded, alignments=alignments)
+
+    def search(self, encoded: EncodedSentences, *, alignments: bool = False) -> list[Translation]:
+        """Return the translation of each sentence that `encode` returned; see `translate`."""
         hypotheses = search_checked(
             self.engine, encoded.searched, self.symbols, batch_tokens=self.batch_tokens
         )
-        unknown_words = (self.unknown["source"].of(encoded.read(number)) for number in range(len(texts)))
+        unknown_words = (
+            self.unknown["source"].of(encoded.read(number)) for number in range(len(encoded.texts))
+        )
         translations = self.translations(encoded, hypotheses, alignments=alignments)
         return [
             dataclasses.replace(translation, unknown=words) if words else translation

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 from headwise.engine.corpus import job
+from headwise.engine.corpus.columns import Columns
+from headwise.engine.corpus.rows import TextFile
 from headwise.engine.corpus.runs import Runs
+from headwise.engine.corpus.work import TextWork
+from headwise.shipped.runs import find_run
 from headwise.text.tokens.pair_vocabulary import Side
 from multilingual_run import make_multilingual
 
@@ -20,6 +24,22 @@ def test_translations_to_another_language_are_others(tagged: Side, tmp_path: Pat
     vocabulary = german.load().subwords.vocabulary
     assert vocabulary is not None
     assert vocabulary.language == ">>deu<<"
+
+
+def test_a_line_is_as_long_as_what_the_model_reads_of_it(tmp_path: Path) -> None:
+    line, source = "THE OLD WOMAN READS A NEWSPAPER. " * 25, tmp_path / "text.en"
+    source.write_text(f"{line}\n{line * 9}\n{line}\n")
+    runs = Runs([find_run("demo")], {"beam": 1, "max_length": 8}, {"device": "cpu"})
+    translator, options = runs.load(), runs.options()
+    assert len(translator.subwords.encode_source(line)) > translator.engine.max_length
+    expected = translator.translate([line], options)[0].text  # without a warning: it is read in lower case
+    for rule, lines, too_long in (("stop", [expected], 0), ("empty", [expected, "", expected], 1)):
+        text = TextFile(source, rule=rule)
+        work = TextWork(runs, text, tmp_path / "out", options, Columns(), long_lines=rule)
+        chunk = work.translate(translator, list(text.rows()))
+        assert chunk.data.decode().split("\n")[:-1] == lines
+        assert chunk.counts.get("too_long", 0) == too_long
+        assert ("line 2: expected at most 511 subwords" in str(chunk.failure)) == (rule == "stop")
 
 
 def test_progress_is_printed_line_by_line_without_a_terminal(

@@ -22,7 +22,6 @@ from headwise.engine.corpus.manifest import FileState, Manifest
 from headwise.engine.corpus.places import find_place
 from headwise.engine.corpus.rows import TextRow, form_of
 from headwise.engine.corpus.work import TextWork, TranslatedChunk
-from headwise.engine.sentences import LongLineWarning
 from headwise.errors import ConfigError, DataError
 from headwise.extras import optional_module
 from headwise.files import atomic_file, disk_errors, remove_partial
@@ -208,8 +207,8 @@ def appended(out: Path) -> Path:
 
 def warn_of_long_lines(result: TranslatedChunk) -> None:
     """Warn of the lines of a chunk that were cut."""
-    for message in result.long:
-        warnings.warn(message, LongLineWarning, stacklevel=2)
+    for warning in result.long:
+        warnings.warn(warning, stacklevel=2)
 
 
 def _write_parquet(work: TextWork, out: Path, target: str) -> None:

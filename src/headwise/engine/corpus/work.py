@@ -14,7 +14,7 @@ from headwise.engine.corpus.rows import TextFile, TextRow
 from headwise.engine.corpus.runs import Runs
 from headwise.engine.options import SearchOptions
 from headwise.engine.outputs import Translation
-from headwise.engine.sentences import LongLineWarning
+from headwise.engine.sentences import EncodedSentences, LongLineWarning
 from headwise.engine.translator import Translator
 from headwise.errors import DataError, HeadwiseError
 from headwise.text.reading.compression import compressed
@@ -49,7 +49,7 @@ class TranslatedChunk:
     lines: int
     counts: Mapping[str, int]
     remarks: Sequence[Remark] = ()
-    long: Sequence[str] = ()
+    long: Sequence[LongLineWarning] = ()
     failure: HeadwiseError | None = None
 
 
@@ -85,26 +85,25 @@ class TextWork:
 
     def translate(self, translator: Translator, rows: Sequence[TextRow]) -> TranslatedChunk:
         """Translate the rows; where one is too long and the rule is to stop, only those before it."""
+        texts = ["" if row.problem and self.source.rule == "empty" else row.text for row in rows]
         counts = Counter(row.problem for row in rows if row.problem)
-        texts, failure = [], None
-        for row in rows:
-            text = "" if row.problem and self.source.rule == "empty" else row.text
-            counts["empty"] += not row.problem and not text.strip()
-            if not self.split and (length := self._excess(translator, text)):
-                counts["too_long"] += row.problem != "too_long"
-                if self.long_lines == "stop":
-                    most = translator.engine.max_length - 1
-                    failure = DataError(
-                        f"{self.source.path}: line {row.number}: expected at most {most} subwords, found {length}"
-                        " (--on-bad-line replace or empty goes on)"
-                    )
-                    rows = rows[: len(texts)]
-                    break
-                text = "" if self.long_lines == "empty" else text
-            texts.append(text)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", LongLineWarning)
-            translations = self._translations(translator, rows, texts)
+        counts["empty"] = sum(not row.problem and not row.text.strip() for row in rows)
+        encoded, long = self._encoded(translator, rows, texts)
+        failure = None
+        if long and self.long_lines == "stop":
+            failure = DataError(
+                f"{self.source.path}: line {long[0].line}: expected at most {long[0].most} subwords, found "
+                f"{long[0].length} (--on-bad-line replace or empty goes on)"
+            )
+            rows = rows[: long[0].line - rows[0].number]
+            encoded, long = self._encoded(translator, rows, texts[: len(rows)])
+        places = [each.line - rows[0].number for each in long]
+        counts["too_long"] += sum(rows[place].problem != "too_long" for place in places)
+        if long and self.long_lines == "empty":
+            for place in places:
+                texts[place] = ""
+            encoded, _ = self._encoded(translator, rows, texts)
+        translations = translator.search(encoded, alignments=self.columns.alignments)
         lines = [
             line
             for row, translation in zip(rows, translations, strict=True)
@@ -118,30 +117,25 @@ class TextWork:
                 Remark(row.number, len(row.text.split()), translation.unknown, translation.warnings)
                 for row, translation in zip(rows, translations, strict=True)
             ],
-            [str(each.message) for each in caught] if self.long_lines == "cut" else [],
+            long if self.long_lines == "cut" else [],
             failure,
         )
 
-    def _translations(
+    def _encoded(
         self, translator: Translator, rows: Sequence[TextRow], texts: Sequence[str]
-    ) -> list[Translation]:
-        if not rows:
-            return []
-        prefixes = [row.prefix or "" for row in rows] if rows[0].prefix is not None else None
-        return translator.translate(
-            texts,
-            self.options,
-            prefixes=prefixes,
-            glossary=self.glossary,
-            split=self.split,
-            alignments=self.columns.alignments,
-            first_line=rows[0].number,
-        )
-
-    def _excess(self, translator: Translator, text: str) -> int:
-        """Return the number of subwords of a text that the model can't read whole, else 0."""
-        length = len(translator.subwords.encode_source(one_line(text).strip()))
-        return length if length > translator.engine.max_length - 1 else 0
+    ) -> tuple[EncodedSentences, list[LongLineWarning]]:
+        """Return the texts of rows as they are searched, and a warning for each that the model can't read whole."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", LongLineWarning)
+            encoded = translator.encode(
+                texts,
+                self.options,
+                prefixes=[row.prefix or "" for row in rows] if rows and rows[0].prefix is not None else None,
+                glossary=self.glossary,
+                split=self.split,
+                first_line=rows[0].number if rows else 1,
+            )
+        return encoded, [each.message for each in caught if isinstance(each.message, LongLineWarning)]
 
     def _lines(self, row: TextRow, translation: Translation) -> list[str]:
         if self.target_field is None:
