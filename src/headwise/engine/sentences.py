@@ -46,6 +46,7 @@ class EncodedSentences:
         matches: for each sentence its glossary entries; None without a glossary.
         recased: the lines in capitals, titles and lower case that are searched as ordinary text, by their numbers.
         kept: the numbers of those that are in the target language or have no letter or digit, and aren't searched.
+        prefixes: for each sentence the text with which its translation begins; None without any.
     """
 
     texts: Sequence[str]
@@ -55,6 +56,7 @@ class EncodedSentences:
     matches: Sequence[Sequence[Match]] | None = None
     recased: Mapping[int, Recased] = field(default_factory=dict)
     kept: Collection[int] = ()
+    prefixes: Sequence[str] | None = None
 
     def with_glossary(
         self,
@@ -92,13 +94,17 @@ class EncodedSentences:
         return self.recased[sentence].text if sentence in self.recased else self.texts[sentence]
 
     def finished(self, sentence: int, translation: Translation, subwords: Subwords) -> Translation:
-        """Return the translation of a sentence, given by its number, in its case and with its glossary's warnings.
+        """Return the translation of a sentence, given by its number, in its case and with warnings.
 
-        `subwords` are the model's.
+        These are about its glossary, and about its prefix. `subwords` are the model's.
         """
         if sentence in self.kept:
             return Translation.kept(translation.source, aligned=translation.outputs[0].alignment is not None)
         checked = translation.checked(self.matches_of(sentence), subwords)
+        prefix = "" if self.prefixes is None or not self.parts[sentence] else self.prefixes[sentence]
+        if lacking := subwords.unwritable(one_line(prefix)):
+            about = f"prefix: the model's vocabulary can't write {' '.join(lacking)}"
+            checked = checked.with_warnings((about,))
         recased = self.recased.get(sentence)
         return checked if recased is None else recased.restored(checked)
 

@@ -249,7 +249,9 @@ class Translator:
             for (text, source), prefix in zip(sources, prefix_ids, strict=True)
         ]
         counts = [len(parts) for parts in part_ids]
-        result = EncodedSentences(texts, counts, searched, options.alpha, recased=changed, kept=kept)
+        result = EncodedSentences(
+            texts, counts, searched, options.alpha, recased=changed, kept=kept, prefixes=prefixes
+        )
         if glossary is None:
             return result
         parts = [texts for texts, _ in encoded]

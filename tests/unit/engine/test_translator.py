@@ -224,6 +224,11 @@ def test_prefixes_begin_the_translations(translator: Translator) -> None:
     translations = translator.translate(ENGLISH, prefixes=prefixes, n_best=2)
     for translation, prefix in zip(translations, prefixes, strict=True):
         assert all(output.text.startswith(prefix) for output in translation.outputs)
+    ordinary, foreign, empty = translator.translate(
+        ["A man."] * 2 + [""], prefixes=["Ein", "Ein 馬 馬", "馬"]
+    )
+    assert foreign.warnings == ("prefix: the model's vocabulary can't write 馬",)
+    assert ordinary.warnings == empty.warnings == ()
     assert alike(translations[1], translator.translate(ENGLISH[1:2], n_best=2)[0])
 
 
