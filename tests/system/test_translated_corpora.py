@@ -113,6 +113,24 @@ def test_parquet_keeps_its_columns(
     assert error.endswith("expected a column 'fr', found id, text")
 
 
+def test_a_file_without_rows(run: Path, tmp_path: Path, program: Call) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow isn't installed (the extra parquet)")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "text.en").touch()
+    empty = arrow.table({"id": arrow.array([], arrow.int64()), "source": arrow.array([], arrow.string())})
+    parquet.write_table(empty, tmp_path / "in.parquet")
+    for name, columns in (("text.en", ["source", "target"]), ("in.parquet", ["id", "source", "target"])):
+        out = tmp_path / "out.parquet"
+        assert program("translate", run, tmp_path / name, "-o", out, *CHUNK).code == 0
+        written = parquet.read_table(out)
+        assert (written.column_names, written.num_rows) == (columns, 0)
+    for suffix, read in ((".gz", gzip.decompress), (".zst", zstandard.decompress), ("", bytes)):
+        out = tmp_path / f"text.de{suffix}"
+        assert program("translate", run, tmp_path / "text.en", "-o", out, *CHUNK).code == 0
+        assert read(out.read_bytes()) == b""
+        assert bool(suffix) == bool(out.stat().st_size)
+
+
 @pytest.mark.parametrize("end", [50, -3])
 def test_a_truncated_file_is_an_error(
     run: Path, packed: Path, end: int, tmp_path: Path, program: Call

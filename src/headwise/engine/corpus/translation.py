@@ -25,7 +25,7 @@ from headwise.engine.corpus.work import TextWork, TranslatedChunk
 from headwise.errors import ConfigError, DataError
 from headwise.extras import optional_module
 from headwise.files import atomic_file, disk_errors, remove_partial
-from headwise.text.reading.compression import compression
+from headwise.text.reading.compression import compressed, compression
 from headwise.text.reading.glossary import Glossary
 from headwise.text.reading.lines import one_line, open_text, text_lines
 from headwise.text.reading.parquet import ROWS, ParquetText
@@ -190,6 +190,8 @@ class FileTranslation:
                 _write_parquet(self.work, self.out, self.column)
                 self.work.output.unlink()
             else:
+                if not self.work.output.stat().st_size:  # no line; a compressed file is never empty
+                    self.work.output.write_bytes(compressed(b"", self.work.output))
                 os.replace(self.work.output, self.out.resolve())
         self.progress.unlink()
 
@@ -217,7 +219,7 @@ def _write_parquet(work: TextWork, out: Path, target: str) -> None:
     parquet: Any = optional_module("pyarrow.parquet", out)
     with open(work.output, "rb") as lines, atomic_file(out) as file:
         texts = (line.decode("utf-8").removesuffix("\n") for line in lines)
-        writer = None
+        writer: Any = None
         for batch in _batches(work, arrow):
             column = arrow.array(list(itertools.islice(texts, batch.num_rows)), arrow.string())
             if (index := batch.schema.get_field_index(target)) >= 0:
@@ -226,17 +228,17 @@ def _write_parquet(work: TextWork, out: Path, target: str) -> None:
                 batch = batch.append_column(target, column)
             writer = writer or parquet.ParquetWriter(file, batch.schema, compression="zstd")
             writer.write_batch(batch)
-        if writer is None:
-            schema = arrow.schema([(work.source.field, arrow.string()), (target, arrow.string())])
-            writer = parquet.ParquetWriter(file, schema, compression="zstd")
         writer.close()
 
 
 def _batches(work: TextWork, arrow: Any) -> Iterator[Any]:
+    """Yield the rows of a text, at least one batch, which is empty where there are none."""
     if work.source.form == ".parquet":
         yield from ParquetText(work.source.path).batches()
         return
-    rows = work.source.rows()
-    while block := list(itertools.islice(rows, ROWS)):
-        column = arrow.array([row.text for row in block], arrow.string())
-        yield arrow.RecordBatch.from_arrays([column], [work.source.field])
+    rows = (row.text for row in work.source.rows())
+    block = list(itertools.islice(rows, ROWS))
+    while True:
+        yield arrow.RecordBatch.from_arrays([arrow.array(block, arrow.string())], [work.source.field])
+        if not (block := list(itertools.islice(rows, ROWS))):
+            return

@@ -58,8 +58,10 @@ class ParquetText:
             yield from zip(*(self._column(rest, name) for name in columns), strict=True)
 
     def batches(self) -> Iterator[Any]:
-        """Yield the record batches of all columns; raises `DataError` if the file is damaged."""
-        return self._batches(list(range(self._file.num_row_groups)), None)
+        """Yield the record batches of all columns, an empty one of no rows; raises `DataError` if it is damaged."""
+        if not self.rows:
+            yield self._arrow.RecordBatch.from_pylist([], schema=self._file.schema_arrow)
+        yield from self._batches(list(range(self._file.num_row_groups)), None)
 
     def _groups_from(self, first: int) -> tuple[list[int], int]:
         """Return the row groups from that of row `first` on, and the rows to skip in them."""
