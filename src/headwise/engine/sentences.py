@@ -131,14 +131,13 @@ def encode_source(
         ids = subwords.encode_source(sentence)
         if UNK in ids and (seen := visible(sentence)) != sentence:
             sentence, ids = seen, subwords.encode_source(seen)
-        if len(ids) <= most:
-            parts += [(sentence, ids)] if ids else []
-        elif split:
+        found = [(sentence, ids)]
+        if len(ids) > most and split:
             pieces = split_text(sentence, lambda piece: len(subwords.encode_source(piece)) <= most)
-            parts += [(piece, subwords.encode_source(piece)[:most]) for piece in pieces]
-        else:
+            found = [(piece, subwords.encode_source(piece)) for piece in pieces]
+        elif len(ids) > most:
             warnings.warn(LongLineWarning(line, len(ids), most), stacklevel=5)
-            parts.append((sentence, ids[:most]))
+        parts += [(piece, ids[:most]) for piece, ids in found if subwords.without_language(ids)]
     return [part for part, _ in parts], [[*ids, EOS] for _, ids in parts]
 
 

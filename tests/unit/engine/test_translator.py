@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import itertools
 import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sentencepiece
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,12 +20,12 @@ from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.alignment import word_links, word_numbers
 from headwise.engine.hypotheses import length_penalty
 from headwise.engine.outputs import Translation
-from headwise.engine.sentences import LongLineWarning
+from headwise.engine.sentences import LongLineWarning, encode_source
 from headwise.engine.splitting import split_text
 from headwise.engine.symbols import Symbols
 from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError, ConfigError, DataError, DeviceError
-from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
+from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK, Subwords
 from translator_run import ENGLISH, GERMAN, make_run
 
 LONG = " ".join(ENGLISH)
@@ -194,6 +196,20 @@ def test_a_paragraph_is_translated_sentence_by_sentence_with_split(translator: T
     words = " ".join(["dog"] * 90)
     (long, plain) = translator.translate([f"{sentences[0]} {words}", words], split=True)
     assert long.text == f"{alone[0].text} {plain.text}"
+
+
+def test_what_the_subwords_leave_out_is_no_part_of_a_split_line() -> None:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["a man rides a horse"] * 9),
+        model_writer=model,
+        **{"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS},
+        **{"vocab_size": 20, "model_type": "bpe", "normalization_rule_name": "nmt_nfkc", "minloglevel": 2},
+    )
+    line = f"\u200b {'horse' * 30} \u200b"  # a space without width, which these subwords know nothing of
+    parts, ids = encode_source(Subwords(model.getvalue()), line, 10, 1, "long")
+    assert "".join(parts) == "horse" * 30
+    assert all(2 <= len(each) <= 11 for each in ids)
 
 
 def test_a_long_line_is_translated_whole_with_split(translator: Translator) -> None:
