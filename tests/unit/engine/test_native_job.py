@@ -106,6 +106,14 @@ def test_a_job_is_started_once_with_sizes_that_can_be() -> None:
         search.start(2, 2)
 
 
+def test_an_open_search_takes_batches_of_any_number_of_tokens() -> None:
+    search = build().open_search(SYMBOLS, bounds.COUNT)  # a run's decoding.batch_tokens, at most
+    number = search.add([SearchSentence([5, 6, 3], SearchOptions(max_length=3))])
+    found, running = search.next_finished()
+    search.free()
+    assert ([each.number for each in found], running) == ([number], True)
+
+
 @linux
 def test_an_error_in_one_thread_ends_all_and_is_raised() -> None:
     before = threads()

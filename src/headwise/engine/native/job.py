@@ -143,7 +143,7 @@ class SearchJob:
 
         `tokens` bounds the sum of their source tokens, each times its hypotheses; a longer sentence is searched alone.
         """
-        self._library.call("job_start", self._handle, sentences, tokens, workers)
+        self._library.call("job_start", self._handle, sentences, min(tokens, _UNBOUNDED), workers)
 
     def close(self) -> None:
         """Add no more sentences: the threads end when all are searched."""
