@@ -127,7 +127,7 @@ def compare(
             raise Broken("the readable engine gives two results")
         return "same"
     sources = [translate_ids(readable, text) for text in SENTENCES]
-    with rounding(pytorch_model(readable), engine.precision):
+    with rounding(pytorch_model(readable), engine.models[0].precision):
         try:
             return differences(native, found, readable, expected, sources)
         except (Broken, HeadwiseError):
@@ -146,10 +146,10 @@ def differences(
     """Compare the translations while the PyTorch model rounds as the native engine does."""
     engine = native.engine
     assert isinstance(engine, NativeEngine)
-    if engine.precision != "float32":
+    if engine.models[0].precision != "float32":
         expected, _ = attempt_again(readable, pytorch_model(readable))
     for source, hypotheses in zip(sources, found, strict=True):
-        if source and (text := agree(readable, engine.precision, source, hypotheses)):
+        if source and (text := agree(readable, engine.models[0].precision, source, hypotheses)):
             raise Broken(text)
     if texts(found) == texts(expected):
         return "same"

@@ -213,12 +213,14 @@ def searched_by_pytorch(options: SearchOptions) -> list[list[list[Hypothesis]]]:
 def test_an_ensemble_may_mix_precisions(library: Library) -> None:
     sources, targets = pairs()
     mixed = [shared_engine(library, precision).models[0] for precision in ("float32", "int8", "bfloat16")]
+    combined = NativeEngine(mixed, open_pytorch=list)
     found, expected = (
         np.concatenate(
             [each.token_log_probabilities for each in engine.score(sources, targets, SYMBOLS, alpha=0.0)]
         )
-        for engine in (NativeEngine(mixed, open_pytorch=list), shared_engine(library))
+        for engine in (combined, shared_engine(library))
     )
+    assert combined.description.endswith(", float32 and int8 and bfloat16, 1 worker")
     assert 0 < (found - expected).std() < 0.06 * expected.std()
 
 

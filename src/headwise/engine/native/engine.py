@@ -65,7 +65,7 @@ class NativeEngine:
         """
         check_one_vocabulary(models)
         self.models, self.workers = tuple(models), workers
-        self.library, self.precision = models[0].library, models[0].precision
+        self.library = models[0].library
         self.source_size, self.target_size = models[0].source_size, models[0].target_size
         self.max_length = min(model.config.max_length for model in models)
         self._open_pytorch, self._pytorch, self._lock = open_pytorch, None, threading.Lock()
@@ -78,9 +78,10 @@ class NativeEngine:
 
     @property
     def description(self) -> str:
-        """The engine's name with the instruction set, the precision and the number of workers."""
+        """The engine's name with the instruction set, the precisions of its models and the number of workers."""
+        precisions = " and ".join(dict.fromkeys(model.precision for model in self.models))
         workers = f"{self.workers} worker{'s' * (self.workers > 1)}"
-        return f"native engine ({self.library.variant}), {self.precision}, {workers}"
+        return f"native engine ({self.library.variant}), {precisions}, {workers}"
 
     @property
     def pytorch(self) -> Any:
