@@ -63,7 +63,7 @@ def test_a_search_that_is_stopped_ends_and_has_no_results() -> None:
         search.stop()
         search.wait()
         with pytest.raises(ValueError, match="expected 9 finished sentences, found 0"):
-            search.results(ENDLESS.alpha)
+            search.finished()
     assert threads() == before
 
 
@@ -95,13 +95,13 @@ def test_a_job_is_started_once_with_sizes_that_can_be() -> None:
             with pytest.raises(ValueError, match=sentence):
                 search.start(sentences, workers)
         with pytest.raises(ValueError, match="expected a job that was started"):
-            search.results(options.alpha)
+            search.finished()
         search.start(2, 2)
         with pytest.raises(ValueError, match="expected a job that was not started before"):
             search.start(2, 2)
         with pytest.raises(ValueError, match="expected a job that was not closed"):
             search.add([SearchSentence([5, 3], options)])
-        assert len(search.results(options.alpha)) == 9
+        assert len(search.finished()) == 9
     with pytest.raises(ValueError, match="expected a job, found none"):
         search.start(2, 2)
 

@@ -48,11 +48,6 @@ class Manifest(BaseModel):
         """Number of complete lines of all files."""
         return sum(state.lines for state in self.files)
 
-    @property
-    def finished(self) -> bool:
-        """Whether all lines are complete."""
-        return [state.lines for state in self.files] == self.totals
-
     def count(self, name: str) -> int:
         """Return a count of all files, such as `empty`."""
         return sum(getattr(state, name) for state in self.files)

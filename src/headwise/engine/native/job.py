@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.engine.base import FinishedSearch, SearchSentence
-from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.native.packing import PackedModel
 from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.load import Load
@@ -245,14 +244,6 @@ class SearchJob:
                 f"expected {self._count} finished sentences, found {len(searched)}: the job was stopped"
             )
         return searched
-
-    def results(self, alpha: float) -> list[list[Hypothesis]]:
-        """Wait for all sentences and return the hypotheses of each, in the order in which they were added.
-
-        Raises what `finished` does, and `CheckpointError` where a source has no hypotheses, because the model's
-        probabilities are not finite numbers.
-        """
-        return [each.hypotheses(alpha, each.number + 1) for each in self.finished()]
 
 
 def _limit(sentence: SearchSentence, prefix: int, forced: Forced) -> int:
