@@ -97,3 +97,16 @@ def test_a_damaged_list_gets_a_sentence(changes: dict[str, Any], sentence: str) 
     with pytest.raises(CheckpointError) as error:
         PairVocabulary.parse(json.dumps(whole | changes).encode(), "f")
     assert sentence in str(error.value)
+
+
+def test_a_part_of_a_word_is_no_language() -> None:
+    pieces = (*SPECIAL_PIECES, "▁de", "de", "deu", "__en__", ">>deu<<", ">>fra<<")
+    vocabulary = PairVocabulary(pieces, codes=True)
+    for name in ("deu", ">>deu<<"):
+        assert vocabulary.find_language(name) == ">>deu<<"
+    assert vocabulary.find_language("__en__") == "__en__"
+    for word in ("de", "▁de"):
+        with pytest.raises(ConfigError, match=r"of this vocabulary \(>>deu<<, >>fra<<\), found '▁?de'"):
+            vocabulary.find_language(word)
+    named_by_words = PairVocabulary(pieces, language="▁de", tagged="target")
+    assert named_by_words.find_language("de") == "de"

@@ -81,9 +81,14 @@ class PairVocabulary:
         return next((code for code, piece in self.languages_by_code.items() if piece == self.language), None)
 
     def find_language(self, name: str) -> str:
-        """Return the piece of a language, given as a piece or without `>>` and `<<`; raises `ConfigError`."""
-        for piece in (name, f">>{name}<<"):
-            if piece in self.tagged_pieces[len(SPECIAL_PIECES) :]:
+        """Return the piece of a language, given as a piece or without `>>` and `<<`; raises `ConfigError`.
+
+        Letters alone, such as `de`, are a part of words, unless the piece of the chosen language has no others, either.
+        """
+        for piece in (f">>{name}<<", name):
+            if piece in self.tagged_pieces[len(SPECIAL_PIECES) :] and (
+                not _is_word(piece) or _is_word(self.language)
+            ):
                 return piece
         known = self.languages
         more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
@@ -130,6 +135,10 @@ class PairVocabulary:
             if getattr(self, key) != getattr(type(self), key):
                 fields[key] = getattr(self, key)
         return (json.dumps(fields, ensure_ascii=False, indent=0) + "\n").encode()
+
+
+def _is_word(piece: str) -> bool:
+    return piece.strip("\u2581").isalpha()
 
 
 def _pieces(value: Any, place: str) -> tuple[str, ...]:
