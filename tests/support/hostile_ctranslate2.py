@@ -10,6 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ctranslate2_models import write_older
+from zip_files import FLAGS, NAME, in_directory
+
 Damages = dict[str, tuple[Callable[[Path], Any], str]]
 
 
@@ -76,6 +79,26 @@ def alias_of(name: bytes) -> Callable[[Path], None]:
     return edit
 
 
+def infinite_heads(folder: Path) -> None:
+    file = folder / "model.bin"
+    for side in ("encoder", "decoder"):
+        whole = named(f"{side}/num_heads", (), 2, 2) + struct.pack("<h", 4)
+        infinite = named(f"{side}/num_heads", (), 0, 4) + struct.pack("<f", float("inf"))
+        assert whole in file.read_bytes()
+        file.write_bytes(file.read_bytes().replace(whole, infinite))
+
+
+def long_unknown(folder: Path) -> None:
+    """State a long token of an older file, which has the tokens among its variables."""
+    write_older(folder, 5)
+    content = (folder / "model.bin").read_bytes()
+    place = 10 + int.from_bytes(content[4:6], "little")  # of the number of variables
+    count = int.from_bytes(content[place : place + 4], "little") + 1
+    token = named("unk_token", (2000,), 1, 2000) + b"x" * 2000
+    content = content[:place] + count.to_bytes(4, "little") + token + content[place + 4 :]
+    (folder / "model.bin").write_bytes(content)
+
+
 NORM = "encoder/layer_norm/beta"
 HEADER = named(NORM, (24,), 0, 96)
 HEADS = named("decoder/num_heads", (), 2, 2)
@@ -120,6 +143,8 @@ CTRANSLATE2: Damages = {
         replaced(HEADS + b"\4", HEADS + b"\2"),
         "num_heads: expected the same of encoder and decoder",
     ),
+    "infinitely many heads": (infinite_heads, "num_heads to be a finite number, found inf"),
+    "a long token": (long_unknown, "unk_token: string should have at most 1000 characters"),
     "an alias of nothing": (
         alias_of(b"decoder/position_encodings/encodingz"),
         "encoder/position_encodings/encodings to be an alias of a variable at byte",
@@ -198,6 +223,17 @@ def without_member(name: str) -> Callable[[Path], None]:
     return rewritten(lambda files: {each: data for each, data in files.items() if not each.endswith(name)})
 
 
+def damaged_lzma(file: Path) -> None:
+    with zipfile.ZipFile(file) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_LZMA) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+        place = archive.getinfo(f"{FOLDER}/model/model.bin").header_offset + 100
+    whole = file.read_bytes()
+    file.write_bytes(whole[:place] + b"\xff" * 100 + whole[place + 100 :])
+
+
 def with_metadata(**changes: Any) -> Callable[[Path], None]:
     def change(files: dict[str, bytes]) -> dict[str, bytes]:
         name = f"{FOLDER}/metadata.json"
@@ -242,5 +278,7 @@ ARGOS: Damages = {
         "model/model.bin: expected a model of CTranslate2",
     ),
     "no zip file": (lambda file: file.write_bytes(b"x" * 1000), "damaged zip file"),
+    "damaged LZMA": (damaged_lzma, "damaged zip file"),
+    "a name in no encoding": (in_directory({FLAGS: b"\0\x08", NAME: b"\xff"}), "damaged zip file"),
     "half a zip file": (lambda file: file.write_bytes(file.read_bytes()[:-400]), "damaged zip file"),
 }

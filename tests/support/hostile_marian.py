@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import yaml
 
+from zip_files import VERSION, in_directory
+
 Damages = dict[str, tuple[Callable[[Path], Any], str]]
 
 
@@ -168,6 +170,10 @@ MARIAN: Damages = {
     "a factored vocabulary": (
         edit_file("decoder.yml", lambda t: t.replace("- vocab.yml", "- vocab.fsv")),
         "found '.fsv'",
+    ),
+    "a zip file of the future": (
+        lambda folder: in_directory({VERSION: b"\xff"})(folder / "model.npz"),
+        "found none of them",
     ),
     "no zip": (
         lambda folder: (folder / "model.npz").write_bytes(b"PK\3\4" + bytes(99)),

@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from transformers_models import Damages, edit, edit_tensors
+from zip_files import FLAGS, VERSION, in_directory
 
 
 class Bomb:
@@ -45,6 +46,14 @@ def pickled(content: Any) -> Any:
     def edit(folder: Path) -> None:
         (folder / "model.safetensors").unlink()
         torch.save(content, folder / "pytorch_model.bin")
+
+    return edit
+
+
+def in_zip(changes: dict[int, bytes]) -> Any:
+    def edit(folder: Path) -> None:
+        pickled(load_file(folder / "model.safetensors"))(folder)
+        in_directory(changes)(folder / "pytorch_model.bin")
 
     return edit
 
@@ -325,6 +334,8 @@ MARIAN: Damages = {
     ),
     "compressed tensors": (compressed, "expected uncompressed tensors"),
     "another class": (pickled({"a": Other()}), "found a pickle that needs more (hostile_transformers.Other)"),
+    "a zip file of the future": (in_zip({VERSION: b"\xff"}), "in its zip format"),
+    "an encrypted file": (in_zip({FLAGS: b"\1"}), "in its zip format"),
     "no zip": (
         lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
         "in its zip format",

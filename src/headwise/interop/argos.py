@@ -6,6 +6,7 @@ A package is a CTranslate2 model and a SentencePiece model in one folder, in a z
 from __future__ import annotations
 
 import json
+import lzma
 import re
 import shutil
 import stat
@@ -92,9 +93,11 @@ def opened(source: Path) -> Iterator[Path]:
             OSError,
             zipfile.BadZipFile,
             zlib.error,
+            lzma.LZMAError,
             EOFError,
             NotImplementedError,
             RuntimeError,
+            UnicodeDecodeError,
         ) as error:
             reason = " ".join(str(error).split())[:200]
             raise CheckpointError(

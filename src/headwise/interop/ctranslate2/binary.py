@@ -153,13 +153,16 @@ class ModelFile:
         return f"{self._origins[name]}_scale"
 
     def number(self, name: str) -> float | None:
-        """Return a variable with one element, None if there is none; raises `CheckpointError` for another shape."""
+        """Return a finite variable with one element, None if there is none; raises `CheckpointError` for another."""
         if name not in self.variables:
             return None
         shape = self.variables[name].shape
         if math.prod(shape) != 1 or self.variables[name].type == "bfloat16":
             raise CheckpointError(f"{self.path}: expected {name} to be a number, found shape {shape}")
-        return float(self.array(name).item())
+        number = float(self.array(name).item())
+        if not math.isfinite(number):
+            raise CheckpointError(f"{self.path}: expected {name} to be a finite number, found {number}")
+        return number
 
     def text(self, name: str) -> str | None:
         """Return a variable that is text, None if there is none; raises `CheckpointError` for another variable."""

@@ -70,7 +70,8 @@ def read_settings(source: Path, file: ModelFile) -> Settings:
 
 def _settings_of_variables(file: ModelFile) -> Settings:
     names = {key: file.text(key) for key in ("unk_token", "bos_token", "eos_token")}
-    settings = Settings.model_validate({key: value for key, value in names.items() if value is not None})
+    known = {key: value for key, value in names.items() if value is not None}
+    settings = checked(Settings, known, file.path)
     begins = file.number("with_target_bos") != 0
     if not file.number("user_decoder_start_tokens"):
         settings.decoder_start_token = settings.bos_token if begins else settings.eos_token

@@ -41,7 +41,7 @@ def torch_file(path: Path) -> Tensors:
             stored = all(entry.compress_type == zipfile.ZIP_STORED for entry in entries)
             names = [entry.filename for entry in entries if entry.filename.endswith("data.pkl")]
             pickles = [archive.read(name) for name in names if stored]
-    except (OSError, zipfile.BadZipFile, ValueError):
+    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError):
         raise CheckpointError(
             f"{path}: expected a file of torch.save in its zip format (PyTorch 1.6 or newer), found another file"
         ) from None

@@ -88,7 +88,7 @@ def _is_marian(file: Path) -> bool:
     try:
         with zipfile.ZipFile(file) as archive:
             return f"{OPTIONS}.npy" in archive.namelist()
-    except (OSError, zipfile.BadZipFile, ValueError):
+    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
         return False
 
 
