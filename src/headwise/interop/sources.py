@@ -46,19 +46,23 @@ def _check_links(source: Path) -> None:
 def _download(name: str) -> Path:
     """Return the directory of a Hub repository in the local cache; `HF_HUB_OFFLINE=1` uses what is there already."""
     match = _REPOSITORY.fullmatch(name)
+    malformed = ConfigError(f"hf:{name}: expected hf:OWNER/NAME or hf:OWNER/NAME@REVISION")
     if match is None:
-        raise ConfigError(f"hf:{name}: expected hf:OWNER/NAME or hf:OWNER/NAME@REVISION")
+        raise malformed
     with needed_by(f"hf:{name}"):
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import (
             GatedRepoError,
-            HfHubHTTPError,
+            HFValidationError,
+            HTTPError,  # type: ignore[attr-defined] - that of the library that connects
             LocalEntryNotFoundError,
             RepositoryNotFoundError,
             RevisionNotFoundError,
         )
     try:
         folder = snapshot_download(match["name"], revision=match["revision"], allow_patterns=list(_WANTED))
+    except HFValidationError:
+        raise malformed from None
     except GatedRepoError:
         raise CheckpointError(
             f"hf:{name}: expected a public model, found one that needs a login (hf auth login)"
@@ -71,7 +75,7 @@ def _download(name: str) -> Path:
         raise CheckpointError(
             f"hf:{name}: expected a connection to the Hub or a copy in the local cache, found neither"
         ) from None
-    except (HfHubHTTPError, OSError) as error:
+    except (HTTPError, OSError) as error:  # a proxy's, too
         raise CheckpointError(
             f"hf:{name}: can't be downloaded ({' '.join(str(error).split())[:200]})"
         ) from None

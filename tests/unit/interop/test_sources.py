@@ -3,6 +3,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -56,7 +58,35 @@ def test_what_is_not_there_gets_a_sentence(tmp_path: Path) -> None:
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", ["hf:", "hf:model", "hf:a/b/c", "hf:../x/y", "hf:a/b@", "hf:ä/b"])
+@pytest.mark.usefixtures("forked")
+def test_a_proxy_that_refuses_gets_a_sentence(tmp_path: Path) -> None:
+    program = "import sys\nfrom headwise.cli.main import run\nsys.exit(run(['import', 'hf:owner/model', '-o', 'run']))"
+
+    class Refusing(BaseHTTPRequestHandler):
+        def do_CONNECT(self) -> None:
+            self.send_error(403)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        proxy = f"http://127.0.0.1:{server.server_port}"
+        environment = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()}
+        environment |= {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "0", "HTTPS_PROXY": proxy}
+        environment["HF_ENDPOINT"] = "https://huggingface.co"
+        command = [sys.executable, "-c", program]
+        result = subprocess.run(
+            command, env=environment, capture_output=True, text=True, cwd=tmp_path, check=False
+        )
+        server.shutdown()
+    assert result.returncode == 2
+    assert "hf:owner/model: can't be downloaded (403" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "name", ["hf:", "hf:model", "hf:a/b/c", "hf:../x/y", "hf:a/b@", "hf:ä/b", "hf:a/b--c", "hf:-a/b"]
+)
 def test_a_malformed_name_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="expected hf:OWNER/NAME"), located(name):
         pass
