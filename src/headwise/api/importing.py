@@ -7,6 +7,7 @@ from pathlib import Path
 
 from headwise.api.arguments import with_arguments
 from headwise.api.run import Run
+from headwise.errors import ConfigError
 
 
 def import_run(
@@ -23,6 +24,10 @@ def import_run(
         name, importer = find_importer(path, form)
         imported = with_language(importer.read(path), language)
         if pair is not None:
+            if imported.config.task != "translation":
+                raise ConfigError(
+                    f"--languages: expected a translation model, found one with task {imported.config.task}"
+                )
             imported = imported.in_languages(*pair)
         parameters = write_run(imported, out, source)
     return [*imported.notes, f"{out}: {parameters:,} parameters from {source} ({name})"]

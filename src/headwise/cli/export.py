@@ -38,9 +38,11 @@ def command(
         bool, typer.Option("--shortlist", help="To run: learn a shortlist of target subwords, too.")
     ] = False,
     from_language: Annotated[
-        str | None, typer.Option(help="Code of the source language, such as en.")
+        str | None, typer.Option(help="To argos, huggingface: code of the source language, such as en.")
     ] = None,
-    to_language: Annotated[str | None, typer.Option(help="Code of the target language, such as de.")] = None,
+    to_language: Annotated[
+        str | None, typer.Option(help="To argos, huggingface: code of the target language, such as de.")
+    ] = None,
     imports: Imports = None,
 ) -> None:
     """Write a run's model for another toolkit, as a web page that needs no server (page), or as another run (run).

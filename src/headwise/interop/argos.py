@@ -21,7 +21,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from headwise.config import Config
-from headwise.config.languages import is_code, language_name
+from headwise.config.languages import language_name
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import write_bytes, write_text
 from headwise.interop import base
@@ -191,6 +191,7 @@ class Exporter(base.Exporter):
     library = "Argos Translate"
     precisions = PRECISIONS
     suffix = _SUFFIX
+    names_languages = True
 
     def refuses(self, config: Config) -> str | None:  # noqa: D102
         if not config.subwords.joint:
@@ -234,8 +235,6 @@ def _languages(trained: Trained) -> tuple[str, str]:
             raise ConfigError(
                 f"--to argos: expected {option}, a code such as en or de, as the training files don't tell it"
             )
-        if not is_code(code):
-            raise ConfigError(f"{option}: expected a language code such as en or de, found {code[:40]!r}")
         codes.append(code)
     if codes[0] == codes[1]:
         raise ConfigError(f"--to argos: expected two languages, found {codes[0]} twice")

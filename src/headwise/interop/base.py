@@ -147,13 +147,14 @@ class Exporter(ABC):
 
     `library` loads the result; `tasks` are those whose runs it can express, and `precisions` those in which it writes
     matrices, the default first. With a `suffix`, the directory that it writes is packed as a zip file whose name ends
-    so.
+    so. With `names_languages`, a translator's files have the codes of its languages.
     """
 
     library: ClassVar[str]
     tasks: ClassVar[tuple[str, ...]] = ("translation",)
     precisions: ClassVar[tuple[str, ...]] = ("float32",)
     suffix: ClassVar[str | None] = None
+    names_languages: ClassVar[bool] = False
 
     @abstractmethod
     def refuses(self, config: Config) -> str | None:

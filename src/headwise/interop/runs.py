@@ -16,6 +16,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from headwise.config import Config
+from headwise.config.languages import is_code
 from headwise.engine.native.shapes import parameter_shapes
 from headwise.errors import CheckpointError, ConfigError
 from headwise.extras import optional_module
@@ -126,6 +127,7 @@ def export_run(
         kind = "directory" if exporter.suffix is None else "file"
         raise CheckpointError(f"{out}: expected a new {kind}'s name, found something there")
     config = Config.of_run(run, *exporter.tasks)
+    _check_languages(languages, config, exporter, name)
     if reason := exporter.refuses(config):
         raise ConfigError(f"--to {name}: {exporter.library} can't express {run}: {reason}")
     if config.task == "translation":
@@ -136,6 +138,22 @@ def export_run(
         trained = single.open_single(run, config)
     with atomic_directory(out) if exporter.suffix is None else _packed(out) as written:
         return exporter.write(trained, written, precision)
+
+
+def _check_languages(
+    languages: tuple[str | None, str | None], config: Config, exporter: Exporter, name: str
+) -> None:
+    """Raise `ConfigError` for what is no language code, and for one that would have no effect."""
+    for option, code in zip(("--from-language", "--to-language"), languages, strict=True):
+        if code is None:
+            continue
+        if not exporter.names_languages or config.task != "translation":
+            raise ConfigError(
+                f"{option}: expected it with a translator for a format that names its languages, found --to {name}"
+                f" of a run with task {config.task}"
+            )
+        if not is_code(code):
+            raise ConfigError(f"{option}: expected a language code such as en or de, found {code[:40]!r}")
 
 
 @contextmanager

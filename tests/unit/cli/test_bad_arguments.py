@@ -296,6 +296,9 @@ EXPORT = [
     ("RUN --to huggingface --shortlist -o NEW", "--shortlist"),
     ("RUN --to huggingface --precision int4 -o NEW", "--precision"),
     ("RUN --to page --precision int4 -o NEW", "--precision"),
+    ("RUN --to page --from-language en -o NEW", "--from-language"),
+    ("RUN --to marian --to-language de -o NEW", "--to-language"),
+    ("RUN --to huggingface --to-language ../x -o NEW", "--to-language"),
 ]
 IMPORT = [
     ("NONE -o NEW", "NONE"),

@@ -327,3 +327,14 @@ def test_without_the_library_a_sentence_says_what_to_install(
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     assert headwise(["import", str(whole), "-o", str(tmp_path / "run")]) == 2
     assert "found none; run `pip install 'headwise[tokenizers]'`" in capsys.readouterr().err
+
+
+def test_languages_are_for_translators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, run, out = write_bert(tmp_path / "model", "BertForMaskedLM"), tmp_path / "run", tmp_path / "out"
+    assert headwise(["import", str(folder), "-o", str(run), "--languages", "en-de"]) == 2
+    assert "--languages: expected a translation model, found one with task masked" in capsys.readouterr().err
+    assert not run.exists()
+    imported(folder, run)
+    export = ["export", str(run), "--to", "huggingface", "-o", str(out), "--from-language", "en"]
+    assert headwise(export) == 2
+    assert "--from-language: expected it with a translator" in capsys.readouterr().err

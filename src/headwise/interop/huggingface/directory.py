@@ -60,6 +60,7 @@ class Exporter(base.Exporter):
 
     library = "transformers"
     tasks = tuple(_TASKS)
+    names_languages = True
 
     def refuses(self, config: Config) -> str | None:  # noqa: D102
         reasons = [kind.refuses(config) for kind in _kinds(config)]
