@@ -197,6 +197,16 @@ def numbered(run: Path) -> None:
     (run / "config.yaml").write_text(yaml.safe_dump(config))
 
 
+def test_texts_of_words_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run(tmp_path / "run")
+    numbered(run)
+    vocabulary = json.loads((run / "vocabulary.json").read_text())
+    (run / "vocabulary.json").write_text(json.dumps(vocabulary | {"split": "words"}))
+    assert headwise(["export", str(run), "--to", "onnx", "-o", str(tmp_path / "out")]) == 2
+    assert "expected a tokenizer with SentencePiece for this format, found words" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("name", ["ends", "limits", "numbered", "letters"])
 @pytest.mark.parametrize("beam", [1, 4])
 def test_the_example_translates_as_we_do(

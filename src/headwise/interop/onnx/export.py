@@ -47,6 +47,7 @@ class Exporter(base.Exporter):
 
     def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:  # noqa: D102
         trained.check_untagged()
+        trained.sentencepiece()  # with other tokenizers, the example couldn't split texts
         sizes = trained.subwords.source_size, trained.subwords.target_size
         model = load_model(trained.run, *sizes, trained.config)
         assert isinstance(model, Transformer)
