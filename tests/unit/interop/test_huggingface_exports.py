@@ -309,6 +309,7 @@ IMPORTED = {
     "bert": (lambda folder: write_bert(folder, "BertForMaskedLM", vocab_size=150), "AutoModelForMaskedLM"),
     "gpt2": (write_gpt2, "AutoModelForCausalLM"),
     "t5": (lambda folder: write_t5(folder, spm=True, d_kv=4), "AutoModelForSeq2SeqLM"),
+    "t5 without spiece.model": (lambda folder: write_t5(folder, d_kv=4), "AutoModelForSeq2SeqLM"),
     "t5 untied": (
         lambda folder: write_t5(
             folder, spm=True, d_kv=4, untied=True, feed_forward_proj="gated-gelu", tie_word_embeddings=False

@@ -6,7 +6,7 @@ import base64
 import binascii
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,7 @@ _KNOWN = {
     "normalizer": ("Precompiled", "Replace", "Sequence", "Strip"),
     "pre_tokenizer": ("Metaspace", "Sequence", "WhitespaceSplit"),
 }
-_SENTINEL = "<extra_id_"
-_WHOLE_SENTINEL = re.compile(r"<extra_id_\d{1,6}>", re.ASCII)
+_SENTINEL = re.compile(r"<extra_id_\d{1,6}>", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -47,9 +46,14 @@ class Unigram:
     table: bytes
 
     def model(self) -> bytes:
-        """Return a serialized SentencePiece model that splits text in the same way."""
-        content = b"".join(map(piece_field, self.pieces, self.scores, self._kinds()))
-        trainer = number_field(MODEL_TYPE, UNIGRAM) + number_field(40, self.unknown)
+        """Return a serialized SentencePiece model that splits text in the same way.
+
+        Like T5's own spiece.model it lacks the sentinels, which are found in a text before it is split.
+        """
+        sentinel = [_SENTINEL.fullmatch(piece) is not None for piece in self.pieces]
+        kept = [n for n in range(len(self.pieces)) if n == self.unknown or not sentinel[n]]
+        content = b"".join(piece_field(self.pieces[n], self.scores[n], self._kind(n)) for n in kept)
+        trainer = number_field(MODEL_TYPE, UNIGRAM) + number_field(40, kept.index(self.unknown))
         # The ids of begin, end and padding, which `PairVocabulary` has.
         trainer += b"".join(number_field(key, -1) for key in (41, 42, 43))
         normalizer = bytes_field(1, b"imported") + bytes_field(2, self.table)
@@ -57,15 +61,14 @@ class Unigram:
         normalizer += b"".join(number_field(key, 1) for key in (3, 4, 5))
         return content + bytes_field(TRAINER, trainer) + bytes_field(NORMALIZER, normalizer)
 
-    def _kinds(self) -> Iterator[int]:
-        for number, piece in enumerate(self.pieces):
-            special = piece in ("<pad>", "<s>", "</s>") or piece.startswith(_SENTINEL)
-            yield UNKNOWN if number == self.unknown else CONTROL if special else NORMAL
+    def _kind(self, number: int) -> int:
+        special = self.pieces[number] in ("<pad>", "<s>", "</s>")
+        return UNKNOWN if number == self.unknown else CONTROL if special else NORMAL
 
 
 def sentinels(pieces: Sequence[str]) -> tuple[str, ...]:
     """Return the pieces that stand for spans (Raffel et al. 2020)."""
-    return tuple(piece for piece in pieces if _WHOLE_SENTINEL.fullmatch(piece))
+    return tuple(piece for piece in pieces if _SENTINEL.fullmatch(piece))
 
 
 def is_unigram(file: Path) -> bool:
