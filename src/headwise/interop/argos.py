@@ -29,7 +29,7 @@ from headwise.interop.base import Imported, Trained
 from headwise.interop.ctranslate2.exporter import PRECISIONS, write_model
 from headwise.interop.ctranslate2.importer import read_directory
 from headwise.interop.ctranslate2.layout import unsupported
-from headwise.interop.pieces import source_code_notes
+from headwise.interop.pieces import source_code_notes, symbol_notes
 from headwise.interop.reading import checked
 from headwise.parsing import parse_object, read_bounded
 from headwise.text.tokens.subwords import Subwords, read_file
@@ -222,6 +222,7 @@ class Exporter(base.Exporter):
         write_text(package / _METADATA, json.dumps(metadata, ensure_ascii=False, indent=2) + "\n")
         return [
             *source_code_notes(trained.subwords),
+            *symbol_notes(trained.subwords),
             f"translates from {metadata['from_name']} to {metadata['to_name']}; argospm install takes the file, "
             "and its sentence splitter downloads a model at the first translation",
         ]

@@ -118,7 +118,8 @@ def make_subwords(
         language=target_language,
         tagged=tagged,
     )
-    return Subwords(*models, vocabulary, origin=origin)
+    checked = PairVocabulary.parse(vocabulary.content(), origin)  # as when the run is opened
+    return Subwords(*models, checked, origin=origin)
 
 
 def source_code_notes(subwords: Subwords) -> list[str]:
@@ -127,6 +128,15 @@ def source_code_notes(subwords: Subwords) -> list[str]:
     if vocabulary is None or not vocabulary.language or vocabulary.tagged == "target":
         return []
     return [f"begin each text with {vocabulary.language}, which Headwise adds itself"]
+
+
+def symbol_notes(subwords: Subwords) -> list[str]:
+    """Return a note where Headwise finds pieces in a text before it is split, which other programs don't."""
+    if subwords.vocabulary is None or not subwords.vocabulary.symbols:
+        return []
+    first, *others = subwords.vocabulary.symbols
+    more = f" and {len(others)} more" if others else ""
+    return [f"take {first}{more} out of a text before SentencePiece splits it: each is one piece"]
 
 
 def _own_pieces(model: bytes, origin: str) -> tuple[str, ...]:

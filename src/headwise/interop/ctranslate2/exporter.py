@@ -29,7 +29,7 @@ from headwise.interop.ctranslate2.layout import (
     norms,
     unsupported,
 )
-from headwise.interop.pieces import source_code_notes
+from headwise.interop.pieces import source_code_notes, symbol_notes
 
 PRECISIONS = ("float32", "float16", "bfloat16", "int8")  # in which weights can be stored
 SPM_FILES = ("source.spm", "target.spm")
@@ -52,6 +52,7 @@ class Exporter(base.Exporter):
         prefix = subwords.target_pieces(subwords.given[:1])
         return [
             *source_code_notes(subwords),
+            *symbol_notes(subwords),
             *(f"translate_batch needs target_prefix=[[{piece!r}], …], one for each text" for piece in prefix),
             f"{' and '.join(SPM_FILES)} split text into the tokens that ctranslate2.Translator takes and returns; "
             "it adds the end symbol of a source itself",

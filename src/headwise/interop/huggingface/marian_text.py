@@ -1,8 +1,12 @@
-"""The tokenizer of a Marian directory, in and out: `source.spm`, `target.spm`, and `vocab.json` with the numbers."""
+"""The tokenizer of a Marian directory, in and out: `source.spm`, `target.spm`, and `vocab.json` with the numbers.
+
+`added_tokens.json` has the numbers of tokens that somebody added to the tokenizer, which are found in a text before it
+is split.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ from headwise.interop.pieces import Rows, arranged, make_subwords
 from headwise.parsing import read_json
 from headwise.text.tokens.subwords import PAD, UNK, Subwords, read_file
 
+_ADDED = "added_tokens.json"
 _PADDING, _UNKNOWN = SPECIAL_PIECES[PAD], SPECIAL_PIECES[UNK]
 
 
@@ -27,10 +32,18 @@ def read_text(source: Path, fields: SymbolKeys, sizes: tuple[int, int]) -> tuple
     settings = read_settings(source)
     separate = settings.get("separate_vocabs") is True
     names = ("vocab.json", "target_vocab.json") if separate else ("vocab.json",)
+    added = read_added(source)
+    contents = [_object(source / name) for name in names]
+    if not separate:
+        contents[0] = added | contents[0]
+    elif more := next((piece for piece in added if piece not in contents[0]), None):
+        raise CheckpointError(
+            f"{source / _ADDED}: expected no tokens beside those of two vocabularies, found {more[:60]!r}"
+        )
     lists: list[tuple[str, ...]] = []
     rows: list[Rows] = []
-    for name, size in zip(names, sizes, strict=False):
-        pieces, order = numbered(_vocabulary(source / name, size), fields, source / name)
+    for name, content, size in zip(names, contents, sizes, strict=False):
+        pieces, order = numbered(placed(content, [""] * size, source / name), fields, source / name)
         lists.append(pieces)
         rows.append(order)
     if not separate and sizes[0] != sizes[1]:
@@ -41,7 +54,9 @@ def read_text(source: Path, fields: SymbolKeys, sizes: tuple[int, int]) -> tuple
     models = read_file(source / "source.spm"), read_file(source / "target.spm")
     _check_banned(fields, rows[-1], source)
     language = _target_language(fields, lists[-1], rows[-1], source)
-    return make_subwords(models, lists, str(source), codes=True, target_language=language), rows
+    symbols = () if separate else added_symbols(added, lists[0])
+    text = make_subwords(models, lists, str(source), codes=True, symbols=symbols, target_language=language)
+    return text, rows
 
 
 def languages(source: Path) -> tuple[str | None, str | None]:
@@ -62,19 +77,33 @@ def _object(file: Path) -> dict[str, Any]:
     return content
 
 
-def _vocabulary(file: Path, size: int) -> list[str]:
-    """Return the piece of each id; ids without a piece, which pad the matrix, get a name of their own."""
-    content = _object(file)
-    pieces = [""] * size
+def read_added(source: Path) -> dict[str, Any]:
+    """Return the ids of the tokens that somebody added; raises `CheckpointError` for a damaged file."""
+    return _object(source / _ADDED) if (source / _ADDED).is_file() else {}
+
+
+def added_symbols(added: Collection[str], pieces: Sequence[str]) -> tuple[str, ...]:
+    """Return those of the tokens that are pieces in Headwise's order, and no special ones."""
+    return tuple(piece for piece in pieces[len(SPECIAL_PIECES) :] if piece in added)
+
+
+def placed(content: Mapping[str, Any], before: Sequence[str], file: Path) -> list[str]:
+    """Return the piece of each id, given those of `before`, empty for none, and the ids of more in a file's content.
+
+    Ids that still have none, which pad the matrix, get a name of their own. Raises `CheckpointError` for other ids.
+    """
+    pieces, known = list(before), {*before}
     for piece, number in content.items():
+        if piece in known:
+            continue
         if (
             isinstance(number, bool)
             or not isinstance(number, int)
-            or not 0 <= number < size
+            or not 0 <= number < len(pieces)
             or pieces[number]
         ):
             raise CheckpointError(
-                f"{file}: expected a different id from 0 to {size - 1} for each piece, "
+                f"{file}: expected a different id from 0 to {len(pieces) - 1} for each piece, "
                 f"found {str(number)[:40]} for {piece[:40]!r}"
             )
         pieces[number] = piece
@@ -114,6 +143,12 @@ def _target_language(fields: SymbolKeys, pieces: Sequence[str], rows: Rows, sour
     return pieces[rows.order.index(forced, len(SPECIAL_PIECES))]
 
 
+def write_added(added: Mapping[str, int], folder: Path) -> None:
+    """Write the ids of tokens that are found in a text before it is split, if there are some."""
+    if added:
+        write_text(folder / _ADDED, as_json(added))
+
+
 def write_tokenizer(trained: Trained, folder: Path) -> None:
     """Write the files of `MarianTokenizer`."""
     subwords = trained.subwords
@@ -126,6 +161,8 @@ def write_tokenizer(trained: Trained, folder: Path) -> None:
         )
     for name, content in zip(("source.spm", "target.spm"), trained.sentencepiece(), strict=True):
         write_bytes(folder / name, content)
+    if subwords.vocabulary is not None:
+        write_added({piece: source.index(piece) for piece in subwords.vocabulary.symbols}, folder)
     settings = {
         "tokenizer_class": "MarianTokenizer",
         "model_max_length": trained.config.model.max_length,

@@ -39,7 +39,13 @@ from headwise.interop.huggingface.keys import (
     supported,
     their_keys,
 )
-from headwise.interop.huggingface.marian_text import numbered
+from headwise.interop.huggingface.marian_text import (
+    added_symbols,
+    numbered,
+    placed,
+    read_added,
+    write_added,
+)
 from headwise.interop.huggingface.tensors import folder_tensors
 from headwise.interop.huggingface.tokenizer import byte_pairs, read_settings, sentence_steps
 from headwise.interop.huggingface.unigram import is_unigram, read_unigram, sentinels
@@ -200,6 +206,7 @@ def _read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
     if file.is_file() and (model is None or is_unigram(file)):
         unigram = read_unigram(file)
         pieces, model = list(unigram.pieces), unigram.model() if model is None else model
+        added = unigram.added
     elif model is not None:
         file = source / "spiece.model"
         processor = open_processor(model, str(file))
@@ -208,6 +215,7 @@ def _read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
         room = max(0, fields.vocab_size - len(pieces))
         count = min(count, room) if isinstance(count, int) and count >= 0 else room
         pieces += [f"<extra_id_{number}>" for number in reversed(range(count))]
+        added = read_added(source)
     else:
         raise CheckpointError(f"{source}: expected spiece.model or tokenizer.json, found neither")
     if not fields.vocab_size - MOST_UNUSED <= len(pieces) <= fields.vocab_size:
@@ -215,10 +223,10 @@ def _read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
             f"{file}: expected at most vocab_size={fields.vocab_size} pieces, and at most {MOST_UNUSED} fewer, "
             f"found {len(pieces)}"
         )
-    pieces += [f"<unused {number}>" for number in range(len(pieces), fields.vocab_size)]
+    pieces = placed(added, [*pieces, *[""] * (fields.vocab_size - len(pieces))], file)
     ordered, rows = numbered(pieces, fields, file)
-    text = make_subwords((model, model), [ordered], str(file), symbols=sentinels(ordered))
-    return text, rows
+    symbols = added_symbols({*added, *sentinels(ordered)}, ordered)
+    return make_subwords((model, model), [ordered], str(file), symbols=symbols), rows
 
 
 SUPPORTED = supported(
@@ -268,7 +276,7 @@ class Exporter(base.Exporter):
         write_text(folder / "generation_config.json", as_json(generation))
         tensors = their_tensors(table, trained.parameter)
         write_bytes(folder / "model.safetensors", saved(tensors, {"format": "pt"}))
-        _write_text(trained, folder)
+        _write_text(trained, rows, folder)
         write_text(folder / "README.md", model_card(trained, "T5ForConditionalGeneration"))
         return ["T5ForConditionalGeneration: AutoModelForSeq2SeqLM and AutoTokenizer load it"]
 
@@ -329,7 +337,7 @@ def _configuration(trained: Trained, size: int) -> dict[str, Any]:
     }
 
 
-def _write_text(trained: Trained, folder: Path) -> None:
+def _write_text(trained: Trained, rows: list[int], folder: Path) -> None:
     """Write spiece.model and, for a vocabulary of Headwise's own, its byte-pair encoding as tokenizer.json."""
     subwords = trained.subwords
     write_bytes(folder / "spiece.model", subwords.models[0])
@@ -366,5 +374,10 @@ def _write_text(trained: Trained, folder: Path) -> None:
         write_text(folder / "tokenizer.json", as_json(tree))
         settings["tokenizer_class"] = "PreTrainedTokenizerFast"
     else:
-        settings |= {"tokenizer_class": "T5Tokenizer", "extra_ids": len(subwords.vocabulary.symbols)}
+        symbols, pieces = subwords.vocabulary.symbols, subwords.vocabulary.source
+        extra = sentinels(symbols)
+        settings |= {"tokenizer_class": "T5Tokenizer", "extra_ids": len(extra)}
+        write_added(
+            {piece: rows.index(pieces.index(piece)) for piece in symbols if piece not in extra}, folder
+        )
     write_text(folder / "tokenizer_config.json", as_json(settings))

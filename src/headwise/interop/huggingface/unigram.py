@@ -38,12 +38,16 @@ _SENTINEL = re.compile(r"<extra_id_\d{1,6}>", re.ASCII)
 
 @dataclass(frozen=True)
 class Unigram:
-    """The pieces of a tokenizer with their log-probabilities, and the table of its normalization."""
+    """The pieces of a tokenizer with their log-probabilities, and the table of its normalization.
+
+    `added` are the ids of tokens that are found in a text before it is split.
+    """
 
     pieces: list[str]
     scores: list[float]
     unknown: int
     table: bytes
+    added: dict[str, Any]
 
     def model(self) -> bytes:
         """Return a serialized SentencePiece model that splits text in the same way.
@@ -99,7 +103,7 @@ def read_unigram(file: Path) -> Unigram:
         raise CheckpointError(
             f"{file}: model.unk_id: expected an id from 0 to {len(pieces) - 1}, found {str(unknown)[:60]!r}"
         )
-    return Unigram(pieces, scores, unknown, _table(tree, file))
+    return Unigram(pieces, scores, unknown, _table(tree, file), _added(tree.get("added_tokens"), file))
 
 
 def _vocabulary(vocabulary: Any, file: Path) -> tuple[list[str], list[float]]:
@@ -112,6 +116,13 @@ def _vocabulary(vocabulary: Any, file: Path) -> tuple[list[str], list[float]]:
     if len(set(pieces)) < len(pieces):
         raise CheckpointError(f"{file}: model.vocab: expected different pieces, found one twice")
     return pieces, [float(score) for _, score in pairs]
+
+
+def _added(tokens: Any, file: Path) -> dict[str, Any]:
+    listed = tokens if isinstance(tokens, list) else []
+    if not all(isinstance(token, dict) and isinstance(token.get("content"), str) for token in listed):
+        raise CheckpointError(f"{file}: added_tokens: expected objects with content, found other values")
+    return {token["content"]: token.get("id") for token in listed}
 
 
 def _is_pair(pair: Any) -> bool:

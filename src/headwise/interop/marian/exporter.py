@@ -26,7 +26,7 @@ from headwise.interop.marian.npz import write_npz
 from headwise.interop.marian.options import ACTIVATIONS
 from headwise.interop.marian.table import NORM_EPSILON, OPTIONS, OUTPUT, POSITIONS, table
 from headwise.interop.marian.vocabulary import vocabulary_text
-from headwise.interop.pieces import source_code_notes
+from headwise.interop.pieces import source_code_notes, symbol_notes
 from headwise.interop.residual import sines_first
 from headwise.interop.table import their_tensors
 from headwise.text.tokens.subwords import BOS, Subwords
@@ -72,6 +72,7 @@ class Exporter(base.Exporter):
             "marian-decoder -c decoder.yml, and bergamot with the same options, read it",
             *_differences(model),
             *source_code_notes(subwords),
+            *symbol_notes(subwords),
         ]
 
 

@@ -17,6 +17,7 @@ from headwise.interop import base
 from headwise.interop.base import Trained
 from headwise.interop.onnx.positions import EXPRESSIBLE as POSITIONS
 from headwise.interop.onnx.transformer import EMBEDDING, decoder_graph, encoder_graph
+from headwise.interop.pieces import symbol_notes
 from headwise.models.build import load_model
 from headwise.models.transformer import Transformer
 from headwise.text.tokens.pair_vocabulary import FILE as VOCABULARY
@@ -66,7 +67,7 @@ class Exporter(base.Exporter):
             notes.append(
                 "a language code such as >>deu<< is one piece, which examples/onnx_translate.py doesn't split off"
             )
-        return notes
+        return notes + symbol_notes(trained.subwords)
 
 
 def _write(model: onnx.ModelProto, file: Path, precision: str) -> None:

@@ -191,7 +191,7 @@ class VocabularyProcessor:
         if self._language is not None and side == "target":
             others = (self._ids[code] for code in vocabulary.languages if code != vocabulary.language)
             self.given = (self._language, *others)
-        symbols = "|".join(map(re.escape, vocabulary.symbols))
+        symbols = "|".join(map(re.escape, sorted(vocabulary.symbols, key=len, reverse=True)))
         self._symbols = re.compile(f"({symbols})") if symbols else None
 
     def vocab_size(self) -> int:
