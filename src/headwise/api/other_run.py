@@ -49,7 +49,7 @@ def write_other_run(
     config, said = Config.of_run(run), ""
     model = run / _MODEL if last is not None else model_file(run)
     with atomic_directory(out) as folder:
-        text = ("spm*.model", VOCABULARY, CHARACTERS_FILE, TOKENIZER_FILE, LABELS_FILE)
+        text = ("spm*.model", "bpe.*.codes", VOCABULARY, CHARACTERS_FILE, TOKENIZER_FILE, LABELS_FILE)
         for pattern in ("config.yaml", *text, FORMAT_FILE, WORDS, SHORTLIST):
             for file in sorted(run.glob(pattern)):
                 shutil.copy(file, folder / file.name)

@@ -6,12 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from headwise.config import Config
+from headwise.config.data import SPECIAL_PIECES
 from headwise.engine.shortlist import FILE as SHORTLIST
 from headwise.engine.translator import Translator
+from headwise.text.tokens.pair_vocabulary import PairVocabulary
 from headwise.text.tokens.source_words import FILE as WORDS
+from headwise.text.tokens.subwords import Subwords
 from headwise.weights import write_quantized
 from program import call
 from toy import Toy
+from translator_run import make_run
 
 MODEL = "model.safetensors"
 
@@ -45,3 +50,19 @@ def test_average_precision_and_shortlist_combine(
         *("config.yaml", "spm.model", WORDS, MODEL, SHORTLIST)
     }
     assert Translator.load(tmp_path / "all", shortlist=True).shortlist is not None
+
+
+def test_a_tokenizer_of_byte_pairs_comes_along(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run(tmp_path / "run")
+    others = range(len(SPECIAL_PIECES), Subwords.load(run).source_size)
+    pieces = (*SPECIAL_PIECES, *(f"piece{number}" for number in others))
+    codes = b"#version: 0.2\na b</w>\n"
+    (run / "spm.model").unlink()
+    Subwords(codes, codes, PairVocabulary(pieces, split="subword-nmt")).save(run)
+    config = Config.load(run / "config.yaml")
+    config.subwords.kind = "imported"
+    (run / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
+    out = tmp_path / "out"
+    outcome = call(capsys, "export", run, "--to", "run", "--precision", "int8", "-o", out)
+    assert outcome.code == 0, outcome.err
+    assert Translator.load(out, engine="native").subwords.digest() == Subwords.load(run).digest()
