@@ -37,7 +37,7 @@ def assembled(
     """Return the imported model of these parts."""
     subwords = SubwordConfig(
         kind="bpe" if text.vocabulary is None else "imported",
-        size=text.source_size,
+        size=max(text.source_size, 8),
         joint=text.joint,
         lowercase=text.lowercases,
     )

@@ -241,3 +241,10 @@ def test_without_the_library_an_export_names_the_extra_and_an_import_works(
         languages = ["--from-language", "en", "--to-language", "de"] if to == "argos" else []
         assert headwise(["export", str(run), "--to", to, "-o", str(tmp_path / out), *languages]) == 2
         assert "found none; run `pip install 'headwise[ctranslate2]'`" in capsys.readouterr().err
+
+
+def test_a_vocabulary_may_be_small(tmp_path: Path) -> None:
+    folder = write_opennmt(tmp_path / "model")
+    (folder / "shared_vocabulary.json").write_text(json.dumps(vocabulary(folder)[:6]))
+    run = imported(folder, tmp_path / "run")
+    assert Translator.load(run, engine="native").subwords.source_size == 6
