@@ -168,6 +168,11 @@ def test_export_and_import_change_no_bit(exported: tuple[Path, Path], tmp_path: 
         ({"gated": True}, "model.gated=true"),
         ({"key_value_heads": 1}, "model.key_value_heads=1"),
         ({"attention": "window", "cross_attention": "fused"}, "model.attention=window"),
+        (
+            {"norm": "pre", "share_embeddings": "target"},
+            "model.share_embeddings=target beside model.norm=pre",
+        ),
+        ({"norm": "pre", "joint": False}, "model.share_embeddings=none beside model.norm=pre"),
     ],
 )
 def test_a_model_beyond_the_format_is_refused_by_its_keys(

@@ -1,7 +1,8 @@
 """Marian models of `transformers`, such as OPUS-MT's, in and out; and Pegasus for models with norm=pre.
 
 Junczys-Dowmunt et al. 2018. Both have biases in the attention, all sines before all cosines, and a bias of the logits.
-Marian normalizes after each sub-layer, as the paper does; Pegasus, the same model otherwise, before it.
+Marian normalizes after each sub-layer, as the paper does; Pegasus, the same model otherwise, before it. Pegasus has one
+matrix of embeddings for both languages and the output.
 """
 
 from __future__ import annotations
@@ -213,7 +214,9 @@ class Exporter(base.Exporter):
     library = "transformers"
 
     def refuses(self, config: Config) -> str | None:  # noqa: D102
-        found = SUPPORTED.problems(config.model)
+        found, shared = SUPPORTED.problems(config.model), config.model.share_embeddings
+        if config.model.norm == "pre" and shared != "all":
+            found.append(f"model.share_embeddings={shared} beside model.norm=pre")
         return f"it has no {', '.join(found)}" if found else None
 
     def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:  # noqa: D102
