@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from copy import deepcopy
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -355,7 +355,7 @@ class Trainer:
             tensors = random_file(randoms)
         elif first:
             tensors = checkpointed(self.model, moments, randoms, copy=in_background)
-        saved = replace(progress)
+        saved = deepcopy(progress)  # as its timing, too, changes while the checkpoint is written
 
         def write() -> None:
             if first:

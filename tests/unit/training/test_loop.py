@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import math
 import os
 import signal
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +16,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from headwise.config import Config
+from headwise.checkpoints import read_state
+from headwise.config import Config, TrainingConfig
 from headwise.errors import TrainingError
 from headwise.metrics import read_metrics
 from headwise.nn.linear import GemmBackend, selected_gemm
-from headwise.training.checkpoint import Checkpoints
+from headwise.training.checkpoint import Checkpoints, Tensors
 from headwise.training.loop import Interruption, Trainer
 from headwise.training.loss import LossSum
+from headwise.training.parallel.replica import Replica
+from headwise.training.parallel.world import World
+from headwise.training.progress import Progress
 from headwise.weights import read_recipe
 from regression import Numbers, Regression, numbers, squares
 
@@ -97,6 +104,61 @@ def test_stopping_anywhere_changes_nothing_that_is_recorded(stop: int, tmp_path:
     assert (tmp_path / "parts" / "model.safetensors").read_bytes() == (
         tmp_path / "whole" / "model.safetensors"
     ).read_bytes()
+
+
+class Twins(World):
+    """Two ranks, of which the other one does what this one does."""
+
+    def sum(self, *values: float, device: torch.device | None = None) -> list[float]:
+        return [2 * value for value in values]
+
+    def from_first(self, *values: float, device: torch.device | None = None) -> list[float]:
+        return list(values)
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value, copy.deepcopy(value)]
+
+    def broadcast_parameters(self, tensors: Iterable[Tensor]) -> None:
+        pass
+
+
+def test_a_checkpoint_that_is_written_while_training_goes_on_has_the_timing_of_its_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replica(task: Regression, world: World, options: TrainingConfig, device: torch.device) -> Replica:
+        return Replica(task, options)
+
+    def saved(run: Path, task: Regression, world: World) -> dict[str, Any]:
+        """Train with a clock that is a second later at each look; return the progress of step 2."""
+        tree = {
+            "schedule": {"name": "linear", "peak": 0.01, "warmup": 2},
+            "training": {
+                "max_minutes": 10,
+                "max_steps": 4,
+                "checkpoint_every": 2,
+                "rank_timeout": 0,
+                "validate_share": 1,
+                "keep_checkpoints": "all",
+            },
+        }
+        seconds, config = itertools.count().__next__, Config.from_tree(tree)
+        Trainer(task, config, run, device=torch.device("cpu"), world=world, quiet=True, clock=seconds).fit()
+        return read_state(Checkpoints(run).path(2))["progress"]
+
+    expected = saved(tmp_path / "alone", Regression(), World())
+    later, save = threading.Event(), Checkpoints.save
+
+    def save_late(self: Checkpoints, tensors: Tensors, progress: Progress, *more: Any) -> Path:
+        assert progress.step > 2 or later.wait(60)
+        return save(self, tensors, progress, *more)
+
+    monkeypatch.setattr(Checkpoints, "save", save_late)
+    monkeypatch.setattr("headwise.training.loop.replicate", replica)
+    task = Regression()
+    task.at["batch 3"] = later.set
+    found = saved(tmp_path / "two", task, Twins(size=2, shares_batches=True))
+    assert found["timing"] == expected["timing"]
+    assert found["seconds"] == expected["seconds"]
 
 
 def interrupt() -> None:
