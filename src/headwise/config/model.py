@@ -135,6 +135,12 @@ class RecurrentConfig(Section):
                 "input_feeding and readout=tanh hand on what attention found, found attention=none "
                 f"with input_feeding={str(self.input_feeding).lower()} and readout={self.readout}"
             )
+        if self.attention != "none" and self.query == "current" and self.readout == "state":
+            raise ValueError(
+                "readout=state hands on the top layer's state, which with query=current hasn't what attention found: "
+                "expected readout=maxout or tanh, query=previous, or attention=none, "
+                f"found attention={self.attention}"
+            )
         if self.attention == "none" and self.reading.startswith("both"):
             raise ValueError(
                 "attention=none hands on one direction's final state alone, expected reading=forward or backward, "

@@ -73,6 +73,7 @@ def test_parameters_of_the_bottleneck() -> None:
             "expected reading=forward or backward, found reading=both",
         ),
         ({"input_feeding": True}, "input_feeding needs query=current"),
+        ({"query": "current", "readout": "state"}, "hasn't what attention found"),
     ],
 )
 def test_parts_that_do_not_fit_are_refused(options: dict[str, Any], words: str) -> None:
@@ -80,6 +81,28 @@ def test_parts_that_do_not_fit_are_refused(options: dict[str, Any], words: str) 
         RecurrentConfig.model_validate(options)
     with pytest.raises(ConfigError, match=rf"model\.recurrent: .*{words}"):
         Config.from_tree({"model": {"architecture": "recurrent", "recurrent": options}})
+
+
+@pytest.mark.parametrize("attention", ["additive", "multiplicative", "none"])
+@pytest.mark.parametrize("query", ["previous", "current"])
+@pytest.mark.parametrize("readout", ["maxout", "tanh", "state"])
+@pytest.mark.parametrize("feeding", [False, True])
+def test_every_parameter_of_what_is_accepted_is_trained(
+    attention: str, query: str, readout: str, feeding: bool
+) -> None:
+    """Gradients are summed over processes, which wait for those of every parameter."""
+    options = {"attention": attention, "query": query, "readout": readout, "input_feeding": feeding}
+    try:
+        recurrent = RecurrentConfig.model_validate({"reading": "forward", **options})
+    except ValidationError:
+        return
+    config = ModelConfig(
+        architecture="recurrent", encoder_layers=2, decoder_layers=2, d_model=8, recurrent=recurrent
+    )
+    model = build_model(config, V, V)
+    source, target = torch.randint(4, V, (2, 5)), torch.randint(4, V, (2, 4))
+    model.project(model(source, torch.ones_like(source, dtype=torch.bool), target)).square().sum().backward()
+    assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
 def test_layers_that_do_not_fit_are_refused_when_the_model_is_built() -> None:
