@@ -261,7 +261,8 @@ def attend(
     if q.size(1) != k.size(1) and queries == 1 and mask is None:
         # A single new token: the query heads of a group become queries of their shared head, so no key is copied.
         folded = q.reshape(q.size(0), k.size(1), -1, q.size(-1))
-        bias = None if bias is None else bias.reshape(bias.size(0), k.size(1), -1, keys)
+        if bias is not None:
+            bias = bias.expand(*q.shape[:3], keys).reshape(q.size(0), k.size(1), -1, keys)
         return entry.function(folded, k, v, None, bias, dropout).reshape(*q.shape[:3], v.size(-1))
     k, v = share_heads(q, k, v)
     return entry.function(q, k, v, mask, bias, dropout)

@@ -68,6 +68,16 @@ def test_the_weights_written_out_are_those_that_the_result_has(kind: str, data: 
     assert_close(weights @ v, problem.expected(kind), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("shape", [(5,), (1, 5), (4, 1, 5), (1, 1, 1, 5), (2, 1, 1, 5), (2, 4, 1, 5)])
+def test_one_new_token_takes_a_bias_of_every_shape_though_heads_share_keys(shape: tuple[int, ...]) -> None:
+    generator = torch.Generator().manual_seed(1)
+    q, k, v, bias = (
+        torch.randn(size, generator=generator) for size in ((2, 4, 1, 3), (2, 2, 5, 3), (2, 2, 5, 2), shape)
+    )
+    repeated = (x.repeat_interleave(2, dim=1) for x in (k, v))
+    assert_close(attend(q, k, v, bias=bias), attend(q, *repeated, bias=bias))
+
+
 def inputs(time: int = 7, dtype: torch.dtype = torch.float64, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     q, k, v = (
