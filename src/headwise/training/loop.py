@@ -145,10 +145,11 @@ class Trainer:
         `trial_is_due`: a trial of other numbers of processes, after which a new trainer resumes. Raises
         `TrainingError` for a loss that isn't finite or a full disk.
         """
-        self.progress.finished = self._reason_to_end()  # recomputed, because the limits may have changed
+        # Recomputed, because the limits may have changed.
+        self.progress.finished, limit = self._reason_to_end()
         if self.progress.finished and self.world.on_first(self._has_model):
             self.monitor.say(
-                f"{self.run}: already trained ({self.progress.finished}); --max-steps N trains on"
+                f"{self.run}: already trained ({self.progress.finished}); a larger {limit} trains on"
             )
             return self.progress
         interruption = Interruption()
@@ -220,14 +221,14 @@ class Trainer:
             self.watchdog.at(OTHER, progress.step)
             window.add(tokens, self.pace.stepped())
             self._report(window)
-            progress.finished = self._reason_to_end()
+            progress.finished, _ = self._reason_to_end()
             trial_is_due = self._tries and self.pace.affords("trial")
             stops = self.world.sum(interruption.requested, trial_is_due, device=self.device)
             stopping, trial_is_due = (ranks > 0 for ranks in stops)
             best = False
             if self._is_due("validation", options.validate_every):
                 best = self._validate()
-                progress.finished = progress.finished or self._reason_to_end()
+                progress.finished = progress.finished or self._reason_to_end()[0]
             ends = bool(progress.finished) or stopping
             self.trial_is_due = trial_is_due and not ends
             ends = ends or self.trial_is_due
@@ -241,15 +242,15 @@ class Trainer:
             if ends:
                 return
 
-    def _reason_to_end(self) -> str:
-        """Return the reason why training ends now, or an empty string."""
+    def _reason_to_end(self) -> tuple[str, str]:
+        """Return the reason why training ends now and the limit that it has reached, or empty strings."""
         if self.progress.step >= self.options.max_steps:
-            return f"reached {self.options.max_steps} steps"
+            return f"reached {self.options.max_steps} steps", "--max-steps"
         if self.pace.out_of_time:
-            return f"reached {self.options.max_minutes:g} minutes"
+            return f"reached {self.options.max_minutes:g} minutes", "--max-minutes"
         if self.options.patience and self.progress.stale >= self.options.patience:
-            return f"no better in {self.progress.stale} validations"
-        return ""
+            return f"no better in {self.progress.stale} validations", "training.patience"
+        return "", ""
 
     def _is_due(self, kind: Overhead, every: int) -> bool:
         """Whether to validate or to save after this step, by the steps and by the clock.

@@ -24,6 +24,7 @@ from headwise.nn.linear import GemmBackend, selected_gemm
 from headwise.training.checkpoint import Checkpoints, Tensors
 from headwise.training.loop import Interruption, Trainer
 from headwise.training.loss import LossSum
+from headwise.training.monitor import Monitor
 from headwise.training.parallel.replica import Replica
 from headwise.training.parallel.world import World
 from headwise.training.progress import Progress
@@ -297,6 +298,34 @@ def test_minutes_bound_the_training_time_over_all_starts(tmp_path: Path) -> None
     assert (progress.step, progress.finished) == (1, "reached 1e-09 minutes")
     assert trainer(tmp_path, max_minutes=1e-9).fit().step == 1
     assert trainer(tmp_path, max_minutes=10).fit().step == 6
+
+
+@pytest.mark.parametrize(
+    ("limit", "larger", "option"),
+    [
+        ({"max_steps": 2}, {"max_steps": 4}, "--max-steps"),
+        ({"max_minutes": 1e-9}, {"max_minutes": 10}, "--max-minutes"),
+        ({"validate_every": 1, "patience": 1}, {"validate_every": 1, "patience": 4}, "training.patience"),
+    ],
+)
+def test_a_finished_run_says_what_trains_on(
+    limit: dict[str, Any],
+    larger: dict[str, Any],
+    option: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def ended(options: dict[str, Any]) -> int:
+        task = Regression()
+        task.scores = losses(1.0)
+        return trainer(tmp_path, task, **options).fit().step
+
+    lines: list[str] = []
+    monkeypatch.setattr(Monitor, "say", lambda _, line: lines.append(line))
+    step = ended(limit)
+    assert ended(limit) == step
+    assert lines[-1].endswith(f"a larger {option} trains on")
+    assert ended(larger) > step
 
 
 def test_more_steps_go_on_from_the_end(tmp_path: Path) -> None:
