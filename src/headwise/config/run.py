@@ -113,7 +113,7 @@ class Config(Section):
             raise ConfigError(f"{path}: expected keys and values, found {type(tree).__name__}")
         data = tree.get("data")
         if isinstance(data, dict):
-            tree = tree | {"data": {key: _placed(value, path.parent) for key, value in data.items()}}
+            tree = tree | {"data": _placed(data, path.parent)}
         return cls.from_tree(apply_overrides(tree, overrides), origin=str(path), trained=trained)
 
     @classmethod
@@ -168,9 +168,11 @@ class Config(Section):
 
 
 def _placed(value: Any, folder: Path) -> Any:
-    """Replace `{run}/` at the beginning of a string by a folder."""
-    return (
-        str(folder / value.removeprefix(_IN_RUN))
-        if isinstance(value, str) and value.startswith(_IN_RUN)
-        else value
-    )
+    """Replace `{run}/` by a folder at the beginning of every string in a value of YAML."""
+    if isinstance(value, dict):
+        return {key: _placed(inner, folder) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_placed(inner, folder) for inner in value]
+    if isinstance(value, str) and value.startswith(_IN_RUN):
+        return str(folder / value.removeprefix(_IN_RUN))
+    return value

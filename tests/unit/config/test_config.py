@@ -288,7 +288,14 @@ def test_values_are_checked_on_assignment() -> None:
 
 
 def test_a_file_in_the_run_moves_with_it(tmp_path: Path) -> None:
-    tree = {"data": {"dev_source": "{run}/dev.en", "dev_target": "dev.de", "source": []}}
+    tree = {
+        "data": {
+            "dev_source": "{run}/dev.en",
+            "dev_target": "dev.de",
+            "source": ["{run}/train.en", "other.en"],
+            "cleaning": {"held_out": ["{run}/test.en"]},
+        }
+    }
     for name in ("here", "there"):
         file = tmp_path / name / "config.yaml"
         file.parent.mkdir()
@@ -296,3 +303,5 @@ def test_a_file_in_the_run_moves_with_it(tmp_path: Path) -> None:
         data = Config.load(file).data
         assert data.dev_source == str(tmp_path / name / "dev.en")
         assert data.dev_target == "dev.de"
+        assert data.source == [str(tmp_path / name / "train.en"), "other.en"]
+        assert data.cleaning.held_out == [str(tmp_path / name / "test.en")]
