@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from headwise import bounds
 from headwise.characters import unwritable
 
 
 def _auto_or_number(value: Any) -> Any:
-    whole = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= bounds.PROCESSES
+    whole = isinstance(value, int) and 1 <= value <= bounds.PROCESSES
     if value != "auto" and not whole:
         raise ValueError(
             f"expected auto or a number of processes from 1 to {bounds.PROCESSES}, found {value!r}"
@@ -49,3 +49,18 @@ class Section(BaseModel):
     """A section of the configuration: unknown keys are errors, and values are validated on assignment."""
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Reject `yes` where a number stands, which would be 1, as in `patience: yes`."""
+        types = _types_of(cls.model_fields[str(info.field_name)].annotation)
+        if isinstance(value, bool) and bool not in types and (int in types or float in types):
+            raise ValueError(f"expected a number, found {str(value).lower()}")
+        return value
+
+
+def _types_of(annotation: Any) -> list[Any]:
+    """Return the types of a union, or of an annotated type."""
+    parts = get_args(annotation)
+    return [one for part in parts for one in _types_of(part)] if parts else [annotation]

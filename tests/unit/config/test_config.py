@@ -292,6 +292,16 @@ def test_no_file_or_corpus_has_the_weight_zero() -> None:
         Config().with_overrides(["data.prepared=[a, b]", "data.weights=[1, 0]"])
 
 
+@pytest.mark.parametrize(
+    "key",
+    ["training.patience", "optimizer.clip_norm", "model.d_k", "training.max_minutes", "training.processes"],
+)
+@pytest.mark.parametrize("word", ["yes", "no", "true"])
+def test_a_word_for_true_is_no_number(key: str, word: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{key}: expected a number, found (true|false)"):
+        Config().with_overrides([f"{key}={word}"])
+
+
 def test_a_file_in_the_run_moves_with_it(tmp_path: Path) -> None:
     tree = {
         "data": {
