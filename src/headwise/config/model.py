@@ -225,9 +225,10 @@ class ModelConfig(Section):
     convolutional: Annotated[ConvolutionalConfig, Models("convolutional")] = ConvolutionalConfig()
 
     @model_validator(mode="after")
-    def _heads_divide(self) -> ModelConfig:
-        has_heads = self.architecture not in ("recurrent", "convolutional")
-        if has_heads and (self.d_k is None or self.d_v is None) and self.d_model % self.heads:
+    def _heads_and_positions_divide(self) -> ModelConfig:
+        if self.architecture in ("recurrent", "convolutional"):
+            return self  # has neither heads nor these positions
+        if (self.d_k is None or self.d_v is None) and self.d_model % self.heads:
             raise ValueError(
                 f"d_model must be a multiple of heads unless d_k and d_v are given, "
                 f"found d_model={self.d_model} and heads={self.heads}"

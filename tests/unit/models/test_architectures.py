@@ -381,3 +381,11 @@ def test_reversing_is_learned(variant: str) -> None:
         nn.functional.cross_entropy(logits.flatten(0, 1), output.flatten()).backward()
         optimizer.step()
     assert right > 0.95
+
+
+@pytest.mark.parametrize("architecture", ["recurrent", "convolutional"])
+def test_without_heads_and_sinusoids_every_width_will_do(architecture: str) -> None:
+    config = ModelConfig(architecture=architecture, encoder_layers=1, decoder_layers=1, d_model=9)
+    model = build_model(config, VOCABULARY, VOCABULARY)
+    source, target = torch.randint(VOCABULARY, (2, 5)), torch.randint(VOCABULARY, (2, 4))
+    assert model(source, torch.ones_like(source, dtype=torch.bool), target).shape == (2, 4, 9)
