@@ -352,6 +352,11 @@ def folder_of_the_user(folder: Path) -> Path:
     return folder / "mine"
 
 
+def a_file(folder: Path) -> Path:
+    (folder / "note").write_text("precious")
+    return folder / "note"
+
+
 def below_a_file(folder: Path) -> Path:
     (folder / "file").write_text("")
     return folder / "file" / "prepared"
@@ -361,6 +366,7 @@ def below_a_file(folder: Path) -> Path:
     ("place", "error", "message"),
     [
         (folder_of_the_user, DataError, "mine: expected a new folder .*, found other files in it"),
+        (a_file, DataError, "note: expected a new folder .*, found a file"),
         (below_a_file, TrainingError, r"file/prepared: can't be written \((Not a directory|File exists)\)"),
     ],
 )
@@ -370,7 +376,8 @@ def test_places_that_cannot_be_used(
     config = DataConfig(**corpus(tmp_path, sentences(60)))
     with pytest.raises(error, match=message):
         prepare(config, SMALL, place(tmp_path))
-    assert not (tmp_path / "mine").exists() or (tmp_path / "mine" / "thesis.txt").read_text() == "precious"
+    for kept in (tmp_path / "mine" / "thesis.txt", tmp_path / "note"):
+        assert not kept.exists() or kept.read_text() == "precious"
 
 
 def test_texts_that_cannot_be_used(tmp_path: Path) -> None:
