@@ -275,7 +275,7 @@ def _choose(changes: list[str], *, checks: bool) -> Recipe:
     from headwise.tasks.start import begun_from
     from headwise.text.reading.inspection import inspect_texts
 
-    given = ("data.", "training.", "subwords.copy_from=")
+    given = ("data.", "training.", "subwords.copy_from=", "model.architecture=")
     config = Config().with_overrides([c for c in changes if c.startswith(given)])
     data, training = config.data, config.training
     timed = training.max_minutes is not None
@@ -283,7 +283,8 @@ def _choose(changes: list[str], *, checks: bool) -> Recipe:
     size = measure(data)
     found = inspect_texts(data, size.pairs, start and start.data.languages) if checks else []
     if start is None:
-        recipe = choose(size, data, seed=training.seed, timed=timed)
+        architecture = config.model.architecture
+        recipe = choose(size, data, seed=training.seed, timed=timed, architecture=architecture)
         copied = config.subwords.copy_from
         recipe = recipe if copied is None else with_subwords_of(recipe, Path(copied))
     else:

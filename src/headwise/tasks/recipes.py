@@ -42,6 +42,8 @@ _PATIENCE = 4
 _COOLDOWN = 0.2  # of a training with a time limit (docs/train.md)
 # Text as people type it: what costs nothing on careful text, as measured in benchmarks/README.md.
 _AS_TYPED = AugmentConfig(typos=0.05, no_punctuation=0.1)
+# Architectures without Transformer layers, and so without pre-norm and without Muon.
+_WITHOUT_LAYERS = ("recurrent", "convolutional")
 _DISTINCT_WORDS_COUNTED = 2_000_000  # at most; the exact number matters only for tiny corpora
 
 
@@ -93,10 +95,18 @@ class Recipe:
     reasons: list[str]
 
 
-def choose(size: CorpusSize, data: DataConfig, *, seed: int = 1, timed: bool = False) -> Recipe:
+def choose(
+    size: CorpusSize,
+    data: DataConfig,
+    *,
+    seed: int = 1,
+    timed: bool = False,
+    architecture: str = "transformer",
+) -> Recipe:
     """Choose subwords, model, dropout, batch size and steps for a corpus.
 
-    `timed`: whether training has a time limit, which may end it after only a tenth of the steps.
+    `timed`: whether training has a time limit, which may end it after only a tenth of the steps. Another `architecture`
+    gets no choice that is refused for it.
     """
     subwords = subword_count(size)
     reasons = [
@@ -113,6 +123,9 @@ def choose(size: CorpusSize, data: DataConfig, *, seed: int = 1, timed: bool = F
         config = _large()
         reasons.append(f"model: the paper's base, for {size.pairs:,} pairs")
     config.data, config.training.seed = data.model_copy(deep=True), seed
+    without_layers = architecture in _WITHOUT_LAYERS
+    if without_layers:
+        config.model.norm = "post"  # the default, as the key is refused for these
     config.subwords.size = subwords
     training = config.training
     reasons += [
@@ -124,8 +137,9 @@ def choose(size: CorpusSize, data: DataConfig, *, seed: int = 1, timed: bool = F
     ]
     reasons += _as_typed(config, size)
     if timed and config.schedule.name == "linear":
-        config.optimizer = OptimizerConfig(name="muon")
-        reasons.append("optimizer.name=muon: learns more than Adam where the time ends training early")
+        if not without_layers:
+            config.optimizer = OptimizerConfig(name="muon")
+            reasons.append("optimizer.name=muon: learns more than Adam where the time ends training early")
         config.schedule.name, config.schedule.cooldown = "inverse_sqrt", _COOLDOWN
         every = max(20, training.max_steps // 200)
         training.checkpoint_every, training.validate_every, training.average_last = every, 5 * every, 1

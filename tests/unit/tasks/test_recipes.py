@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 from headwise.config import AugmentConfig, Config, DataConfig, OptimizerConfig, TrainingConfig
 from headwise.config.presets import student_changes
+from headwise.models.build import build_model, weightless
 from headwise.tasks.recipes import CorpusSize, adapt, choose, measure, subword_count
+from headwise.training.optimizer import build_optimizer
+from headwise.training.parallel.world import World
 from paths import CONFIGS
 
 WORDS = [str(number) for number in range(200_000)]
@@ -95,6 +98,19 @@ def test_a_run_against_the_clock_saves_often_and_keeps_its_rate_high() -> None:
     assert (free.optimizer.name, timed.config.optimizer.name) == ("adam", "muon")
     assert timed.config.training.checkpoint_every < free.training.checkpoint_every
     assert "time" in timed.reasons[-1]
+
+
+@pytest.mark.parametrize("architecture", ["transformer", "recurrent", "convolutional"])
+@pytest.mark.parametrize("timed", [False, True])
+@pytest.mark.parametrize("pairs", [30_000, 400_000, 2_000_000])
+def test_every_architecture_can_be_trained_by_the_recipe(architecture: str, timed: bool, pairs: int) -> None:
+    recipe = choose(size(pairs), DataConfig(), timed=timed, architecture=architecture)
+    config = recipe.config.with_overrides([f"model.architecture={architecture}"])
+    model = weightless(lambda: build_model(config.model, 100, 100))
+    build_optimizer(model, config.optimizer, World())
+    assert (architecture == "transformer" and timed and pairs < 1_500_000) == any(
+        "muon" in reason for reason in recipe.reasons
+    )
 
 
 def test_the_size_of_multi30k_gets_the_shipped_configuration_but_for_rounding_and_r_drop() -> None:
