@@ -156,6 +156,14 @@ def test_interventions_act_on_the_boxes(tracer: TranslationTracer) -> None:
     np.testing.assert_array_equal(heads[8:], before.steps[-1].vector("heads")[8:])
 
 
+def test_probabilities_that_underflow_have_finite_logarithms(tracer: TranslationTracer) -> None:
+    forward = tracer.record(TEXT, TARGET)
+    logits = forward.logits[2].double() / 1e-5
+    facts = box_of(forward, "softmax", position=2, temperature=1e-5).steps[-1].facts
+    assert facts["P of this translation's token"] == 0
+    assert facts["log P"] == pytest.approx(float(logits[TARGET[2]] - logits.max()), rel=1e-6)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

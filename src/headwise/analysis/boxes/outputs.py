@@ -100,6 +100,7 @@ def softmax_steps(recorded: BoxTensors, place: BoxPlace, position: int, temperat
     numerators = (scaled - top).exp()
     total = float(numerators.sum())
     probabilities = numerators / total
+    log_probabilities = scaled.log_softmax(0)  # finite where a probability underflows
     entropy = float(torch.special.entr(probabilities).sum())
     token = forward.chosen.ids[position]
     z, divided = (
@@ -136,7 +137,7 @@ def softmax_steps(recorded: BoxTensors, place: BoxPlace, position: int, temperat
             (exponentials, p),
             facts={
                 f"P of {forward.what}": chosen,
-                "log P": float(probabilities[token].log()),
+                "log P": float(log_probabilities[token]),
                 "entropy in nats": entropy,
             },
         ),
