@@ -51,15 +51,11 @@ class Difference:
         return {**asdict(self), "delta": self.delta}
 
 
-def difference(tracer: Tracer, before: Trace, after: Trace, *, text: str | None = None) -> Difference:
-    """Compare two traces of the same text under different interventions; each has at least one hypothesis.
-
-    `text` is what a model of one text read; that of a translation is known from its trace.
-    """
+def difference(tracer: Tracer, before: Trace, after: Trace) -> Difference:
+    """Compare two traces of the same text under different interventions; each has at least one hypothesis."""
     best_before, best_after = before.hypotheses[0], after.hypotheses[0]
     ids = (*best_before.ids, EOS) if isinstance(tracer, TranslationTracer) else best_before.ids
-    read = before.source.text if text is None else text
-    forced = tracer.force(read, ids, after.interventions, alternatives=1)
+    forced = tracer.force(before.source, ids, after.interventions, alternatives=1)
     return Difference(
         words=word_changes(best_before.text, best_after.text),
         changed=best_before.ids != best_after.ids,

@@ -76,8 +76,10 @@ class TextTracer(Tracer[Model]):
             notes=notes,
         )
 
-    def forced(self, text: str, target: str | Sequence[int]) -> tuple[dict[Row, Side], tuple[int, ...]]:  # noqa: D102
-        source, ids = self.read(text)[0], self._checked(target)
+    def forced(  # noqa: D102
+        self, text: str | Side, target: str | Sequence[int]
+    ) -> tuple[dict[Row, Side], tuple[int, ...]]:
+        source, ids = text if isinstance(text, Side) else self.read(text)[0], self._checked(target)
         return self._sides(source, ids), ids
 
     def _sides(self, source: Side, target: Sequence[int]) -> dict[Row, Side]:

@@ -67,7 +67,7 @@ class Stepwise:
 
 def step_by_step(
     tracer: TranslationTracer,
-    text: str,
+    text: str | Side,
     target: str | Sequence[int],
     interventions: Sequence[Intervention] = (),
     *,
@@ -75,7 +75,7 @@ def step_by_step(
 ) -> Stepwise:
     """Decode a target step by step and with teacher forcing; `target` is a text, or ids as `ForcedDecoding.target.ids`.
 
-    Raises `ConfigError` as `Tracer.force`.
+    `text` and errors are as for `Tracer.force`.
     """
     recorded = tracer.record(text, target, interventions)
     source, inputs, chosen = recorded.sides["encoder"], recorded.sides["decoder"].ids, recorded.chosen

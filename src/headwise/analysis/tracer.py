@@ -86,8 +86,10 @@ class Tracer(ABC, Generic[Model]):
         """Return the tokens of ids that the model writes."""
 
     @abstractmethod
-    def forced(self, text: str, target: str | Sequence[int]) -> tuple[dict[Row, Side], tuple[int, ...]]:
-        """Return what each stack reads for a target, and the target's ids; raises `ConfigError` as `force`."""
+    def forced(
+        self, text: str | Side, target: str | Sequence[int]
+    ) -> tuple[dict[Row, Side], tuple[int, ...]]:
+        """Return what each stack reads for a target, and the target's ids; arguments and errors as for `force`."""
 
     @abstractmethod
     def logits(self, model: Model, sides: dict[Row, Side]) -> Tensor:
@@ -108,7 +110,7 @@ class Tracer(ABC, Generic[Model]):
         """Complete or translate a text and return its trace."""
 
     def record(
-        self, text: str, target: str | Sequence[int], interventions: Sequence[Intervention] = ()
+        self, text: str | Side, target: str | Sequence[int], interventions: Sequence[Intervention] = ()
     ) -> ForwardPass:
         """Record the forced decoding of a target; arguments and errors as for `force`."""
         sides, ids = self.forced(text, target)
@@ -117,7 +119,7 @@ class Tracer(ABC, Generic[Model]):
 
     def force(
         self,
-        text: str,
+        text: str | Side,
         target: str | Sequence[int],
         interventions: Sequence[Intervention] = (),
         *,
@@ -126,6 +128,7 @@ class Tracer(ABC, Generic[Model]):
     ) -> ForcedDecoding:
         """Return the probabilities and the attention of a target: ids as a trace has them, or a translator's text.
 
+        In place of a text, the source of a trace gives the same tokens again, however that trace read its text.
         Interventions on the output (prefix, word) are ignored here. Raises `ConfigError` for an empty source, and for
         a target that is empty, too long, or has ids outside the vocabulary.
         """

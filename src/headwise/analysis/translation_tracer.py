@@ -80,8 +80,10 @@ class TranslationTracer(Tracer[Seq2Seq]):
     def names(self, ids: Sequence[int]) -> Sequence[str]:  # noqa: D102
         return self.translator.subwords.target_pieces(ids)
 
-    def forced(self, text: str, target: str | Sequence[int]) -> tuple[dict[Row, Side], tuple[int, ...]]:  # noqa: D102
-        source, _ = self.read(text)
+    def forced(  # noqa: D102
+        self, text: str | Side, target: str | Sequence[int]
+    ) -> tuple[dict[Row, Side], tuple[int, ...]]:
+        source = text if isinstance(text, Side) else self.read(text)[0]
         if len(source.ids) == 1:
             raise ConfigError("expected a text to look into, found an empty one")
         ids = self.target_ids(target)

@@ -48,7 +48,7 @@ def show(tracer: Tracer, text: str, trace: Trace, options: BoxOptions, out: Path
     """Print one box or all of a traced text, or write it to a .json file."""
     if trace.forced is None:
         raise ConfigError("expected a text to look into, found an empty one")
-    recorded = tracer.record(text, trace.forced.target.ids, trace.interventions)
+    recorded = tracer.record(trace.source, trace.forced.target.ids, trace.interventions)
     heading = [f"note: {note}" for note in trace.notes]
     heading += [f"source  {text.strip()}", f"output  {trace.forced.target.text}", ""]
     _write(recorded, options, out, heading)

@@ -174,10 +174,10 @@ def _print(explanation: Explanation, word: str | None, *, words: bool, steps: bo
     tracer, trace = explanation.tracer, explanation.trace
     lines = describe(trace, word=word, words=words)
     if trace.interventions and trace.hypotheses:
-        lines += ["", *difference_lines(difference(tracer, explanation.plain, trace, text=explanation.text))]
+        lines += ["", *difference_lines(difference(tracer, explanation.plain, trace))]
     if (steps or tree) and not isinstance(tracer, TranslationTracer):
         raise ConfigError(f"--{'steps' if steps else 'tree'}: expected a translation run, found another")
     if steps and trace.forced is not None and isinstance(tracer, TranslationTracer):
-        stepwise = step_by_step(tracer, explanation.text, trace.forced.target.ids, trace.interventions)
+        stepwise = step_by_step(tracer, trace.source, trace.forced.target.ids, trace.interventions)
         lines += ["", *step_lines(stepwise)]
     typer.echo("\n".join([*lines, *(["", *tree_lines(trace)] if tree else [])]))

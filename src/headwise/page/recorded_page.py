@@ -125,10 +125,10 @@ def _about_text(
         targets.append(trace.forced.target.ids)
     for target in dict.fromkeys(targets):
         asked = {"text": text, "interventions": changes, "target": target}
-        forced = tracer.force(text, target, trace.interventions, alpha=trace.alpha)
+        forced = tracer.force(trace.source, target, trace.interventions, alpha=trace.alpha)
         yield _answer("force", asked, reading_json(forced, "packed"))
         if isinstance(tracer, TranslationTracer):
-            stepwise = step_by_step(tracer, text, target, trace.interventions)
+            stepwise = step_by_step(tracer, trace.source, target, trace.interventions)
             yield _answer("steps", asked, steps_json(stepwise, "packed"))
     if isinstance(tracer, LanguageModelTracer):
         request = TextRequest(run=run.name, text=text)

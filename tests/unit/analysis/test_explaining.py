@@ -393,11 +393,16 @@ def test_explain_prints_what_an_intervention_changes(run: Path, capsys: pytest.C
     assert delta == pytest.approx(under.log_probability - before.hypotheses[0].log_probability, abs=1e-3)
 
 
-def test_explain_prints_the_steps(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert headwise(["explain", str(run), "--text", TEXT, "--steps", "--target", TARGET]) == 0
+@pytest.mark.parametrize(("text", "recase"), [(TEXT, False), (TEXT.upper(), False), (TEXT.upper(), True)])
+def test_explain_prints_the_steps(
+    run: Path, text: str, recase: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = ["-s", f"recase={str(recase).lower()}"]
+    assert headwise(["explain", str(run), "--text", text, "--steps", "--target", TARGET, *settings]) == 0
     lines = capsys.readouterr().out.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("the decoder step by step"))
-    forced = TranslationTracer(Translator.load(run)).force(TEXT, TARGET)
+    forced = TranslationTracer(Translator.load(run)).trace(text, target=TARGET, recase=recase).forced
+    assert forced is not None
     for line, log_probability in zip(lines[start + 1 :], forced.log_probabilities, strict=False):
         numbers = [float(n) for n in re.findall(r" (\d\.\d{4})", line)]
         assert numbers == pytest.approx([math.exp(log_probability)] * 2, abs=1e-4)
