@@ -68,7 +68,7 @@ class Attribution:
 
 def attribute(tracer: TranslationTracer, text: str, target: str) -> Attribution:
     """Compute all attributions of a forced target; raises `ConfigError` if the source or the target has no words."""
-    source, translation = SentenceWords.of(text), SentenceWords.of(target)
+    source, translation = SentenceWords.of(tracer.line(text)), SentenceWords.of(target)
     if not source.words or not translation.words:
         raise ConfigError("attribution: expected a source and a target with words, found an empty one")
     forced = tracer.force(text, target)

@@ -157,17 +157,23 @@ class TranslationTracer(Tracer[Seq2Seq]):
             raise ConfigError(f"target: expected ids below {subwords.target_size}, found {out_of_range[0]}")
         return ids
 
-    def read(self, text: str, *, recase: bool | None = None) -> tuple[Side, tuple[str, ...]]:
-        """Encode a source text, end symbol included; the notes report truncation and unknown words.
+    def line(self, text: str, *, recase: bool | None = None) -> str:
+        """Return the line that is read for a text.
 
         With `recase`, the run's option unless given, text in one case is read as ordinary text, as `translate` does.
         """
-        text, notes = _line(text), []
+        text = _line(text)
         if self.translator.options.recase if recase is None else recase:
             found = recased(text, self.translator.subwords, self.translator.source_words)
-            if found is not None and found.text != text:
-                text = found.text
-                notes.append(f"read as ordinary text: {text}")
+            return text if found is None else found.text
+        return text
+
+    def read(self, text: str, *, recase: bool | None = None) -> tuple[Side, tuple[str, ...]]:
+        """Encode a source text as `line` has it, end symbol included; notes report truncation and unknown words."""
+        given, notes = _line(text), []
+        text = self.line(text, recase=recase)
+        if text != given:
+            notes.append(f"read as ordinary text: {text}")
         ids = self.translator.subwords.encode_source(text)
         if len(ids) > self.longest:
             notes.append(f"the text has {len(ids)} subwords, and the first {self.longest} are looked into")

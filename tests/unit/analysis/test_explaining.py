@@ -135,6 +135,19 @@ def test_deleting_a_word_costs_what_scoring_without_it_says(
         )
 
 
+def test_a_line_in_capitals_is_attributed_as_it_is_read(tracer: TranslationTracer, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "de", seed=5)
+    config = (run / "config.yaml").read_text(encoding="utf-8")
+    (run / "config.yaml").write_text(config.replace("recase: false", "recase: true"), encoding="utf-8")
+    recasing = TranslationTracer(Translator.load(run))
+    line = recasing.line(TEXT.upper())
+    assert line != TEXT.upper()
+    found, expected = attribute(recasing, TEXT.upper(), TARGET), attribute(tracer, line, TARGET)
+    assert found.source_words == expected.source_words
+    np.testing.assert_allclose(found.gradient, expected.gradient, atol=1e-5)
+    np.testing.assert_allclose(found.deletion, expected.deletion, atol=1e-5)
+
+
 def test_gradient_times_input_is_the_slope_along_the_embedding(tracer: TranslationTracer) -> None:
     """Scaling one embedding by 1 + ε changes log P by ε x · ∂ log P / ∂x."""
     from headwise.analysis.attribution import gradient_times_input
