@@ -66,6 +66,13 @@ class Attribution:
         }
 
 
+def attributable(tracer: TranslationTracer, text: str, target: str) -> bool:
+    """Whether a pair has words on both sides, and is no longer than the tracer reads."""
+    subwords = tracer.translator.subwords
+    ids = (subwords.encode_source(tracer.line(text)), subwords.encode_target(target))
+    return bool(text.split() and target.split()) and max(map(len, ids)) <= tracer.longest
+
+
 def attribute(tracer: TranslationTracer, text: str, target: str) -> Attribution:
     """Compute all attributions of a forced target; raises `ConfigError` if the source or the target has no words."""
     source, translation = SentenceWords.of(tracer.line(text)), SentenceWords.of(target)

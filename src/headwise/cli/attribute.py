@@ -37,7 +37,7 @@ def command(
 
     Example: headwise analyze attribute runs/de --source test.en --target test.de --limit 100
     """
-    from headwise.analysis.attribution import attribute
+    from headwise.analysis.attribution import attributable, attribute
     from headwise.analysis.translation_tracer import TranslationTracer
     from headwise.engine.translator import Translator
     from headwise.text.reading.lines import read_lines
@@ -57,11 +57,14 @@ def command(
     else:
         targets = [translation.text for translation in tracer.translator.translate(sources)]
     pairs = [
-        (one, other) for one, other in zip(sources, targets, strict=True) if one.split() and other.split()
+        (one, other) for one, other in zip(sources, targets, strict=True) if attributable(tracer, one, other)
     ]
     attributions = [attribute(tracer, one, other) for one, other in pairs]
     if not attributions:
-        raise ConfigError("attribute: expected a text with words, found none")
+        raise ConfigError(
+            f"attribute: expected a text with words, of at most {tracer.longest} subwords, and such a translation, "
+            "found none"
+        )
     correlations = _mean_correlations(attributions)
     record: dict[str, Any] = {"sentences": len(attributions), "rank_correlation": correlations}
     lines = []

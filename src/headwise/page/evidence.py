@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from headwise.analysis.alignment import best_rule, error_rate
 from headwise.analysis.attention import cross_attention
-from headwise.analysis.attribution import attribute
+from headwise.analysis.attribution import attributable, attribute
 from headwise.analysis.calibration import free_running, teacher_forced
 from headwise.analysis.heads.measuring import PartReport, measure_heads
 from headwise.analysis.heads.roles import HeadRoles, Rate, RelationRate
@@ -206,7 +206,7 @@ def _attribution(translator: Translator, corpus: EvaluationPairs) -> dict[str, A
     tracer = TranslationTracer(translator)
     by_measure: dict[str, list[tuple[float, int]]] = {"gradient": [], "deletion": []}
     for source, target in zip(*corpus.texts(_ATTRIBUTED_SENTENCES), strict=True):
-        if not source.split() or not target.split():
+        if not attributable(tracer, source, target):
             continue
         correlations = attribute(tracer, source, target).correlations()
         for name, samples in by_measure.items():

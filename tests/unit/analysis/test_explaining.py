@@ -384,6 +384,16 @@ def test_attribute_and_calibration_print(
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_pairs_longer_than_a_tracer_reads_are_not_attributed(tmp_path: Path, call: Call) -> None:
+    run = make_run(tmp_path / "de", max_length=400)
+    for name, line in (("a.en", TEXT), ("a.de", TARGET)):
+        (tmp_path / name).write_text(f"{line}\n{line * 12}\n", encoding="utf-8")
+    files = ["--source", tmp_path / "a.en", "--target", tmp_path / "a.de"]
+    code, out, err = call("analyze", "attribute", run, *files, "--json")
+    assert code == 0, err
+    assert json.loads(out)["sentences"] == 1
+
+
 def test_explain_prints_what_an_intervention_changes(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert headwise(["explain", str(run), "--text", TEXT, "--do", "no-ffn:*.*", "--beam", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
