@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from headwise.analysis.difference import Difference
 from headwise.analysis.interventions import PARTS, Part
 from headwise.analysis.stepwise import Stepwise
-from headwise.analysis.trace import Side, Trace
+from headwise.analysis.trace import Side, Trace, join_words
 from headwise.errors import ConfigError
 
 _BAR = 24  # characters
@@ -164,19 +164,27 @@ def _confidence(trace: Trace) -> Iterator[str]:
 
 
 def _word_attention(trace: Trace, word: str) -> Iterator[str]:
+    """Yield the mean weights of the steps that predict the subwords of a word, by the words that they could see."""
     assert trace.forced is not None
-    target = trace.forced.target
+    forced, target = trace.forced, trace.forced.target
     index = find_word(target, word)
-    parts: tuple[Part, ...] = ("cross", "decoder")
-    for part in parts:
-        if part not in trace.forced.attention:
+    sides: dict[Part, Side] = {"cross": trace.source, "decoder": forced.reads}
+    if set(forced.attention) == {"encoder"}:  # a masked language model, whose steps are its positions
+        sides = {"encoder": forced.reads}
+    for part, side in sides.items():
+        if part not in forced.attention:
             continue
-        grid = trace.attention_map(part, words=True)
-        labels = grid.columns if part == "cross" else grid.columns[: index + 1]
-        weights = grid.weights[:, :, index].mean((0, 1))[: len(labels)]
+        # The rows of all parts are the steps that predict the target's subwords, whatever these steps read.
+        rows = join_words(forced.attention[part], target.word_of, side.word_of)
+        weights = rows[:, :, index].mean((0, 1))
+        last = max(step for step, owner in enumerate(target.word_of) if owner == index)
+        seen = side.word_of[last] + 1 if part == "decoder" else len(side.words)
+        if weights[seen:].any():  # without the causal mask
+            seen = len(side.words)
         yield f"{_NAMES[part]} while {target.words[index]!r} was predicted, mean of all layers and heads"
+        labels = [plain(name) for name in side.words[:seen]]
         width = max(map(columns, labels))
-        for name, weight in zip(labels, weights, strict=True):
+        for name, weight in zip(labels, weights[:seen], strict=True):
             yield f"  {padded(name, width)}  {bar(float(weight))} {weight:.2f}"
 
 

@@ -260,6 +260,27 @@ def test_the_terminal_view_names_words_and_heads(tracer: TranslationTracer) -> N
     assert len(tree) == len(trace.tree) + 1
 
 
+def test_what_a_word_looked_at_are_the_rows_of_the_steps_that_predict_it(tracer: TranslationTracer) -> None:
+    trace = tracer.trace(TEXT, target=TARGET)
+    assert trace.forced is not None
+    target, reads = trace.forced.target, trace.forced.reads
+    index = max(range(len(target.words)), key=target.word_of.count)
+    steps = [step for step, word in enumerate(target.word_of) if word == index]
+    assert len(steps) > 1
+    lines = describe(trace, word=str(index + 1))
+    for part, side, last in (("cross", trace.source, None), ("decoder", reads, steps[-1])):
+        start = next(i for i, line in enumerate(lines) if part in line.lower() and " while " in line)
+        expected = dict.fromkeys(range(len(side.words) if last is None else side.word_of[last] + 1), 0.0)
+        for row in trace.forced.attention[part].mean((0, 1))[steps]:
+            for word, weight in zip(side.word_of, row, strict=True):
+                if word in expected:
+                    expected[word] += float(weight) / len(steps)
+        shown = [line.split() for line in lines[start + 1 : start + 1 + len(expected)]]
+        assert [words[0] for words in shown] == list(side.words[: len(expected)])
+        assert [float(words[-1]) for words in shown] == pytest.approx(list(expected.values()), abs=0.006)
+        assert sum(expected.values()) == pytest.approx(1, abs=1e-5)
+
+
 def test_control_characters_do_not_reach_the_terminal(tracer: TranslationTracer) -> None:
     lines = describe(tracer.trace("a \x1b[31mman\x07"))
     assert not any("\x1b" in line or "\x07" in line for line in lines)

@@ -12,6 +12,7 @@ from headwise.analysis.difference import word_changes
 from headwise.analysis.head_arithmetic import head_arithmetic
 from headwise.analysis.interventions import Copies, parse_interventions
 from headwise.analysis.language_models import CONTINUED, LanguageModelTracer, MaskedModelTracer, TextTracer
+from headwise.analysis.terminal import describe
 from headwise.decoding.generation import Generator
 from headwise.engine.options import GenerationOptions
 from headwise.errors import ConfigError
@@ -68,6 +69,14 @@ def test_masks_are_filled_and_counted_alone(masked: MaskedModelTracer) -> None:
     assert trace.hypotheses[0].log_probability == pytest.approx(
         sum(float(scores[i, target[i]]) for i in places), abs=1e-5
     )
+
+
+def test_what_a_word_of_a_masked_text_attended_to_is_printed(masked: MaskedModelTracer) -> None:
+    trace = masked.trace("the <mask>at sat")
+    lines = describe(trace, word="2")
+    start = next(i for i, line in enumerate(lines) if line.startswith("Encoder self-attention while"))
+    weights = [float(line.split()[-1]) for line in lines[start + 1 : start + 1 + len(trace.source.words)]]
+    assert sum(weights) == pytest.approx(1, abs=0.005 * len(weights))
 
 
 @pytest.mark.parametrize("kind", ["writer", "masked"])
