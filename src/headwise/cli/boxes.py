@@ -55,13 +55,18 @@ def show(tracer: Tracer, text: str, trace: Trace, options: BoxOptions, out: Path
 
 
 def show_image(
-    run: Path, picture: Picture, interventions: Sequence[Intervention], options: BoxOptions, out: Path | None
+    run: Path,
+    picture: Picture,
+    interventions: Sequence[Intervention],
+    options: BoxOptions,
+    out: Path | None,
+    device: str,
 ) -> None:
     """Print one box or all of an image of a run of task image_classification, or write it."""
     from headwise.analysis.viewer import ClassifierViewer
     from headwise.config import Config
 
-    viewer = ClassifierViewer(run, Config.of_run(run, "image_classification"))
+    viewer = ClassifierViewer(run, Config.of_run(run, "image_classification"), device)
     pixels, truth, title = picture.read(viewer)
     recorded = viewer.record(pixels, interventions)
     heading = [f"image   {title}" + (f": {truth}" if truth is not None else "")]

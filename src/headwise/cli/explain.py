@@ -103,24 +103,28 @@ def command(
     search = search_settings(settings, beam=beam, alpha=alpha)
     interventions = parse_interventions(do or [])
     options = BoxOptions(box, layer, position or 1, temperature or 1.0)
+    printed = {"word": word, "tree": tree, "steps": steps}
+    searched = {"target": target, "hypothesis": hypothesis, "beam": beam, "alpha": alpha, "s": settings}
     if image is not None or row is not None:
         picture = Picture(image, row)
-        _of_text(word=word, words=words, tree=tree, steps=steps, target=target, hypothesis=hypothesis)
-        _of_text(head=head, recurrence=recurrence, beam=beam, alpha=alpha, s=settings)
+        _refuse("an image", **printed, words=words, **searched, part=part, head=head, recurrence=recurrence)
         if looks_inside:
-            _of_text(text=text)
-            show_image(run, picture, interventions, options, out)
+            _refuse("an image's boxes", text=text)
+            show_image(run, picture, interventions, options, out, device)
         else:
-            _of_text(do=do)
+            _refuse("a picture of attention over an image", do=do)
             draw(run, picture, text, out, device)
         return
     draws = out is not None and out.suffix == ".png"
     for option, given in (("--part", part), ("--head", head)):
         if given is not None and not draws:
             raise ConfigError(f"{option}: expected -o PICTURE.png with it, found none")
-    for option, given in (("--word", word), ("--tree", tree), ("--steps", steps)):
-        if given and out is not None:
-            raise ConfigError(f"{option}: expected it for what is printed, found -o {out}")
+    if looks_inside:
+        _refuse("--boxes" if boxes else "--box", **printed, words=words)
+    if recurrence:
+        _refuse("--recurrence", **printed, words=words, **searched)
+    if out is not None:
+        _refuse(f"-o {out}", **printed, words=words and not draws)
     if text is None:
         raise ConfigError("explain: expected --text, or --image or --row for a model of images, found none")
     if recurrence:
@@ -156,12 +160,12 @@ def _check_inside(recurrence: bool, radius: float | None, out: Path | None, look
         check_json(out, "the comparison is")
 
 
-def _of_text(**options: Any) -> None:
-    """Raise `ConfigError` for an option that has no effect on an image."""
+def _refuse(beside: str, **options: Any) -> None:
+    """Raise `ConfigError` for an option that would have no effect beside another, or on an image."""
     for name, value in options.items():
         if value is not None and value is not False:
             option = "-s" if name == "s" else f"--{name}"
-            raise ConfigError(f"{option}: expected it for a text, found it beside an image")
+            raise ConfigError(f"{option}: expected none beside {beside}, found one")
 
 
 def _print(explanation: Explanation, word: str | None, *, words: bool, steps: bool, tree: bool) -> None:

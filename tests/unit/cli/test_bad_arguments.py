@@ -195,6 +195,16 @@ EXPLAIN = [
     ("RUN --text a --head 1.1", "--head"),
     ("RUN --text a --part encoder -o a.html", "--part"),
     ("RUN --text a --tree -o a.html", "--tree"),
+    *((f"RUN --text a -o a.{name} --words", "--words") for name in ("html", "json")),
+    *(
+        (f"RUN --text a {one} {option}", option.partition(" ")[0])
+        for one in ("--recurrence", "--boxes", "--box softmax")
+        for option in ("--word 1", "--words", "--tree", "--steps")
+    ),
+    *(
+        (f"RUN --text a --recurrence {option}", option.partition(" ")[0])
+        for option in ("--target b", "--hypothesis 1", "--beam 2", "--alpha 1", "-s patience=2")
+    ),
     ("RUN --text a -s guard=true", "-s guard"),
     ("RUN --text a --word Katze", "word"),
     (f"RUN --text a --word {DIGITS}", "word"),
@@ -228,6 +238,8 @@ EXPLAIN_IMAGES = [
     ("DIGITS --row 6 -s patience=2 -o p.png", "-s"),
     ("DIGITS --row 6 --words -o p.png", "--words"),
     ("DIGITS --row 6 --do silence:encoder.1.1 -o p.png", "--do"),
+    ("DIGITS --row 6 --part encoder -o p.png", "--part"),
+    ("DIGITS --row 6 --boxes --device abacus", "device"),
 ]
 OTHERS_OF_IMAGES = [
     ("evaluate DIGITS some.png", "image_classification"),
