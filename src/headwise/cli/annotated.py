@@ -38,11 +38,15 @@ def read_sentences(
     """Read sentence pairs from files, or from the `dev` or `test` set of the built-in corpus.
 
     Files that end in .conllu or .conllu.gz provide trees. Raises `ConfigError` if neither or both of `source` and
-    `miniature` are given, and `DataError` if the files have different numbers of sentences, or none.
+    `miniature` are given, or a file's option with `miniature`, and
+    `DataError` if the files have different numbers of sentences, or none.
     """
     if (source is None) == (miniature is None):
         raise ConfigError("expected either --source or --miniature")
     if miniature is not None:
+        for option, given in (("target", target), ("tokenized", tokenized), ("lowercase", lowercase)):
+            if given:
+                raise ConfigError(f"--{option}: expected it with --source, found --miniature")
         return _built_in(miniature, limit)
     assert source is not None
     sources = _read(source, tokenized, lowercase)

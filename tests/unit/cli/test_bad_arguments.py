@@ -256,6 +256,13 @@ OTHERS_OF_IMAGES = [
 ANALYZE = [
     ("heads RUN", "--source"),
     ("heads RUN --miniature -o heads.svg", "heads.svg"),
+    ("heads RUN --source BLANK --target BLANK -o heads.png", "heads"),
+    ("heads RUN --source LONG --target LONG --importance", "model.max_length"),
+    ("heads STATES --source TEXT", "model.attention"),
+    *(
+        (f"heads RUN --miniature {option}", option.partition(" ")[0])
+        for option in ("--target TEXT", "--tokenized", "--lowercase")
+    ),
     ("heads LM --source TEXT --target TEXT", "--target"),
     ("heads LM --source TEXT --importance", "--importance"),
     ("heads RUN --source TEXT --prune alphabetical", "--prune"),
@@ -272,6 +279,7 @@ ANALYZE = [
     ("attribute RUN --source TEXT --target SHORT", "SHORT"),
     (f"calibration RUN {TEST} -o c.jpg", "c.jpg"),
     ("calibration RUN --source TEXT --reference SHORT", "1"),
+    ("calibration RUN --source BLANK --reference BLANK", "predicted token"),
     (f"calibration RUN {TEST} --beam 0", "beam"),
 ]
 REPRODUCE = [
@@ -367,6 +375,7 @@ def words(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "SHORT": b"Ein Mann.\n",
         "BINARY": b"A man.\n\xff\xfe\x00\n",
         "TERMS": b"man\tMann\n",
+        "BLANK": b"\n",
         "LONG": b"A man. " * 500 + b"\n",
         "good": b"a fine film\na good one\n" * 9,
         "bad": b"a poor film\na bad one\n" * 9,
@@ -383,8 +392,9 @@ def words(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     make_run(folder / "RUN")
     make_run(folder / "OTHER", seed=1)
     make_language_model_run(folder / "LM")
+    make_language_model_run(folder / "STATES", attention="state_space")
     make_masked_model_run(folder / "MASKED")
-    names = ("RUN", "OTHER", "LM", "MASKED", "NONE", *files)
+    names = ("RUN", "OTHER", "LM", "STATES", "MASKED", "NONE", *files)
     return {name: str(folder / name) for name in names} | {"NEW": "new", "TOY": str(toy.config)}
 
 

@@ -101,13 +101,12 @@ def measure_heads(
 
     `frequencies` of source and target ids, for the rare-word role, are counted in these sentences by default.
 
-    Parts that the model lacks are left out. Raises `ConfigError` for an ensemble, or if there is no sentence.
+    Pairs with an empty side, or longer than the model reads, and parts that the model lacks are left out. Raises
+    `ConfigError` for an ensemble, and if no pair is left.
     """
     model, subwords = pytorch_model(translator), translator.subwords
     if isinstance(model, Ensemble):
         raise ConfigError("heads: expected one model, found an ensemble of several")
-    if not sources:
-        raise ConfigError("heads: expected at least one sentence, found none")
     assert isinstance(model, EmbeddedSeq2Seq)
     source_ids = [[*subwords.encode_source(annotated.sentence.text), EOS] for annotated in sources]
     target_ids = [subwords.encode_target(annotated.sentence.text) for annotated in targets]
@@ -118,6 +117,10 @@ def measure_heads(
         if max(len(s), len(t) + 1) <= max_length
     ]
     kept = [n for n in kept if len(source_ids[n]) > 1 and target_ids[n]]
+    if not kept:
+        raise ConfigError(
+            f"heads: expected a sentence pair of at most model.max_length={max_length} subwords, found none"
+        )
     source_counts, target_counts = frequencies or (
         Counter(token for ids in source_ids for token in ids),
         Counter(token for ids in target_ids for token in [BOS, *ids]),

@@ -21,7 +21,7 @@ from headwise.analysis.heads.measuring import (
     is_punctuation,
     similarity_of,
 )
-from headwise.analysis.interventions import Part
+from headwise.analysis.interventions import Part, attention_parts
 from headwise.analysis.recording import attention_by_part
 from headwise.config import Config
 from headwise.decoding.batching import batches, padded
@@ -44,7 +44,7 @@ def measure_single_text(
 ) -> PartReport:
     """Measure every head of a run of one of `TASKS`; sentences that are longer than the model reads are left out.
 
-    Raises `ConfigError` if there is no sentence.
+    Raises `ConfigError` if there is no sentence, and for a model without attention weights.
     """
     model, vocabulary = _load(run, config, device)
     causal = isinstance(model, DecoderOnly)
@@ -57,6 +57,11 @@ def measure_single_text(
             f"heads: expected a sentence of at most model.max_length={config.model.max_length} tokens, found none"
         )
     counts = Counter(number for row in ids for number in row)
+    part: Part = "decoder" if causal else "encoder"
+    if not attention_parts(model)[part]:
+        raise ConfigError(
+            f"heads: expected a model with attention weights, found model.attention={config.model.attention}"
+        )
     stack = model if isinstance(model, DecoderOnly) else model.get_submodule("encoder")
     measured = Measured(causal, similarity_of(stack.get_submodule("embedding"), ids, causal=causal))
     for index, weights in _recorded(model, ids, kept):
@@ -71,7 +76,7 @@ def measure_single_text(
         assert measured.similarity is not None
         measured.similarity.add(inner, units[index][0])
         measured.add_words(by_words(inner, units[index][1]), sentences[index])
-    return measured.report("decoder" if causal else "encoder")
+    return measured.report(part)
 
 
 def split_words(vocabulary: Vocabulary, sentence: SentenceWords) -> tuple[list[int], NDArray[np.float64]]:
