@@ -177,6 +177,8 @@ def attention(case: Case, place: BoxPlace, steps: dict[str, Step], position: int
     w, config = case.oracle.part(place.module), case.config
     cross = place.module.endswith("cross_attention")
     rotary = config.positions == "rotary" and not cross
+    for name in ("W^Q", "W^K, W^V", "W^O"):
+        assert (" + b" in steps[name].formula) == config.attention_bias
     q, k, v = (steps["W^Q"].vector("q"), *(steps["W^K, W^V"].grid(name) for name in "kv"))
     x, memory = steps["W^Q"].vector("x"), steps["W^K, W^V"].grid("x")
     if not rotary:

@@ -105,6 +105,7 @@ def test_without_a_feed_forward_network_zero_is_added(tracers: dict[str, Transla
         (["temperature:*.*.*@2"], "α = softmax(q k^T / √d_k / T)", 2 * 8**0.5),
         (["no-scaling:encoder.1.*", "temperature:*.*.*@0.5"], "α = softmax(q k^T / T)", 0.5),
         (["no-scaling:decoder.*.*"], "α = softmax(q k^T / √d_k)", 8**0.5),
+        (["no-scaling:*.*.*", "no-scaling:encoder.*.*"], "α = softmax(q k^T / √d_k)", 8**0.5),
     ],
 )
 def test_the_scores_are_divided_as_the_formula_says(

@@ -38,7 +38,7 @@ def attention_steps(recorded: BoxTensors, place: BoxPlace, position: int) -> lis
     heads = attended.q.size(1)
     return [
         _query(recorded, place, attention, x, position),
-        _keys_and_values(recorded, place, attended, pieces, cross=cross),
+        _keys_and_values(recorded, place, attention, attended, pieces, cross=cross),
         *_weights(attention, attended, pieces, position, changes),
         Step(
             "concat",
@@ -67,8 +67,7 @@ def _query(
     sentence = f"The queries of all {attention.heads} heads, {attention.key_size} numbers each, side by side."
     with torch.inference_mode():
         projected = attention.query(recorded.read(place).to(attention.query.weight.device)).float()
-    split = projected.unflatten(-1, (attention.heads, -1)).transpose(0, 1)  # (heads, time, d_k)
-    if rotated(recorded, place, split) is None:
+    if not rotated(recorded, place):
         return Step("W^Q", "q = x W^Q" + _bias(attention), sentence + _off(recorded, place), (x, q))
     before = Vector("x W^Q", floats(projected[position].cpu()))
     kind = recorded.structure.config.positions
@@ -77,13 +76,19 @@ def _query(
 
 
 def _keys_and_values(
-    recorded: BoxTensors, place: BoxPlace, attended: Attended, pieces: tuple[str, ...], *, cross: bool
+    recorded: BoxTensors,
+    place: BoxPlace,
+    attention: MultiHeadAttention,
+    attended: Attended,
+    pieces: tuple[str, ...],
+    *,
+    cross: bool,
 ) -> Step:
     structure = recorded.structure
     read = recorded.last(structure.stack("encoder")) if cross else recorded.read(place)
     config = structure.config
     groups = config.key_value_heads or config.heads
-    turned = "rotated " * (rotated(recorded, place, attended.q[0]) is not None)
+    turned = "rotated " * rotated(recorded, place)
     origin = "the encoder's output" if cross else "this sub-layer's input"
     shared = f" Each of {groups} key and value heads serves {config.heads // groups} query heads." * (
         groups < config.heads
@@ -95,7 +100,7 @@ def _keys_and_values(
     )
     return Step(
         "W^K, W^V",
-        f"k = {turned}x W^K, v = x W^V",
+        f"k = {turned}x W^K{_bias(attention)}, v = x W^V{_bias(attention)}",
         f"Each of the {len(pieces)} tokens has a key and a value in every head, from {origin}.{shared}",
         grids=grids,
     )
@@ -123,10 +128,13 @@ def _changes(recorded: BoxTensors, place: BoxPlace) -> _Changes:
         if change.of_heads and change.part in (None, part) and change.layer in (None, place.layer)
     ]
     unmasked = f"{place.module}.causal" in recorded.forward.off
-    if any(change.kind not in ("no-scaling", "temperature") or change.head is not None for change in acting):
+    unscaled = sum(change.kind == "no-scaling" for change in acting)
+    # Each multiplies the scores by √d_k, so that a second one has another formula than the first.
+    if unscaled > 1 or any(
+        change.kind not in ("no-scaling", "temperature") or change.head is not None for change in acting
+    ):
         return _Changes(True, 1.0, tuple(map(str, acting)), unmasked)
     temperature = math.prod(change.temperature or 1.0 for change in acting)
-    unscaled = sum(change.kind == "no-scaling" for change in acting)
     return _Changes(unscaled == 0, temperature, (), unmasked)
 
 

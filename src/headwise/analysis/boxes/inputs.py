@@ -13,7 +13,7 @@ from headwise.analysis.boxes.structure import BoxPlace, Structure
 from headwise.analysis.boxes.tensors import BoxTensors
 from headwise.analysis.terminal import plain
 from headwise.models.transformer import InputEmbedding
-from headwise.nn.positions import AttentionPositions, position_encoding
+from headwise.nn.positions import position_encoding
 from headwise.nn.recording import Call
 
 MAPPED = 32  # positions in the map of the encoding, unless the text is longer
@@ -179,14 +179,9 @@ def _off_inside(recorded: BoxTensors, place: BoxPlace) -> str:
     return f"The {recorded.structure.config.positions} positions are switched off" if off else ""
 
 
-def rotated(recorded: BoxTensors, place: BoxPlace, x: Tensor) -> Tensor | None:
-    """Return queries (heads, time, d_k) as rotary positions rotate them; None where nothing is rotated."""
+def rotated(recorded: BoxTensors, place: BoxPlace) -> bool:
+    """Whether positions inside this attention rotate its queries and keys."""
     inside = position_encoding(recorded.structure.config.positions).inside
     if inside is None or "rotation" not in inside.needs or place.module.endswith("cross_attention"):
-        return None
-    if f"{place.module}.positions" in recorded.forward.off:
-        return None
-    positions = recorded.structure.model.get_submodule(f"{place.module}.positions")
-    assert isinstance(positions, AttentionPositions)
-    with torch.inference_mode():
-        return positions.rotate(x[None], 0)[0]
+        return False
+    return f"{place.module}.positions" not in recorded.forward.off
