@@ -87,8 +87,9 @@ def command(
         if len(gold_alignments) != len(test.sources):
             raise DataError(f"{gold}: expected {len(test.sources):,} lines, found {len(gold_alignments):,}")
     scored = range(len(test.sources))
-    dev = read_sentences(None, None, miniature="dev") if miniature and rule == "best" else None
-    if dev is None and "best" in (rule, reverse_rule):
+    selects = "best" in (rule, reverse_rule)
+    dev = read_sentences(None, None, miniature="dev") if miniature and selects else None
+    if dev is None and selects:
         if gold_alignments is None or len(gold_alignments) < 2:
             raise ConfigError("rule best: expected --gold with at least two lines, or --miniature")
         scored = range(1, len(test.sources), 2)

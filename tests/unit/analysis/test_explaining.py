@@ -19,6 +19,7 @@ from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.terminal import bar, columns, describe, tree_lines
 from headwise.analysis.trace import ForcedDecoding
 from headwise.analysis.translation_tracer import TranslationTracer
+from headwise.cli.annotated import AnnotatedSentences, read_sentences
 from headwise.cli.main import run as headwise
 from headwise.config import Config
 from headwise.engine.translator import Translator
@@ -372,6 +373,23 @@ def test_align_writes_pharaoh_and_scores(
     assert record["sentences"] == len(ENGLISH) // 2
     assert 0 <= record["alignment_error_rate"] <= 1
     assert len((tmp_path / "a.align").read_text().splitlines()) == len(ENGLISH)
+
+
+def test_the_best_rule_of_the_reverse_run_is_selected_on_the_dev_set_too(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, asked = make_run(tmp_path / "de", max_length=200), []
+
+    def read(*files: None, miniature: str) -> AnnotatedSentences:
+        asked.append(miniature)
+        return read_sentences(*files, miniature=miniature, limit=6)
+
+    monkeypatch.setattr("headwise.cli.annotated.read_sentences", read)
+    rules = ["--rule", "1", "--reverse", run, "--reverse-rule", "best"]
+    code, out, err = call("analyze", "align", run, "--miniature", *rules, "--json")
+    assert code == 0, err
+    assert asked == ["test", "dev"]
+    assert json.loads(out)["sentences"] == 6
 
 
 def test_attribute_and_calibration_print(
