@@ -192,12 +192,13 @@ class Run:
     @cached_property
     def tracer(self) -> Tracer:
         """The tracer, which records the model's forward passes."""
+        from headwise.analysis.interventions.history import History
         from headwise.analysis.language_models import open_tracer
         from headwise.analysis.translation_tracer import TranslationTracer
 
-        if self.path is None or "translator" in vars(self):
-            return TranslationTracer(self.translator)
-        return open_tracer(self.path, self._device)
+        if self.path is not None and self.config.task != "translation":
+            return open_tracer(self.path, self._device)
+        return TranslationTracer(self.translator, None if self.path is None else History(self.path))
 
     @property
     def model(self) -> nn.Module:

@@ -216,6 +216,13 @@ def test_evaluating_is_that_of_the_command_line(
         run.evaluate(ENGLISH, GERMAN[1:])
 
 
+def test_a_run_that_has_translated_still_knows_its_checkpoints(tmp_path: Path) -> None:
+    run = headwise.load(make_run(tmp_path / "de"))
+    run.translate([ENGLISH[0]])
+    with pytest.raises(ConfigError, match=r"expected a step that .*de has a checkpoint of \(none\)"):
+        run.explain(ENGLISH[0], do=["checkpoint:3"])
+
+
 def test_an_explanation_has_the_weights_of_an_independent_pass(run: headwise.Run, tmp_path: Path) -> None:
     seen = run.explain(ENGLISH[1], beam=2)
     subwords = run.translator.subwords
