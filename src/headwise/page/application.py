@@ -29,6 +29,7 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
+from headwise.errors import DataError
 from headwise.page.chapters import chapters
 from headwise.page.evaluation_pairs import EvaluationPairs
 from headwise.page.evidence import Evidence
@@ -56,10 +57,13 @@ class Page:
             self.renew(name)
 
     def renew(self, name: str) -> None:
-        """Measure the model of a run that was loaded again."""
+        """Measure the model of a run that was loaded again; the panel says where the text to measure on is damaged."""
         run = self._runs[name]
-        corpus = self._corpus or EvaluationPairs.of(run)
-        self._evidence[name] = Evidence(corpus, run.translator, lambda: self._queue.idle)
+        found = self._evidence[name] = Evidence(self._corpus, run.translator, lambda: self._queue.idle)
+        try:
+            found.corpus = self._corpus or EvaluationPairs.of(run)
+        except DataError as error:
+            found.status, found.about = "failed", f"{error}."
 
     def routes(self) -> list[BaseRoute]:
         """Return the interface, the chapters, and the page's files at all other addresses."""

@@ -21,9 +21,10 @@ from headwise.corpora.built_in import read_built_in, write_built_in
 from headwise.engine.translator import Translator
 from headwise.errors import DataError
 from headwise.page import evaluation_pairs, evidence
+from headwise.page.application import Page
 from headwise.page.development_set import suggestions
 from headwise.page.evaluation_pairs import EvaluationPairs
-from headwise.page.runs import open_runs
+from headwise.page.runs import PageRun, open_runs
 from planted_heads import Planted, antecedent, subject
 from translator_run import ENGLISH, make_run
 
@@ -113,6 +114,20 @@ def test_without_trees_beside_it_development_data_is_plain(run: Path, tmp_path: 
     (tmp_path / "dev.align").write_text("0-0\n")
     with pytest.raises(DataError, match=r"dev.align: expected a line for each of .*dev.en, found 1"):
         EvaluationPairs.of(opened)
+
+
+def test_damaged_annotation_is_said_by_the_panel_of_a_server_that_runs(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(run: PageRun) -> None:
+        raise DataError("dev.align: expected a line for each of dev.en, found 1")
+
+    monkeypatch.setattr(EvaluationPairs, "of", damaged)
+    page = Page(open_runs([run], "cpu"))
+    page.renew(run.name)  # where training has written another development set
+    found = page._evidence[run.name].to_json()
+    assert found["status"] == "failed"
+    assert found["about"] == "dev.align: expected a line for each of dev.en, found 1."
 
 
 def test_pairs_that_are_longer_than_the_model_reads_are_left_out(tmp_path: Path) -> None:
