@@ -83,6 +83,8 @@ class Exporter(base.Exporter):
         evidence = write_page(trained, run, folder, EvaluationPairs.of(run))
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         notes = [f"{size / 1e6:.1f} MB; any web server can serve them, such as `python -m http.server`"]
+        if trained.config.decoding.recase:
+            notes.append("text in one case is read as it is written: decoding.recase needs the server")
         if evidence.status == "failed":
             notes.append(f"panel 7 (evidence) is left out: {evidence.about}")
         elif evidence.status != "measured":

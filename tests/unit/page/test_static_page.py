@@ -257,6 +257,15 @@ def test_a_page_needs_no_other_file(small: tuple[Path, Path]) -> None:
     assert {name for name, able in can.items() if able} == {"translate", "read", "products"}
 
 
+def test_the_export_says_that_the_page_reads_text_as_it_is_written(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", seed=5)
+    config = (run / "config.yaml").read_text(encoding="utf-8")
+    (run / "config.yaml").write_text(config.replace("recase: false", "recase: true"), encoding="utf-8")
+    (tmp_path / "page").mkdir()
+    notes = Exporter().write(open_trained(run), tmp_path / "page", "stored")
+    assert any("decoding.recase needs the server" in note for note in notes)
+
+
 @pytest.mark.parametrize("key", ["attention=window", "architecture=recurrent", "cross_attention=linear"])
 def test_what_the_browser_lacks_is_refused_by_its_key(
     key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
