@@ -65,7 +65,7 @@ def command(
             "teacher-forced": teacher_forced(translator, sources, references, bins),
             "free-running": free_running(translator, sources, references, bins, beam=beam),
         }
-        diagrams[f"{run.name}, label smoothing {smoothing:g}"] = calibrations
+        diagrams[f"{run}, label smoothing {smoothing:g}"] = calibrations
         records.append(
             {"run": str(run), "label_smoothing": smoothing}
             | {name.replace("-", "_"): one.to_json() for name, one in calibrations.items()}
