@@ -9,7 +9,6 @@ The least important heads can be removed; `pruning_curve` is BLEU by how many ar
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -221,10 +220,9 @@ def pruning_curve(
     There is a point without removal, and `points` more, evenly spaced up to all heads. The translator's own model isn't
     modified.
     """
-    curve = []
+    curve, model = [], private_copy(pytorch_model(translator))
     for step in range(points + 1):
         count = round(len(order) * step / points)
-        model = copy.deepcopy(pytorch_model(translator))
         with gated(model, without(model, order[:count])):
             translations = with_model(translator, model).translate(sources, beam=beam, n_best=1)
         score = bleu([translation.text for translation in translations], references).score
