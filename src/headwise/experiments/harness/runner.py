@@ -164,7 +164,8 @@ def run(jobs: Sequence[RowJob], place: Place, say: Callable[[str], None]) -> Non
         lock = place.runs / place.scale.name / f".{job.row.name}.seed{job.seed}"
         try:
             with hold(lock):
-                _run_job(job, place, say)
+                if job.record(place.results) is None:  # another process may have finished it
+                    _run_job(job, place, say)
         except TrainingError as error:
             if "another process" not in str(error):
                 raise
