@@ -52,6 +52,15 @@ def test_a_link_restores_what_its_sender_saw(visit: Visit, browser: Browser, ser
         assert without_hints(now) == without_hints(then)
 
 
+def test_a_followed_link_without_a_text_keeps_the_one_that_is_there(visit: Visit) -> None:
+    page = visit.open()
+    page.evaluate("location.hash = 'part=decoder&layer=1'")
+    visit.settled()
+    state = visit.state()
+    assert (state["text"], state["part"], state["layer"]) == (TEXT, "decoder", "1")
+    expect(page.locator("#ribbon .target .unit").first).to_be_visible()
+
+
 def without_hints(text: str) -> list[str]:
     """Leave out what depends on the keyboard focus."""
     hints = ("looked at", "looks at", "Enter shows", "Point at", "Table")

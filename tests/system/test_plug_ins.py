@@ -125,7 +125,7 @@ def test_an_architecture_positions_and_a_task_of_ones_own(
 def test_a_metric_of_ones_own_is_scored(clean: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (clean / "char_metric.py").write_text(
         "from headwise.evaluation.metrics import METRICS, Bleu\n"
-        "METRICS['char'] = lambda tokenize, lowercase: Bleu('char', name='char', title='BLEU of characters')\n"
+        "METRICS['char'] = lambda tokenize: Bleu('char', name='char', title='BLEU of characters')\n"
     )
     write_pairs(clean, 1, test=3)
     sides = "--source", "test.en", "--reference", "test.de"

@@ -64,7 +64,10 @@ function syncFragment(followLink) {
     if (!navigated()) return;
     fragment = location.hash.slice(1);
     const parsed = fromFragment(fragment);
-    store.set({ ...parsed, run: parsed.run || store.state.run });
+    const run = parsed.run || store.state.run;
+    // A link without a text is about the one that is there; another run begins with a text of its own.
+    const text = parsed.text || (run === store.state.run ? store.state.text : "");
+    store.set({ ...parsed, run, text });
     followLink();
   };
   const write = () => {
