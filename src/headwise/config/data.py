@@ -20,7 +20,7 @@ def _language_code(code: str) -> str:
 
 
 Language = Annotated[str, AfterValidator(_language_code)]
-Weight = Annotated[float, Field(gt=0.0, le=bounds.WEIGHT)]
+Weight = Annotated[float, Field(ge=0.0, le=bounds.WEIGHT)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")  # of every vocabulary, with the ids 0 to 3
 _PAIRS, _TEXTS = Tasks(*PAIRS), Tasks(*TEXTS)

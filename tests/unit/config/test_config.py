@@ -287,11 +287,6 @@ def test_values_are_checked_on_assignment() -> None:
         config.model.dropout = 1.0
 
 
-def test_no_file_or_corpus_has_the_weight_zero() -> None:
-    with pytest.raises(ConfigError, match=r"data\.weights\.1: input should be greater than 0, found 0"):
-        Config().with_overrides(["data.prepared=[a, b]", "data.weights=[1, 0]"])
-
-
 @pytest.mark.parametrize(
     "key",
     ["training.patience", "optimizer.clip_norm", "model.d_k", "training.max_minutes", "training.processes"],

@@ -150,6 +150,7 @@ def test_several_files_pair_up_in_order() -> None:
         ({"source": ["a"]}, r"file in data.source \(--source\) \(1 beside 0 .*\), found 0"),
         ({"source": ["a", "b.tsv"], "target": ["c", "d"]}, r"\(1 beside 1 with both sides\), found 2"),
         ({"source": ["a.tsv"], "weights": [1, 2]}, "one weight for each of the 1 files .*, found 2"),
+        ({"source": ["a.tsv", "b.tsv"], "weights": [1, 0]}, "expected positive numbers"),
         ({"source": ["a.tsv"], "dev_target": "x"}, "data.dev_source: expected the partner of x"),
         ({"source": ["a.tsv"], "dev_source": "x"}, "x: expected a target file beside it"),
         ({"source": ["a.tsv"], "dev_source": "x.tsv", "dev_target": "y"}, "holds both sides.*found y"),

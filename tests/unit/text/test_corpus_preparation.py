@@ -280,9 +280,12 @@ def test_bad_options_are_one_sentence(
         prepare_corpus(job(corpus.source, **{"targets": (corpus.target,), **change}), tmp_path / "out")  # type: ignore[arg-type]
 
 
-def test_every_corpus_has_a_weight_where_one_has() -> None:
-    with pytest.raises(ConfigError, match=r"data\.weights: expected one weight for each of the 2"):
-        open_corpora(DataConfig(prepared=["one", "two"], weights=[1.0]))
+@pytest.mark.parametrize("weights", [[0.0, 0.0], [0.0, 1.0], [1.0]])
+def test_every_corpus_has_a_positive_weight(weights: list[float]) -> None:
+    with pytest.raises(
+        ConfigError, match=r"data\.weights: expected (positive numbers|one weight for each of the 2)"
+    ):
+        open_corpora(DataConfig(prepared=["one", "two"], weights=weights))
 
 
 def test_bad_files_are_one_sentence(corpus: Toy, prepared: Path, tmp_path: Path) -> None:

@@ -125,11 +125,13 @@ def training_files(config: DataConfig) -> list[PairFiles]:
 
 
 def check_weights(weights: Sequence[float], count: int, of: str) -> None:
-    """Raise `ConfigError` if there are weights, but not one for each of so many files or corpora."""
+    """Raise `ConfigError` if there are weights, but not a positive one for each of so many files or corpora."""
     if weights and len(weights) != count:
         raise ConfigError(
             f"data.weights: expected one weight for each of the {count} {of}, found {len(weights)}"
         )
+    if not all(weights):  # a configuration of an earlier version may have such
+        raise ConfigError(f"data.weights: expected positive numbers, found {list(weights)}")
 
 
 def development_files(config: DataConfig) -> PairFiles | None:
