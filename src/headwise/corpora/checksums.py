@@ -83,28 +83,28 @@ OPEN_TEXT: dict[str, str] = {
 }
 
 OPEN_EN_DE: dict[str, str] = {
-    "README.md": "e63312f222d67d125b1b30d655da0c37a95c79e1032e8928ddeadd79eca2436b",
-    "config.yaml": "29d8a3d970812432a654253a55e2be58369e67ad2024f809b3f166d142d5002c",
+    "README.md": "40b887cdbf08dbb29b2ba78508fcee800a5fe6b1458e70e78e10abf99f162589",
+    "config.yaml": "8bf4c93035facefcb9848d8de32b405e5f94bf94ae7c1addea117f18b5f713e1",
     "corpus/examples.en": "8a8c5d1b6b26b8f610cb76dfc5a520f95357d52629d32cbd5a8a9744d9cf430d",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
-    "measured.json": "bbe998b0f9766fe9bc9050bd28794e6d5df1567c40b31cfc8d24e5d4f132cb0f",
-    "metrics.jsonl": "1dec45c21ed33ebce33c653418d10f20f7261cdfea1e05b19e1b683557fe6115",
-    "model.safetensors": "08ab676487c9ec4e8ee04c3503538b8a002259c4e2a071bcd0cdcbb1d03bbee0",
+    "measured.json": "52d376e37638b9cc2cd7b900c2a24151e20140929d6610c1c01653ac92c3ba61",
+    "metrics.jsonl": "99405a2f6fa0e17c915b10e2c3fe9b687a3f032f7e344896a783fd433ff53301",
+    "model.safetensors": "4b093824284c58df8b8d73cedd01cf3db48098dd4700f467abab1f11e9b31c6d",
     "shortlist.safetensors": "7de2d2441649ad317ab2bf136f4285a8024c13e654b63da8bff20437dad59d39",
     "spm.model": "22b8ea724ca3e293b7116c29be3dfacb77c5b40e3427769a510da5cc84fc968f",
     "words.txt": "0b6b13a4a1980962f7ce7e13bd35c9af8b328bfebdab21671ac79989fab0b994",
 }
 
 OPEN_DE_EN: dict[str, str] = {
-    "README.md": "ffa9b29e363177c9e77e1a767fac5d5643d2c16fc7cf8b95cadce04ba10bafe3",
-    "config.yaml": "3fce773b7048e5aa18f067422ae03eec16e5b6cac01f40f92033d67d2b3efee8",
+    "README.md": "b9a8928bc892fc81b2124862495630f46ac5274b357ab0af5680585ebfaf7552",
+    "config.yaml": "9c0828fe5298fda1c2d72b309ef876e8b0b0fbd0dc1fb669c1b262aa964bba1c",
     "corpus/examples.de": "ae422e14aa3ee7fa7ff75ed388e619d380dbb23ddb46fd78dee10567596dba03",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
-    "measured.json": "81537fad93ab6911e2d6082ba5db2682c73a835ae5b657bdaa84795e5a186296",
-    "metrics.jsonl": "1c781378b720ecbed0d9e6032f629b1e44c651d7d7f9e74b33904e4117011995",
-    "model.safetensors": "a21d65c23d26a054c36594a7913a3b4563eb2b8c8fa7eb7e456ad69cf1696aae",
+    "measured.json": "6afe62102b65dd822d69bb92e954aed567d788d8246025b0ae6aa1a5601c7fc1",
+    "metrics.jsonl": "f10678643dd1d75704daf80906c5f929d2940524a83d1257312ec22c0d3e7acc",
+    "model.safetensors": "7defe96d1589d1ed770213c9406689876952c57b75e897e0a71cd8a93f17774a",
     "shortlist.safetensors": "688aa3c868bd8beb0b7cb41916c388eb04c034d9e5aa8f328299d2f1be1f575c",
     "spm.model": "ed4e2c160ea5655ef7ce10acb657baaa79c51b4cbc2442afa35a355a1f2f3506",
     "words.txt": "d0b0ee924074a140f522493f6122c0a1a2cd082be5cc43ef27b6eff9a0949dc1",
