@@ -38,8 +38,8 @@ def read_sentences(
     """Read sentence pairs from files, or from the `dev` or `test` set of the built-in corpus.
 
     Files that end in .conllu or .conllu.gz provide trees. Raises `ConfigError` if neither or both of `source` and
-    `miniature` are given, or a file's option with `miniature`, and
-    `DataError` if the files have different numbers of sentences, or none.
+    `miniature` are given, or a file's option with `miniature`, and `DataError` if the files have different numbers of
+    sentences, or none.
     """
     if (source is None) == (miniature is None):
         raise ConfigError("expected either --source or --miniature")

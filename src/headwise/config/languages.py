@@ -66,7 +66,7 @@ def _by_code(entries: str) -> dict[str, str]:
 
 NAMES = _by_code(_NAMES)
 _SHORT = _by_code(_LONG)
-_SAME = {"zt": "zh", "pb": "pt", "nb": "no"}
+_SAME = {"zt": "zh", "pb": "pt", "nb": "no"}  # codes of LibreTranslate, and the other one of Norwegian
 
 
 def is_code(code: str) -> bool:

@@ -142,10 +142,9 @@ def title_case(text: str) -> str:
 
 def without_diacritics(text: str) -> str:
     """Return the text without the marks that are put on letters, such as `ü` → `u`."""
+    # In other scripts marks aren't diacritics: が is another letter than か, and कु another syllable than क.
     if UNSPACED.search(text) or _VOWEL_SIGNS.search(text):
-        return (
-            text  # there they aren't diacritics: が is another letter than か, and कु another syllable than क
-        )
+        return text
     letters = (char for char in unicodedata.normalize("NFD", text) if unicodedata.category(char) != "Mn")
     return unicodedata.normalize("NFC", "".join(letters))
 
