@@ -6,6 +6,7 @@ how predictions are computed and scored.
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -154,10 +155,12 @@ class EncoderKind(TaskKind, Generic[Example]):
         return HeadedEncoder(build_encoder_only(config.model, size), self.head(config, labels))
 
     def predict(self, tools: Tools, examples: Sequence[Example]) -> list[Any]:
-        """Return the predictions of examples, in their order."""
-        encoded = self.format(tools.config).encode(
-            examples, tools.vocabulary, tools.labels, tools.config.model.max_length
-        )
+        """Return the predictions of examples, in their order; those that were cut are counted in a warning."""
+        longest = tools.config.model.max_length
+        encoded = self.format(tools.config).encode(examples, tools.vocabulary, tools.labels, longest)
+        if encoded.cut:
+            message = f"{encoded.cut:,} examples were cut to fit model.max_length={longest}"
+            warnings.warn(message, stacklevel=2)
         return self.conclude(tools, examples, encoded, run_rows(self, tools, encoded)[0])
 
     def evaluate(self, request: EvaluationRequest) -> Evaluation:

@@ -184,6 +184,16 @@ def test_a_sentence_without_words_has_no_tags(spans: bool) -> None:
     assert [len(tags) for tags in tagging.predict(tools, sentences)] == [0, 2, 0]
 
 
+@pytest.mark.parametrize("task", ["classification", "tagging"])
+def test_what_is_too_long_is_cut_with_a_warning(task: str) -> None:
+    config, kind = config_of(task), KINDS[task]
+    model = HeadedEncoder(build_encoder_only(config.model, 20), kind.head(config, 2)).eval()
+    tools = Tools(config, model, Characters("\nabcdefghijklmno"), ["a", "b"])
+    examples = [kind.question(line, "here") for line in ("a" * 63, "a" * 61, "b" * 100)]
+    with pytest.warns(UserWarning, match=r"^2 examples were cut to fit model\.max_length=64$"):
+        assert len(kind.predict(tools, examples)) == 3
+
+
 def test_a_class_without_training_texts_is_in_the_table() -> None:
     examples = [LabelledText("x", "new"), LabelledText("y", "a"), LabelledText("z", "new")]
     record = Classification().score(config_of("classification"), ["a", "b"], examples, [[0.9, 0.1]] * 3)
