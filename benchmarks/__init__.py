@@ -6,6 +6,8 @@ One module per benchmark; `systems` has what is measured against each other, `se
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 
 
 def command_line(name: str, description: str | None) -> argparse.ArgumentParser:
@@ -15,3 +17,9 @@ def command_line(name: str, description: str | None) -> argparse.ArgumentParser:
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+
+
+def headwise(*arguments: object) -> str:
+    """Run a command of Headwise in a process of its own; return its standard output."""
+    command = [sys.executable, "-P", "-m", "headwise", *map(str, arguments)]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout

@@ -13,12 +13,10 @@ import gettext
 import hashlib
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import command_line
+from benchmarks import command_line, headwise
 from headwise.text.tokens.moses import tokenize
 
 TEST, DEV = 400, 300  # messages
@@ -63,12 +61,6 @@ def write(folder: Path, pairs: list[tuple[str, str]]) -> None:
             text = "".join(f"{pair[side]}\n" for pair in part)
             (folder / f"{name}.{language}").write_text(text, encoding="utf-8")
         print(f"{name}: {len(part):,} messages")
-
-
-def headwise(*arguments: object) -> str:
-    """Run a command; return its standard output."""
-    command = [sys.executable, "-P", "-m", "headwise", *map(str, arguments)]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def main(arguments: Sequence[str]) -> None:

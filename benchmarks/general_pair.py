@@ -18,9 +18,10 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
-from benchmarks import command_line, robustness
+from benchmarks import command_line, headwise, robustness
+from headwise.files import write_bytes
 
 CONFIG = "configs/open-en-de.yaml"
 TEACHER = "models/open-en-de"
@@ -52,11 +53,6 @@ VARIANTS = {
     "forward": Variant("with the English of another quarter, translated forward", ("quarter", "forward")),
 }
 REVERSE = "reverse"  # the run that translates back
-
-
-def headwise(*arguments: object, output: IO[bytes] | None = None) -> None:
-    """Run a command; `output` is where its standard output goes, if not to this process's."""
-    subprocess.run([sys.executable, "-P", "-m", "headwise", *map(str, arguments)], check=True, stdout=output)
 
 
 class Ablation:
@@ -111,8 +107,7 @@ class Ablation:
         if not folder.exists():
             pairs = ("--source", self._text / "train.en", "--reference", self._text / "train.de")
             scores, part = self._made / "scores.txt", self._made / "likeliest.part"
-            with scores.open("wb") as file:
-                headwise("evaluate", TEACHER, *pairs, "--per-line", output=file)
+            scores.write_text(headwise("evaluate", TEACHER, *pairs, "--per-line"), "utf-8")
             script = [sys.executable, "examples/open_text.py", self._text, part, "--scores", scores]
             subprocess.run(list(map(str, script)), check=True)
             part.rename(folder)
@@ -123,14 +118,15 @@ class Ablation:
 
     def _every_fourth(self, whole: Path, name: str, first: int) -> None:
         for side in SIDES:
-            with Path(f"{whole}.{side}").open("rb") as lines:
-                self._file(name, side).write_bytes(b"".join(islice(lines, first, None, 4)))
+            if not (out := self._file(name, side)).exists():
+                with Path(f"{whole}.{side}").open("rb") as lines:
+                    write_bytes(out, b"".join(islice(lines, first, None, 4)))
 
     def _translate(self, model: str | Path, text: str, name: str, given: int) -> None:
         """Write a text whose other side than the given one is a model's translation."""
         kept, made = SIDES[given], SIDES[1 - given]
-        self._file(name, kept).write_bytes(self._file(text, kept).read_bytes())
         if not (out := self._file(name, made)).exists():
+            write_bytes(self._file(name, kept), self._file(text, kept).read_bytes())
             part = out.with_suffix(".part")
             headwise("translate", model, self._file(text, kept), "-o", part, "--on-bad-line", "empty")
             part.rename(out)

@@ -13,6 +13,7 @@ WIDTH: Final = 2**20  # d_model, d_ff, d_k, channels: the widest models have 2^1
 HEADS: Final = 2**16
 LAYERS: Final = 1000  # Wang et al. 2022 (DeepNet)
 LENGTH: Final = 2**20  # sequence length in subwords; also relative distances and attention windows
+LEAST_VOCABULARY: Final = 8  # of a vocabulary to learn: four special pieces, and some characters
 VOCABULARY: Final = 2**22  # the largest in use have a quarter of a million entries
 KERNEL: Final = 2**12
 PIXELS: Final = 2**14  # height or width of an image

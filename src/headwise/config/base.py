@@ -54,9 +54,10 @@ class Section(BaseModel):
     @classmethod
     def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
         """Reject `yes` where a number stands, which would be 1, as in `patience: yes`."""
-        types = _types_of(cls.model_fields[str(info.field_name)].annotation)
-        if isinstance(value, bool) and bool not in types and (int in types or float in types):
-            raise ValueError(f"expected a number, found {str(value).lower()}")
+        if isinstance(value, bool):
+            types = _types_of(cls.model_fields[str(info.field_name)].annotation)
+            if bool not in types and (int in types or float in types):
+                raise ValueError(f"expected a number, found {str(value).lower()}")
         return value
 
 

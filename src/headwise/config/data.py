@@ -120,7 +120,7 @@ class SubwordConfig(Section):
 
     # characters: only for tasks on single texts; imported: the vocabulary of another toolkit (`headwise import`)
     kind: Literal["bpe", "characters", "imported"] = "bpe"
-    size: Annotated[int, Field(ge=8, le=bounds.VOCABULARY)] = 37000
+    size: Annotated[int, Field(ge=bounds.LEAST_VOCABULARY, le=bounds.VOCABULARY)] = 37000
     joint: Annotated[bool, _PAIRS] = True
     # BPE-dropout (Provilkov et al. 2020), on training text only
     dropout: Annotated[Probability, _PAIRS] = 0.0

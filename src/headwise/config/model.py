@@ -11,6 +11,8 @@ from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Ra
 from headwise.config.keys import ENCODERS, PAIRS, TRANSFORMERS, Models, Tasks
 from headwise.errors import ConfigError
 
+# Architectures without Transformer layers, and so without heads, pre-norm, and matrices for Muon.
+WITHOUT_LAYERS = ("recurrent", "convolutional")
 _WIDEST = 2**20  # heads times d_k or d_v
 Shared = Literal["all", "target", "none"]
 Segments = Annotated[int, Field(ge=0, le=bounds.LENGTH)]
@@ -226,7 +228,7 @@ class ModelConfig(Section):
 
     @model_validator(mode="after")
     def _heads_and_positions_divide(self) -> ModelConfig:
-        if self.architecture in ("recurrent", "convolutional"):
+        if self.architecture in WITHOUT_LAYERS:
             return self  # has neither heads nor these positions
         if (self.d_k is None or self.d_v is None) and self.d_model % self.heads:
             raise ValueError(

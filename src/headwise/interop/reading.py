@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from headwise import bounds
 from headwise.config import Config, DecodingConfig, ModelConfig, SubwordConfig
 from headwise.engine.native.shapes import parameter_shapes
 from headwise.errors import CheckpointError
@@ -37,7 +38,7 @@ def assembled(
     """Return the imported model of these parts."""
     subwords = SubwordConfig(
         kind="bpe" if text.vocabulary is None else "imported",
-        size=max(text.source_size, 8),
+        size=max(text.source_size, bounds.LEAST_VOCABULARY),
         joint=text.joint,
         lowercase=text.lowercases,
     )

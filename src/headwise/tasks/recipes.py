@@ -19,6 +19,7 @@ from headwise.config import (
     ScheduleConfig,
     TrainingConfig,
 )
+from headwise.config.model import WITHOUT_LAYERS
 from headwise.config.presets import preset
 from headwise.text.reading.pairs import (
     CleaningReport,
@@ -42,8 +43,6 @@ _PATIENCE = 4
 _COOLDOWN = 0.2  # of a training with a time limit (docs/train.md)
 # Text as people type it: what costs nothing on careful text, as measured in benchmarks/README.md.
 _AS_TYPED = AugmentConfig(typos=0.05, no_punctuation=0.1)
-# Architectures without Transformer layers, and so without pre-norm and without Muon.
-_WITHOUT_LAYERS = ("recurrent", "convolutional")
 _DISTINCT_WORDS_COUNTED = 2_000_000  # at most; the exact number matters only for tiny corpora
 
 
@@ -123,7 +122,7 @@ def choose(
         config = _large()
         reasons.append(f"model: the paper's base, for {size.pairs:,} pairs")
     config.data, config.training.seed = data.model_copy(deep=True), seed
-    without_layers = architecture in _WITHOUT_LAYERS
+    without_layers = architecture in WITHOUT_LAYERS
     if without_layers:
         config.model.norm = "post"  # the default, as the key is refused for these
     config.subwords.size = subwords

@@ -189,7 +189,8 @@ def _special(original: Original) -> list[str]:
 def _config(
     source: Path, task: str, model: ModelConfig, text: ImportedVocabulary, labels: list[str], notes: list[str]
 ) -> Config:
-    subwords = SubwordConfig(kind="imported", size=max(text.size, 8), lowercase=text.lowercases)
+    size = max(text.size, bounds.LEAST_VOCABULARY)
+    subwords = SubwordConfig(kind="imported", size=size, lowercase=text.lowercases)
     options: dict[str, Any] = {}
     if task == "masked_language_model":
         options = {"lines_are_documents": True}

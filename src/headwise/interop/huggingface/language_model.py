@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
+from headwise import bounds
 from headwise.config import Config, ModelConfig, SubwordConfig
 from headwise.config.base import Natural
 from headwise.interop.base import Imported
@@ -67,7 +68,9 @@ def language_model(
         Config,
         task="language_model",
         model=model,
-        subwords=SubwordConfig(kind="imported", size=max(text.size, 8), lowercase=text.lowercases),
+        subwords=SubwordConfig(
+            kind="imported", size=max(text.size, bounds.LEAST_VOCABULARY), lowercase=text.lowercases
+        ),
         language_model={"lines_are_documents": True},
     )
     return Imported(config, shapes_of(lambda: build_decoder_only(model, text.size)), found, text, notes)

@@ -167,7 +167,8 @@ def read(source: Path) -> Imported:
     notes = [f"task translation, from {name}; a task's prefix, such as `summarize: `, is part of the text"]
     decoding = search_options(fields, fields.n_positions, notes)
     kind = "bpe" if text.vocabulary is None else "imported"
-    subwords = SubwordConfig(kind=kind, size=max(text.source_size, 8), lowercase=text.lowercases)
+    size = max(text.source_size, bounds.LEAST_VOCABULARY)
+    subwords = SubwordConfig(kind=kind, size=size, lowercase=text.lowercases)
     config = make_config(source, Config, model=model, subwords=subwords, decoding=decoding)
     sizes = text.source_size, text.target_size
     return Imported(config, lambda: parameter_shapes(model, *sizes), found, text, notes)

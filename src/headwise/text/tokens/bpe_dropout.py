@@ -21,6 +21,7 @@ import numpy as np
 import sentencepiece
 
 from headwise.text.tokens.sentencepiece_file import USER_DEFINED, piece_types
+from headwise.text.tokens.splitting import symbol_pattern
 
 _SPACE = "\u2581"
 _WORD = re.compile(f"{_SPACE}[^{_SPACE}]*|[^{_SPACE}]+")
@@ -62,9 +63,7 @@ class DropoutSegmenter:
                     symbols.append(piece)
                 else:
                     self._scores[piece] = processor.get_score(index)
-        # The longest of those that begin at a place is found, as by SentencePiece.
-        listed = "|".join(map(re.escape, sorted(symbols, key=len, reverse=True)))
-        self._symbols = re.compile(f"({listed})") if symbols else None
+        self._symbols = symbol_pattern(symbols)
         self._cache: dict[tuple[str, ...], _Segmentation] = {}
 
     def encode_batch(self, texts: Sequence[str], random: np.random.Generator) -> list[list[int]]:

@@ -18,7 +18,7 @@ from headwise.config.data import SPECIAL_PIECES
 from headwise.config.languages import is_code, short_code
 from headwise.errors import CheckpointError, ConfigError
 from headwise.parsing import parse_object
-from headwise.text.tokens.splitting import SPLITS, Split, make_splitter
+from headwise.text.tokens.splitting import SPLITS, Split, make_splitter, symbol_pattern
 
 FILE = "vocabulary.json"  # in a run directory, beside the SentencePiece models
 _UNK = 1
@@ -191,8 +191,7 @@ class VocabularyProcessor:
         if self._language is not None and side == "target":
             others = (self._ids[code] for code in vocabulary.languages if code != vocabulary.language)
             self.given = (self._language, *others)
-        symbols = "|".join(map(re.escape, sorted(vocabulary.symbols, key=len, reverse=True)))
-        self._symbols = re.compile(f"({symbols})") if symbols else None
+        self._symbols = symbol_pattern(vocabulary.symbols)
 
     def vocab_size(self) -> int:
         """Return the number of ids."""

@@ -25,6 +25,12 @@ _END = "</w>"  # ends a word
 _CACHED = 100_000  # words
 
 
+def symbol_pattern(symbols: Collection[str]) -> re.Pattern[str] | None:
+    """Return what finds symbols before a text is split, the longest of those that begin at a place; None for none."""
+    listed = "|".join(map(re.escape, sorted(symbols, key=len, reverse=True)))
+    return re.compile(f"({listed})") if symbols else None
+
+
 class Splitter(Protocol):
     """A way to split texts into pieces, and to join pieces to a text."""
 
