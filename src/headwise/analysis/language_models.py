@@ -29,6 +29,9 @@ from headwise.tasks.masked_language_model import encode_masked, load_masked_mode
 from headwise.text.tokens.vocabulary import MASK, Vocabulary
 
 CONTINUED = 8  # tokens of the continuation whose change is shown
+_WITHOUT_PREFIX = (
+    "attention is causal, as with a prefix of no tokens; headwise generate reads a prompt as a prefix"
+)
 
 
 class TextTracer(Tracer[Model]):
@@ -133,11 +136,12 @@ class LanguageModelTracer(TextTracer[DecoderOnly]):
 
     def read(self, text: str) -> tuple[Side, tuple[str, ...]]:  # noqa: D102
         ids = read_prompt(self.generator.config, self.vocabulary, text, "text")
+        notes = (_WITHOUT_PREFIX,) if self.trained.config.prefix else ()
         room = max(1, self.longest - CONTINUED)
         if len(ids) <= room:
-            return self.side(ids), ()
+            return self.side(ids), notes
         note = f"the text has {len(ids)} tokens, and the last {room} are looked into"
-        return self.side(ids[-room:]), (note,)
+        return self.side(ids[-room:]), (*notes, note)
 
     def complete(self, model: DecoderOnly, ids: Sequence[int]) -> list[int]:
         """Return the text without its first token, and the continuation; every step reads the whole text anew."""

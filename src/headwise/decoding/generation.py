@@ -67,13 +67,12 @@ def generate_ids(
     samples: int = 1,
     forbidden: Sequence[int] = (),
     end: int | None = None,
-    prefix: bool = False,
 ) -> Iterator[list[int | None]]:
     """Yield the next token of every sample, step by step; None after the sample has ended with the token `end`.
 
     The prompt must not be empty. A key/value cache holds at most `max_length` tokens: when it is full, the last
     `max_length // 2` tokens are encoded again and continued. A recurrent model has no such limit. A sample
-    depends only on the prompt, the seed and its index. With `prefix`, attention within the prompt is bidirectional.
+    depends only on the prompt, the seed and its index. The prompt is the prefix of a prefix language model.
     """
     device = next(model.parameters()).device
     greedy, unlimited = options.temperature == 0, not (model.keeps_all or model.bounded)
@@ -84,7 +83,7 @@ def generate_ids(
     allowed[list(forbidden)] = -torch.inf
     alive = torch.ones(samples, dtype=torch.bool, device=device)
     numbers = torch.empty(samples, 0, dtype=torch.float64)
-    log_probs, state = _prefill(model, history, unlimited, prefix)
+    log_probs, state = _prefill(model, history, unlimited, model.config.prefix)
     for step in range(options.max_tokens):
         if step == numbers.size(1) and not greedy:
             count = min(options.max_tokens, max(_NUMBERS, 2 * step))
@@ -159,7 +158,6 @@ class Generator:
             samples=samples,
             forbidden=self.vocabulary.outside(documents),
             end=EOS if documents else None,
-            prefix=self.config.model.prefix,
         )
         for tokens in steps:
             yield ["" if t is None else d.feed(t) for d, t in zip(decoders, tokens, strict=True)]

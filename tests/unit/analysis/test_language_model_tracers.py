@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,6 +53,17 @@ def test_the_continuation_is_the_greedy_one_and_attention_that_of_one_pass(
     weights = torch.stack([entries[0][0] for entries in records.weights.values()]).numpy()
     assert np.allclose(trace.forced.attention["decoder"], weights, atol=1e-6)
     assert trace.hypotheses[0].log_probability == pytest.approx(sum(trace.forced.log_probabilities))
+
+
+def test_a_prefix_language_model_is_shown_without_a_prefix_and_says_so(
+    writer: LanguageModelTracer, tmp_path: Path
+) -> None:
+    run = make_language_model_run(tmp_path / "prefix", prefix=True)
+    trace = LanguageModelTracer(Generator.load(run, device="cpu")).trace(TEXT)
+    assert trace.forced is not None
+    assert not np.triu(trace.forced.attention["decoder"], 1).any()
+    assert "with a prefix of no tokens" in trace.notes[0]
+    assert not writer.trace(TEXT).notes
 
 
 def test_masks_are_filled_and_counted_alone(masked: MaskedModelTracer) -> None:
