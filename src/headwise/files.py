@@ -118,24 +118,48 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
 def hold(folder: str | Path) -> Iterator[None]:
     """Hold an exclusive lock on a directory while the block runs; the directory is created if missing.
 
-    Raises `TrainingError` if another process holds the lock, or the directory isn't writable. The operating system
-    releases the lock when the process ends, even by a crash. On Windows there is no lock.
+    Raises `TrainingError` as `lock` does, and where the directory isn't writable. The operating system releases the
+    lock when the process ends, even by a crash.
     """
     folder = Path(folder)
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        if os.name == "posix":
-            import fcntl  # not available on Windows
-
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise TrainingError(f"{folder}: is being trained in by another process") from None
+        lock(handle, folder)
         yield
     finally:
         os.close(handle)
+
+
+@contextmanager
+def appending(path: str | Path, size: int) -> Iterator[BinaryIO]:
+    """Open a file for writing behind its first `size` bytes, and `lock` it; raises `TrainingError`."""
+    path = Path(path)
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = open(path, "ab")  # noqa: SIM115 - closed below; the block's errors aren't all of the disk
+    with file:
+        lock(file, path)
+        with disk_errors(path):
+            if file.tell() > size:
+                file.truncate(size)
+        yield file
+
+
+def lock(file: int | BinaryIO, path: str | Path, *, wait: bool = False) -> None:
+    """Lock an open file for this process alone, until it is closed; on Windows there is no lock.
+
+    Raises `TrainingError`, which names `path`, if another process holds the lock and the call doesn't `wait` for it.
+    """
+    if os.name != "posix":
+        return
+    import fcntl  # not available on Windows
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise TrainingError(f"{path}: is being written by another process") from None
 
 
 def remove_directory(path: str | Path) -> None:

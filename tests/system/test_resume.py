@@ -225,7 +225,7 @@ def test_two_processes_do_not_train_in_one_folder(
     process = start("train", "-c", toy.config, "batch.accumulate=120", "-o", run)
     wait_for((run / "config.yaml").exists, process)
     error = call(capsys, "train", "-c", toy.config, "batch.accumulate=120", "-o", run).error
-    assert error == f"{run}: is being trained in by another process"
+    assert error == f"{run}: is being written by another process"
     process.kill()
     finish(process)
     assert (

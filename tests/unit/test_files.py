@@ -126,7 +126,7 @@ def test_a_folder_is_held_by_one_at_a_time(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "run"
     with (
         hold(folder),
-        pytest.raises(TrainingError, match="run: is being trained in by another process"),
+        pytest.raises(TrainingError, match="run: is being written by another process"),
         hold(folder),
     ):
         pass

@@ -20,7 +20,7 @@ from headwise.corpora import archives
 from headwise.corpora.archives import Damaged
 from headwise.corpora.catalog import Corpus, PublicFile
 from headwise.corpora.download import BLOCK, Progress, discard, fetch
-from headwise.errors import ConfigError, DataError, TrainingError
+from headwise.errors import ConfigError, DataError
 from headwise.files import atomic_file, write_text
 from headwise.parsing import Malformed, json_value
 
@@ -66,6 +66,7 @@ def get_corpus(
         DataError: a file can't be downloaded (see `download.fetch`), isn't in `source`, is damaged, doesn't match
             its checksum, or would overwrite a file that isn't the corpus's own.
         ConfigError: no file matches `only`, or there is a `source` for a corpus that is written here.
+        TrainingError: the disk is full, the folder isn't writable, or another process downloads the same file.
     """
     if corpus.write is not None:
         if source is not None:
@@ -95,9 +96,8 @@ def get_corpus(
             "checksum": "known in advance" if item.known else "recorded when the file first arrived",
             **({"terms": file.terms} if file.terms else {}),
         }
-        _write_manifest(
-            directory / MANIFEST, {"corpus": corpus.name, "license": corpus.license, "files": manifest}
-        )
+        record = {"corpus": corpus.name, "license": corpus.license, "files": manifest}
+        write_text(directory / MANIFEST, json.dumps(record, indent=2) + "\n")
         archives.remove_used(corpus, directory)
     return acquired
 
@@ -177,7 +177,7 @@ def _acquire(
         raise DataError(
             f"{file.url}: {error}; nothing was kept, so another try starts from the first byte"
         ) from error
-    part.unlink()
+    part.unlink(missing_ok=True)  # where another process took the same one
     return Acquired(file.name, path, size, digest, "downloaded", known)
 
 
@@ -186,24 +186,21 @@ def _install(
 ) -> tuple[str, int]:
     """Write the blocks of `origin` to `path` atomically; return their SHA-256 and size.
 
-    Raises `Damaged` where `origin` is damaged or the checksum isn't `expected`.
+    Raises `Damaged` where `origin` is damaged or the checksum isn't `expected`, and `TrainingError` for the disk.
     """
     digest, size = hashlib.sha256(), 0
-    try:
-        with atomic_file(path) as target:
-            for block in blocks:
-                target.write(block)
-                digest.update(block)
-                size += len(block)
-                if progress is not None:
-                    progress(path.name, size, None)
-            if expected is not None and digest.hexdigest() != expected:
-                raise Damaged(
-                    f"{origin}: the checksum is wrong, expected SHA-256 {expected}, "
-                    f"found {digest.hexdigest()} (plain text, {size:,} bytes)"
-                )
-    except TrainingError as error:  # a full or unwritable disk
-        raise DataError(str(error)) from error
+    with atomic_file(path) as target:
+        for block in blocks:
+            target.write(block)
+            digest.update(block)
+            size += len(block)
+            if progress is not None:
+                progress(path.name, size, None)
+        if expected is not None and digest.hexdigest() != expected:
+            raise Damaged(
+                f"{origin}: the checksum is wrong, expected SHA-256 {expected}, "
+                f"found {digest.hexdigest()} (plain text, {size:,} bytes)"
+            )
     return digest.hexdigest(), size
 
 
@@ -268,10 +265,3 @@ def _read_manifest(directory: Path, corpus: Corpus) -> dict[str, dict[str, Any]]
             f"{directory}: this folder holds {name}; choose another one for {corpus.name} with -o"
         )
     return files
-
-
-def _write_manifest(path: Path, manifest: dict[str, Any]) -> None:
-    try:
-        write_text(path, json.dumps(manifest, indent=2) + "\n")
-    except TrainingError as error:
-        raise DataError(str(error)) from error

@@ -6,21 +6,20 @@ RFC 9110 section 14). `headwise.corpora.acquire` decompresses and verifies the f
 
 from __future__ import annotations
 
-import errno
 import http.client
 import logging
 import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from headwise.errors import DataError, HeadwiseError
+from headwise.errors import DataError, HeadwiseError, TrainingError
+from headwise.files import appending, disk_errors
 
 ATTEMPTS = 4  # in a row without progress
 TIMEOUT = 30.0  # seconds without a response
@@ -29,7 +28,6 @@ MOST_BYTES = 1 << 34  # limit for a file whose size isn't known in advance
 _VALIDATOR = re.compile(r"[ -~]{1,200}")  # an entity tag or a date, sent back as If-Range
 _TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
 _USER_AGENT = "headwise"  # some servers refuse urllib's default
-_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +56,8 @@ def fetch(
 
     Raises `DataError` naming the URL where the server refuses it (404, 403, …), can't be reached, repeatedly breaks
     the connection, sends more than `most` bytes, sends invalid headers or redirects to another scheme than http or
-    https; and naming the file where the disk is full or the file can't be written.
+    https. Raises `TrainingError`, which names the file, where it can't be written, the disk is full, or another process
+    writes it.
     """
     failures, reached = 0, _size(part)
     while True:
@@ -105,16 +104,17 @@ def _attempt(url: str, part: Path, most: int, progress: Progress | None) -> None
         if max(total or 0, start) > most:
             discard(part)
             raise _too_large(url, most)
-        with _write_errors(part):
+        with disk_errors(part):
             part.parent.mkdir(parents=True, exist_ok=True)
             _check_space(part, (total or start) - start)
-            _save_validator(part, response)
-            file = open(part, "ab" if start else "wb", buffering=0)  # noqa: SIM115
         done = start
-        with file:
+        with appending(part, start) as file:
+            with disk_errors(part):
+                _save_validator(part, response)
             for block in _response_blocks(response):
-                with _write_errors(part):
+                with disk_errors(part):
                     file.write(block)
+                    file.flush()
                 done += len(block)
                 if done > most:
                     discard(part)
@@ -243,21 +243,10 @@ def _validator_file(part: Path) -> Path:
 def _check_space(part: Path, needed: int) -> None:
     free = shutil.disk_usage(part.parent).free
     if needed > free:
-        raise DataError(
+        raise TrainingError(
             f"{part}: the disk is full, {needed:,} more bytes are needed and "
             f"{free:,} are free in {part.parent}"
         )
-
-
-@contextmanager
-def _write_errors(path: Path) -> Iterator[None]:
-    """Convert a failed write to a `DataError` that names the file."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _FULL:
-            raise DataError(f"{path}: can't be written because the disk is full") from error
-        raise DataError(f"{path}: can't be written ({error.strerror or error})") from error
 
 
 def _size(part: Path) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeGuard, TypeVar
 
 from headwise.errors import CheckpointError, DataError
-from headwise.files import atomic_directory, disk_errors, read_errors, remove_partial, write_text
+from headwise.files import atomic_directory, disk_errors, lock, read_errors, remove_partial, write_text
 from headwise.parsing import read_json
 
 MANIFEST = "manifest.json"
@@ -197,16 +197,13 @@ def _has(tree: Any, names: Sequence[str]) -> bool:
 @contextmanager
 def alone(directory: Path) -> Iterator[None]:
     """Hold an exclusive lock for making `directory`; other processes wait, and then find it ready."""
-    lock = directory.with_name(f".{directory.name}.lock")
+    path = directory.with_name(f".{directory.name}.lock")
     with disk_errors(directory):
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        if os.name == "posix":
-            import fcntl  # not available on Windows
-
-            with disk_errors(lock):
-                fcntl.flock(handle, fcntl.LOCK_EX)
+        with disk_errors(path):
+            lock(handle, path, wait=True)
         yield
     finally:
         os.close(handle)

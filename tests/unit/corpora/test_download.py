@@ -6,6 +6,7 @@ import errno
 import gzip
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -18,7 +19,8 @@ from headwise.corpora import download
 from headwise.corpora.acquire import MANIFEST, get_corpus
 from headwise.corpora.catalog import CORPORA, Corpus, PublicFile, find_corpus
 from headwise.corpora.download import fetch
-from headwise.errors import ConfigError, DataError
+from headwise.errors import ConfigError, DataError, TrainingError
+from headwise.files import appending
 from http_servers import Server, Sleeps
 from paths import SHARED
 
@@ -83,6 +85,18 @@ def test_a_corpus_is_unpacked_verified_recorded_and_not_fetched_twice(
     requests = len(server.requests)
     assert [file.status for file in get_corpus(corpus, folder)] == ["present", "present"]
     assert len(server.requests) == requests
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there is no such lock on Windows")
+def test_a_download_that_another_process_writes_is_left_to_it(corpus: Corpus, tmp_path: Path) -> None:
+    part = tmp_path / "train.en.part"
+    with appending(part, 0) as file:
+        file.write(ENGLISH[:100])
+        file.flush()
+        with pytest.raises(TrainingError, match=r"train\.en\.part: is being written by another process"):
+            get_corpus(corpus, tmp_path)
+        assert part.read_bytes() == ENGLISH[:100]
+    assert len(get_corpus(corpus, tmp_path)) == 2
 
 
 def test_a_wrong_checksum_keeps_nothing_and_the_next_try_starts_anew(
@@ -167,7 +181,7 @@ def test_missing_local_files_are_all_named_before_anything_is_written(corpus: Co
 
 def test_a_folder_that_cannot_be_made_is_named(corpus: Corpus, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(DataError, match=r"file/train\.en\.part: can't be written \(.+\)"):
+    with pytest.raises(TrainingError, match=r"file/train\.en\.part: can't be written \(.+\)"):
         get_corpus(corpus, tmp_path / "file")
 
 
@@ -188,14 +202,14 @@ def test_a_folder_of_something_else_is_refused(corpus: Corpus, tmp_path: Path) -
         get_corpus(corpus, tmp_path)
 
 
-def test_a_full_disk_while_unpacking_is_a_data_error(
+def test_a_full_disk_while_unpacking_is_named(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(handle: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(DataError, match=r"train\.en: can't be written because the disk is full"):
+    with pytest.raises(TrainingError, match=r"train\.en: can't be written because the disk is full"):
         get_corpus(corpus, tmp_path)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from headwise.corpora import download
 from headwise.corpora.download import ATTEMPTS, fetch
-from headwise.errors import DataError
+from headwise.errors import DataError, TrainingError
 from http_servers import TEXT, Raw, Server, Sleeps
 
 BODY = b"a line\n" * 10
@@ -161,7 +161,7 @@ def test_an_unknown_host_is_one_clear_sentence(
 def test_a_disk_that_fills_up_is_named(server: Server, tmp_path: Path) -> None:
     part = tmp_path / "text.part"
     part.symlink_to("/dev/full")
-    with pytest.raises(DataError, match=r"text\.part: can't be written because the disk is full"):
+    with pytest.raises(TrainingError, match=r"text\.part: can't be written because the disk is full"):
         fetch(f"{server.url}/text", part)
 
 
@@ -170,7 +170,7 @@ def test_a_disk_too_small_is_refused_before_the_download(
 ) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(DataError, match="600,000 more bytes are needed and 1,000 are free"):
+    with pytest.raises(TrainingError, match="600,000 more bytes are needed and 1,000 are free"):
         fetch(f"{server.url}/text", tmp_path / "text.part")
     assert not (tmp_path / "text.part").exists()
 
@@ -255,5 +255,5 @@ def test_bytes_that_come_again_and_again_are_no_progress(server: Server, tmp_pat
 
 def test_a_folder_that_cannot_be_made_is_named(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(DataError, match=r"text\.part: can't be written \(.+\)"):
+    with pytest.raises(TrainingError, match=r"text\.part: can't be written \(.+\)"):
         fetch(f"{server.url}/text", tmp_path / "file" / "text.part")

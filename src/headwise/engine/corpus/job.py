@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -25,8 +24,8 @@ from headwise.clock import clock
 from headwise.engine.corpus.manifest import FileState, Manifest, digest_of
 from headwise.engine.corpus.rows import TextRow
 from headwise.engine.corpus.work import TranslatedChunk
-from headwise.errors import HeadwiseError, TrainingError
-from headwise.files import disk_errors
+from headwise.errors import HeadwiseError
+from headwise.files import appending, disk_errors
 
 _INTERVAL = 10.0  # seconds between lines of progress
 
@@ -73,7 +72,7 @@ class CorpusJob:
         path = self.output
         digest = digest_of(path, state.bytes)
         rows = _Readable(self.rows(state.lines))
-        with _appending(path, state.bytes) as file:
+        with appending(path, state.bytes) as file:
             for result in engine(chunks(rows, _always(self.chunk))):
                 _append(path, file, result.data)
                 if result.failure is not None:
@@ -152,25 +151,6 @@ class _Readable:
 def _always(size: int) -> Iterator[int]:
     while True:
         yield size
-
-
-@contextmanager
-def _appending(path: Path, size: int) -> Iterator[BinaryIO]:
-    """Open a file for writing behind its first `size` bytes, and lock it; raises `TrainingError`."""
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = open(path, "ab")  # noqa: SIM115 - closed below; an error inside the block isn't one of the disk
-    with file:
-        if os.name == "posix":
-            import fcntl  # not available on Windows
-
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise TrainingError(f"{path}: is being written by another process") from None
-        with disk_errors(path):
-            file.truncate(size)
-        yield file
 
 
 def _append(path: Path, file: BinaryIO, data: bytes) -> None:
