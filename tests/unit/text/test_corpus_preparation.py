@@ -18,7 +18,7 @@ from headwise.corpora.catalog import find_corpus
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.tasks.batches.pairs import BatchStream
 from headwise.text.preparation import tasks
-from headwise.text.preparation.cleaning import Rules
+from headwise.text.preparation.cleaning import Rules, words_of
 from headwise.text.preparation.corpus import prepare_corpus
 from headwise.text.preparation.file_parts import cut, find_files
 from headwise.text.preparation.parallel import PreparedData, open_corpora
@@ -197,6 +197,12 @@ def test_each_rule_counts_what_it_removes(corpus: Toy, prepared: Path, tmp_path:
         *("1 rules_of_mine:known", "1 untranslated", "2 held out", "1 duplicates"),
     ]
     assert sorted(removed.split(", ")) == sorted(expected)
+
+
+def test_words_that_differ_in_a_vowel_sign_are_other_words() -> None:
+    assert words_of("यह किताब नहीं है।") == words_of("यह किताब, नहीं है") != words_of("यह कताब नहीं है।")
+    assert words_of("ที่นี่") != words_of("ทีนี")
+    assert words_of("Good ❤️ night, e\u0301te\u0301!") == "good night été"
 
 
 @pytest.mark.parametrize("codes", [("en", "de"), ("eng", "ger"), ("en-GB", "de-AT"), ("eng-US", "deu")])

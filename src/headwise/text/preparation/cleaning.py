@@ -10,6 +10,7 @@ import tempfile
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,6 @@ from headwise.text.reading.pairs import (
 
 _BLOCK = 1 << 13  # pairs whose keys are computed together
 _NAMES = 3  # most words of a text that may be its own translation
-_NOT_WORDS = re.compile(r"\W+")
 
 # From source and target to whether the pair is kept, or to another pair.
 Filter = Callable[[str, str], "bool | tuple[str, str]"]
@@ -104,7 +104,14 @@ class Rules:
 
 def words_of(text: str) -> str:
     """Return the words of a text in lower case, separated by spaces: equal for sentences that differ in no word."""
-    return _NOT_WORDS.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
+    return _between_words().sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
+
+
+@cache
+def _between_words() -> re.Pattern[str]:
+    """Return a pattern of what stands between words, to which vowel signs belong (Hindi, Thai), though not to `\\w`."""
+    signs = (c for c in map(chr, range(0x300, 0xFE00)) if unicodedata.category(c) in ("Mn", "Mc"))
+    return re.compile(rf"[^\w{''.join(signs)}]+")
 
 
 def held_out_sentences(files: Sequence[str]) -> frozenset[str]:
