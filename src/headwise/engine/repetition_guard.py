@@ -58,8 +58,13 @@ class SecondSearch:
 
 
 def _ngram(sentence: SearchSentence) -> int:
-    """Return the size of the n-grams that may not be repeated: the guard's, or the request's if that is smaller."""
-    size = _SHORT_NGRAM if len(sentence.source) <= _SHORT else NGRAM
+    """Return the size of the n-grams that may not be repeated: the guard's, or the request's if that is smaller.
+
+    The guard's is longer than each term that must occur several times.
+    """
+    terms = () if sentence.terms is None else sentence.terms.terms
+    repeated = (len(form) + 1 for term in terms if term.count > 1 for form in term.forms)
+    size = max([_SHORT_NGRAM if len(sentence.source) <= _SHORT else NGRAM, *repeated])
     return min(size, sentence.options.no_repeat_ngram or size)
 
 

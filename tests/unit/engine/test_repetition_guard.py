@@ -11,6 +11,7 @@ from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
 from headwise.engine.repetition_guard import NGRAM, SecondSearch, defect, loops
+from headwise.engine.terms import Term, Terms
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from scheduler_engines import native, native_only
@@ -123,6 +124,15 @@ def test_the_native_engine_is_guarded_alike() -> None:
 def test_samples_are_not_guarded() -> None:
     with pytest.raises(ConfigError, match="guard: expected it together with beam search, found sampling"):
         SearchOptions(sample=True, guard=True)
+
+
+@pytest.mark.parametrize(("count", "used"), [(1, NGRAM), (2, 6)])
+def test_a_term_may_occur_again_in_the_second_search(count: int, used: int) -> None:
+    terms = Terms([Term(((11, 12), (11, 12, 13, 14, 15)), count)])
+    sentence = SearchSentence([*range(10, 30), EOS], GUARDED, terms=terms)
+    loop = Hypothesis.scored([7] * 40, [-0.1] * 41, 0.6)
+    (again,) = SecondSearch([sentence], [[loop]]).sentences
+    assert again.options.no_repeat_ngram == used
 
 
 @pytest.mark.parametrize(("asked", "used"), [(0, 3), (2, 2), (4, 3)])
