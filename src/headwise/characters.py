@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from headwise.errors import DataError
 
@@ -12,6 +13,7 @@ UNSPACED = re.compile(
 )
 # Controls, soft hyphens, marks of direction, and spaces without width but the joiners, which letters and emoji need.
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
+_LIGATURE = re.compile("[\ufb00-\ufb06]")  # of Latin letters, as in text from PDF files
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -32,9 +34,16 @@ def has_letters(text: str) -> bool:
     return any(map(str.isalnum, text))
 
 
-def visible(text: str) -> str:
-    """Return a text with an ordinary space for every white space character, and without what nobody sees."""
-    return _UNSEEN.sub("", re.sub(r"\s", " ", text)).strip()
+def as_seen(text: str) -> str:
+    """Return a text that looks the same, in its most usual characters.
+
+    Letters are composed (Unicode's form C) and not in ligatures, white space is ordinary spaces, and what nobody sees
+    isn't there.
+    """
+    text = _UNSEEN.sub("", re.sub(r"\s", " ", text)).strip()
+    return unicodedata.normalize(
+        "NFC", _LIGATURE.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
+    )
 
 
 def unwritable(text: str) -> str | None:

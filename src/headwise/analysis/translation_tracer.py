@@ -23,6 +23,7 @@ from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis, length_penalty
 from headwise.engine.options import SearchOptions
 from headwise.engine.recasing import recased
+from headwise.engine.sentences import readable
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
@@ -162,7 +163,7 @@ class TranslationTracer(Tracer[Seq2Seq]):
 
         With `recase`, the run's option unless given, text in one case is read as ordinary text, as `translate` does.
         """
-        text = _line(text)
+        text = readable(self.translator.subwords, text, "source")
         if self.translator.options.recase if recase is None else recase:
             found = recased(text, self.translator.subwords, self.translator.source_words)
             return text if found is None else found.text
@@ -170,7 +171,7 @@ class TranslationTracer(Tracer[Seq2Seq]):
 
     def read(self, text: str, *, recase: bool | None = None) -> tuple[Side, tuple[str, ...]]:
         """Encode a source text as `line` has it, end symbol included; notes report truncation and unknown words."""
-        given, notes = _line(text), []
+        given, notes = self.line(text, recase=False), []
         text = self.line(text, recase=recase)
         if text != given:
             notes.append(f"read as ordinary text: {text}")

@@ -76,7 +76,7 @@ def _rendered(
             translator.engine, encoded.searched, translator.symbols, batch_tokens=translator.batch_tokens
         )
         translations = [
-            dataclasses.replace(translation, unknown=translator.unknown["source"].of(encoded.read(number)))
+            dataclasses.replace(translation, unknown=translator.unknown["source"].of(encoded.read[number]))
             for number, translation in enumerate(translator.translations(encoded, hypotheses))
         ]
         return [FoundTranslations(translator, encoded, hypotheses, translations)]

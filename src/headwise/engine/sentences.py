@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from headwise.characters import check_characters, visible
+from headwise.characters import as_seen, check_characters
 from headwise.documents.segments import sentences_of
 from headwise.engine.base import SearchSentence
 from headwise.engine.outputs import Translation
@@ -18,7 +18,7 @@ from headwise.engine.terms import TERM_BEAM, Terms, sentence_terms
 from headwise.errors import DataError
 from headwise.text.reading.glossary import Glossary, Match
 from headwise.text.reading.lines import one_line
-from headwise.text.tokens.subwords import EOS, UNK, Subwords
+from headwise.text.tokens.subwords import EOS, Subwords
 
 Split = bool | Literal["long"]  # whether a line is split into its sentences, or in parts where it is too long
 
@@ -40,6 +40,7 @@ class EncodedSentences:
 
     Attributes:
         texts: the sentences.
+        read: what the model reads of each; empty for those that are kept.
         parts: for each sentence the number of its parts: 0 if it is empty, more than 1 if it was split.
         searched: all parts of all sentences, in order.
         alpha: exponent of the length penalty.
@@ -50,6 +51,7 @@ class EncodedSentences:
     """
 
     texts: Sequence[str]
+    read: Sequence[str]
     parts: Sequence[int]
     searched: Sequence[SearchSentence]
     alpha: float
@@ -87,12 +89,6 @@ class EncodedSentences:
         """Return the glossary entries of a sentence, given by its number."""
         return () if self.matches is None else self.matches[sentence]
 
-    def read(self, sentence: int) -> str:
-        """Return what the model reads of a sentence, given by its number."""
-        if sentence in self.kept:
-            return ""
-        return self.recased[sentence].text if sentence in self.recased else self.texts[sentence]
-
     def finished(self, sentence: int, translation: Translation, subwords: Subwords) -> Translation:
         """Return the translation of a sentence, given by its number, in its case and with warnings.
 
@@ -116,21 +112,30 @@ def _with_terms(sentence: SearchSentence, terms: Terms | None) -> SearchSentence
     return dataclasses.replace(sentence, options=options, terms=terms)
 
 
+def readable(subwords: Subwords, text: str, place: str) -> str:
+    """Return a text in one line, and `as_seen` unless the vocabulary needs more subwords for that.
+
+    Raises `DataError`, which names the place, for half of a character.
+    """
+    text = one_line(check_characters(text, place)).strip()
+    seen = as_seen(text)
+    if seen == text or len(subwords.encode_source(seen)) > len(subwords.encode_source(text)):
+        return text
+    return seen
+
+
 def encode_source(
     subwords: Subwords, text: str, most: int, line: int, split: Split = False, language: str | None = None
 ) -> tuple[list[str], list[list[int]]]:
-    """Return the parts of a line and their ids: none if it is empty, several if it is split.
+    """Return the parts of a `readable` line and their ids: none if it is empty, several if it is split.
 
     `most` is the largest number of subwords of a source without its end symbol. A longer line is split, or its
     beginning is kept, with a `LongLineWarning` that has the number of its `line`. Where `split` is True, its sentences
-    are parts by the rules of its `language`. Characters that nobody sees are left out where the vocabulary lacks one.
+    are parts by the rules of its `language`.
     """
-    text = one_line(check_characters(text, f"line {line}")).strip()
     parts: list[tuple[str, list[int]]] = []
     for sentence in sentences_of(text, language) if split is True else [text]:
         ids = subwords.encode_source(sentence)
-        if UNK in ids and (seen := visible(sentence)) != sentence:
-            sentence, ids = seen, subwords.encode_source(seen)
         found = [(sentence, ids)]
         if len(ids) > most and split:
             pieces = split_text(sentence, lambda piece: len(subwords.encode_source(piece)) <= most)

@@ -31,7 +31,7 @@ from headwise.engine.outputs import Output, Translation, join_translations
 from headwise.engine.quality import QualityCurve, mean_probability
 from headwise.engine.recasing import in_capitals, recased
 from headwise.engine.searching import search_checked
-from headwise.engine.sentences import EncodedSentences, Split, encode_source, with_prefixes
+from headwise.engine.sentences import EncodedSentences, Split, encode_source, readable, with_prefixes
 from headwise.engine.shortlist import FILE as SHORTLIST
 from headwise.engine.shortlist import Shortlist
 from headwise.engine.symbols import SYMBOLS
@@ -190,9 +190,7 @@ class Translator:
         hypotheses = search_checked(
             self.engine, encoded.searched, self.symbols, batch_tokens=self.batch_tokens
         )
-        unknown_words = (
-            self.unknown["source"].of(encoded.read(number)) for number in range(len(encoded.texts))
-        )
+        unknown_words = map(self.unknown["source"].of, encoded.read)
         translations = self.translations(encoded, hypotheses, alignments=alignments)
         return [
             dataclasses.replace(translation, unknown=words) if words else translation
@@ -230,10 +228,13 @@ class Translator:
         kept = self._translated(texts) if options.keep_translated else frozenset()
         if prefixes is None:
             kept |= {n for n, text in enumerate(texts) if text.strip() and not has_letters(text)}
+        read = [
+            readable(self.subwords, text, f"line {line}") for line, text in enumerate(texts, start=first_line)
+        ]
         words = self.source_words
-        found = {n: recased(text, self.subwords, words) for n, text in enumerate(texts) if options.recase}
+        found = {n: recased(text, self.subwords, words) for n, text in enumerate(read) if options.recase}
         changed = {number: each for number, each in found.items() if each is not None}
-        read = [changed[number].text if number in changed else text for number, text in enumerate(texts)]
+        read = [changed[number].text if number in changed else text for number, text in enumerate(read)]
         read = ["" if number in kept else text for number, text in enumerate(read)]
         encoded = [
             encode_source(self.subwords, text, longest, number, split, self.languages[0])
@@ -250,7 +251,7 @@ class Translator:
         ]
         counts = [len(parts) for parts in part_ids]
         result = EncodedSentences(
-            texts, counts, searched, options.alpha, recased=changed, kept=kept, prefixes=prefixes
+            texts, read, counts, searched, options.alpha, recased=changed, kept=kept, prefixes=prefixes
         )
         if glossary is None:
             return result
@@ -317,7 +318,7 @@ class Translator:
                     list(itertools.islice(part_translations, parts)), text, encoded.alpha, aligned=alignments
                 ),
                 self.subwords,
-            ).with_warnings(self.about_words(encoded.read(number)))
+            ).with_warnings(self.about_words(encoded.read[number]))
             for number, (text, parts) in enumerate(zip(encoded.texts, encoded.parts, strict=True))
         ]
 
@@ -395,7 +396,7 @@ class Translator:
             )
         longest = self.engine.max_length - 1
         source_parts = [
-            encode_source(self.subwords, text, longest, line)[1]
+            encode_source(self.subwords, readable(self.subwords, text, f"line {line}"), longest, line)[1]
             for line, text in enumerate(sources, start=first_line)
         ]
         target_ids = []

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import itertools
+import unicodedata
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,18 @@ from hypothesis import strategies as st
 
 import headwise
 from headwise.characters import join_texts
+from headwise.config import SubwordConfig
 from headwise.decoding.alignment import cross_attention
 from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.alignment import word_links, word_numbers
 from headwise.engine.hypotheses import length_penalty
 from headwise.engine.outputs import Translation
-from headwise.engine.sentences import LongLineWarning, encode_source
+from headwise.engine.sentences import LongLineWarning, encode_source, readable
 from headwise.engine.splitting import split_text
 from headwise.engine.symbols import Symbols
 from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError, ConfigError, DataError, DeviceError
-from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK, Subwords
+from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK, Subwords, train_model
 from translator_run import ENGLISH, GERMAN, make_run
 
 LONG = " ".join(ENGLISH)
@@ -97,7 +99,18 @@ def test_what_nobody_sees_changes_nothing_and_what_is_no_word_stays(text: str, s
     found = demo.translate([text, same or text])
     assert found[0].text == (text if same is None else found[1].text)
     assert same is None or found[1].text == "Die Katze schläft."
-    assert not any(each.warnings for each in found)
+    assert not any(each.warnings or each.unknown for each in found)
+
+
+def test_a_text_is_read_in_the_characters_that_the_vocabulary_spells_shortest() -> None:
+    composed = "schöne Häuser für alle finden die Straße"
+    decomposed = unicodedata.normalize("NFD", composed)
+    usual, unusual = (
+        Subwords(train_model([text] * 9, SubwordConfig(size=60))) for text in (composed, decomposed)
+    )
+    for text in (decomposed, composed.replace("fi", "\ufb01"), composed.replace("ß", "\u00adß")):
+        assert readable(usual, f" {text}\n", "line 1") == composed
+    assert readable(unusual, decomposed, "line 1") == decomposed
 
 
 @pytest.fixture(scope="module")
