@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import unicodedata
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -43,6 +45,13 @@ def test_whole_words_the_longest_first(
 def test_any_case_where_it_is_ignored() -> None:
     glossary = Glossary([Entry("Straße", ("x",)), Entry("bank", ("y",))], ignore_case=True)
     assert found(glossary, "STRASSE, straße; Bank") == [("Straße", 2), ("bank", 1)]
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_terms_are_found_however_their_letters_are_written(form: Literal["NFC", "NFD"]) -> None:
+    glossary = Glossary([Entry(unicodedata.normalize(form, "schöne Straße"), ("x",))])
+    for text in ("schöne Straße", unicodedata.normalize("NFD", "schöne Straße"), "schö\u00adne\u00a0Straße"):
+        assert [match.count for match in glossary.find(text)] == [1]
 
 
 def test_what_a_translation_lacks() -> None:

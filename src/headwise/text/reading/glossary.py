@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headwise.characters import UNSPACED, unwritable
+from headwise.characters import UNSPACED, as_seen, unwritable
 from headwise.errors import DataError
 from headwise.text.reading.bilingual import read_terms
 from headwise.text.reading.lines import one_line, open_text, text_lines
@@ -100,6 +100,7 @@ class Glossary:
         return [Match(entry, count) for entry, count in counts.items()]
 
     def _key(self, text: str) -> tuple[str, ...]:
+        text = as_seen(text)
         return tuple(words(text.casefold() if self.ignore_case else text))
 
 
