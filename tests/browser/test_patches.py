@@ -119,6 +119,18 @@ def test_images_are_stepped_through_and_classified(visit: Visit, digits: Path) -
     visit.refused()
 
 
+def test_why_another_run_is_not_there_is_said(visit: Visit) -> None:
+    page = visit.open("run=digits")
+    page.route("**/api/run?**", lambda route: route.abort())
+    page.locator("#run").select_option("pairs")
+    expect(page.locator("#translate .notice")).to_contain_text("can’t be reached")
+    expect(page.locator("#translate .notice")).to_be_visible()
+    page.unroute("**/api/run?**")
+    expect(page.locator("#patches")).to_be_visible()  # as soon as the server answers
+    expect(page.locator("#translate")).to_be_hidden()
+    visit.refused()
+
+
 def test_any_patch_can_be_asked_by_keyboard_and_by_pointer(visit: Visit, digits: Path) -> None:
     model, image, _, _ = held_out(digits, 0)
     expected = attention(model, image)

@@ -72,6 +72,7 @@ export function translatePanel({ store, data }) {
   };
   const showRun = () => {
     const run = data.run.value;
+    section.root.hidden = run !== null && !run.can.translate; // without a run, it says why there is none
     if (!run) return;
     setLanguage(source, run.languages.source);
     for (const element of [output, hypotheses, difference]) setLanguage(element, run.languages.target);
@@ -86,7 +87,6 @@ export function translatePanel({ store, data }) {
       const list = select(examples, "", (text) => text && store.set({ text }), { "aria-label": "Examples" });
       fill(samples, list);
     }
-    section.root.hidden = !run.can.translate;
   };
   const showOutput = () => {
     const { reading } = data;
