@@ -212,6 +212,15 @@ def test_too_much_text_is_refused_in_place_and_can_be_mended(visit: Visit) -> No
 
 
 @SERVER_ONLY
+def test_a_refusal_is_seen_where_a_table_stands_for_the_answer(visit: Visit) -> None:
+    page = visit.open()
+    visit.table("translate")
+    page.locator("#source").fill("a" * 6000)
+    expect(page.locator("#translate .notice")).to_be_visible()
+    visit.refused()
+
+
+@SERVER_ONLY
 def test_stale_answers_are_thrown_away(visit: Visit) -> None:
     page = visit.open()
     delayed: list[Route] = []

@@ -51,11 +51,12 @@ export function translatePanel({ store, data }) {
     h("h3", {}, "Hypotheses"),
     hypotheses,
   );
+  const side = h("div", {}, answer); // says what failed also where a table stands in place of the answer
   const options = h("div", { class: "row" }, field("Beam", beam), field("Length penalty α", alpha), pin);
   section.body.append(
-    h("div", { class: "sides" }, h("div", { class: "ask" }, source, unknown, samples, options), answer),
+    h("div", { class: "sides" }, h("div", { class: "ask" }, source, unknown, samples, options), side),
   );
-  watch(answer, [data.run, data.trace, data.chosen]);
+  watch(side, [data.run, data.trace, data.chosen]);
   const refresh = twin(section, answer, () => tokenTable(data.reading));
   roving(output, ".token");
   roving(words, ".unknown");
