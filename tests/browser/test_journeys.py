@@ -221,6 +221,25 @@ def test_a_refusal_is_seen_where_a_table_stands_for_the_answer(visit: Visit) -> 
 
 
 @SERVER_ONLY
+def test_an_example_can_be_chosen_again(visit: Visit) -> None:
+    page = visit.page
+
+    def with_examples(route: Route) -> None:
+        route.fulfill(json={**route.fetch().json(), "samples": ENGLISH[:2]})
+
+    page.route("**/api/run?**", with_examples)
+    visit.open()
+    examples = page.get_by_label("Examples")
+    for _ in range(2):
+        examples.select_option(ENGLISH[1])
+        expect(page.locator("#source")).to_have_value(ENGLISH[1])
+        expect(examples).to_have_value(ENGLISH[1])
+        page.locator("#source").fill(TEXT)
+        expect(examples).to_have_value("")
+    visit.settled()
+
+
+@SERVER_ONLY
 def test_stale_answers_are_thrown_away(visit: Visit) -> None:
     page = visit.open()
     delayed: list[Route] = []

@@ -68,6 +68,8 @@ export function translatePanel({ store, data }) {
     if (source.value !== state.text) source.value = state.text;
     if (document.activeElement !== beam) beam.value = String(state.beam ?? run?.beam ?? "");
     if (document.activeElement !== alpha) alpha.value = String(state.alpha ?? run?.alpha ?? "");
+    const examples = samples.querySelector("select"); // it says which example the text is, so that each can be chosen
+    if (examples) examples.value = run?.samples?.includes(state.text) ? state.text : "";
     pin.textContent = state.base === null ? "Pin as baseline" : "Unpin the baseline";
     pin.setAttribute("aria-pressed", String(state.base !== null));
   };
@@ -129,8 +131,8 @@ export function translatePanel({ store, data }) {
     showDifference();
   });
   data.run.on(() => {
-    showState();
     showRun();
+    showState();
   });
   data.trace.on((slot) => {
     if (slot.status !== "ready") return;
