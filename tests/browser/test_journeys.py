@@ -240,6 +240,16 @@ def test_an_example_can_be_chosen_again(visit: Visit) -> None:
 
 
 @SERVER_ONLY
+def test_another_text_has_no_hypothesis_of_the_one_before(visit: Visit) -> None:
+    page = visit.open()
+    page.locator(".node").nth(2).focus()
+    expect(page.locator("#beam .tree + .detail")).to_contain_text("score")
+    page.locator("#source").fill(ENGLISH[2])
+    visit.settled()
+    expect(page.locator("#beam .tree + .detail")).to_be_empty()
+
+
+@SERVER_ONLY
 def test_stale_answers_are_thrown_away(visit: Visit) -> None:
     page = visit.open()
     delayed: list[Route] = []

@@ -210,8 +210,12 @@ export function beamPanel({ store, data }) {
   };
 
   store.on((_, changed) => changed.has("node") && show());
-  data.run.on(show);
-  data.trace.on((slot) => slot.status === "ready" && show());
+  const renew = () => {
+    fill(caption); // it described a hypothesis of the tree before
+    show();
+  };
+  data.run.on(renew);
+  data.trace.on((slot) => slot.status === "ready" && renew());
   return section.root;
 }
 
