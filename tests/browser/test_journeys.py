@@ -240,6 +240,15 @@ def test_an_example_can_be_chosen_again(visit: Visit) -> None:
 
 
 @SERVER_ONLY
+def test_shortcuts_work_after_a_choice(visit: Visit) -> None:
+    page = visit.open()
+    page.locator("#ribbon .choice label", has_text="Head").click()
+    page.keyboard.press("]")
+    assert visit.state()["head"] == "1"
+    visit.settled()
+
+
+@SERVER_ONLY
 def test_another_text_has_no_hypothesis_of_the_one_before(visit: Visit) -> None:
     page = visit.open()
     page.locator(".node").nth(2).focus()

@@ -88,7 +88,8 @@ export function listen(actions) {
     const modified = (event.ctrlKey || event.metaKey || event.altKey) && !event.getModifierState("AltGraph");
     if (modified || event.defaultPrevented) return;
     const typing =
-      target instanceof HTMLElement && target.matches("textarea, select, input:not([type=range])");
+      target instanceof HTMLElement &&
+      target.matches("textarea, select, input:not([type=range], [type=radio])");
     if (typing || !(key in actions) || document.querySelector("dialog[open]")) return;
     event.preventDefault();
     actions[key]();
