@@ -43,6 +43,8 @@ def test_heads_microscope_and_interventions(browser: Browser, runs: dict[str, Pa
         page = visit.open(f"text={TEXTS[kind]}")
         assert page.locator(".head canvas").count() == weights.shape[0] * weights.shape[1]
         rows = visit.table("microscope")[1:]
+        names = {"writer": ["↵", "t", "h", "e", "␣"], "masked": ["<s>", "t", "h", "e", "␣", "<mask>"]}[kind]
+        assert [row[0] for row in rows][: len(names)] == names
         shown = np.array([[number(cell) for cell in row[1:]] for row in rows])
         assert np.abs(shown - weights[0, 0]).max() < 6e-4
         page.locator("[data-key=head-0-1]").click()
@@ -72,3 +74,8 @@ def test_masks_are_filled_as_typed(browser: Browser, runs: dict[str, Path]) -> N
         assert forced is not None
         expect(page.locator("#masked .changes")).to_have_text(forced.target.text.strip())
         assert page.locator("#masked tbody tr").count() == 1
+        page.locator("#masked-text").fill("a on")
+        visit.settled()
+        assert [row.locator("td").first.inner_text() for row in page.locator("#masked tbody tr").all()] == [
+            *"a␣on"
+        ]

@@ -1,7 +1,7 @@
 /** The steps of one head's computation, each with this model's numbers. */
 
 import { formula, h } from "./dom.js";
-import { number, percent, piece } from "./text.js";
+import { number, percent } from "./text.js";
 
 /**
  * @typedef {import("./types.js").Products} Products
@@ -10,7 +10,7 @@ import { number, percent, piece } from "./text.js";
  * @typedef {object} Stage
  * @property {string} name markup for `formula` (dom.js)
  * @property {string} formula likewise
- * @property {(p: Products, key: number) => (Node | string)[]} sentence
+ * @property {(p: Products, key: number, named: (token: string) => string) => (Node | string)[]} sentence
  * @property {(p: Products, key: number) => Strip[]} strips
  */
 
@@ -22,8 +22,8 @@ export const STAGES = [
   {
     name: "q",
     formula: "q = x W^Q",
-    sentence: (p) => [
-      strong(piece(p.query_piece)),
+    sentence: (p, _, named) => [
+      strong(named(p.query_piece)),
       ` asks. Its query is a vector of ${p.q.data.length} numbers: what it is looking for.`,
     ],
     strips: (p) => [{ label: "q", values: p.q.data }],
@@ -31,8 +31,8 @@ export const STAGES = [
   {
     name: "k",
     formula: "k = x W^K",
-    sentence: (p, key) => [
-      strong(piece(p.key_pieces[key])),
+    sentence: (p, key, named) => [
+      strong(named(p.key_pieces[key])),
       " offers a key of as many numbers: what it can be found by.",
     ],
     strips: (p, key) => [
@@ -69,11 +69,11 @@ export const STAGES = [
   {
     name: "mask",
     formula: "s = −∞ where not allowed",
-    sentence: (p, key) =>
+    sentence: (p, key, named) =>
       p.seen.every(Boolean)
         ? ["Nothing is masked here: this query may see every key."]
         : [
-            strong(piece(p.key_pieces[key])),
+            strong(named(p.key_pieces[key])),
             p.seen[key]
               ? " may be seen; its score stays."
               : " comes later and must not be seen: its score becomes −∞ and its weight exactly 0.",

@@ -43,12 +43,22 @@ export function piece(piece) {
 }
 
 /**
- * How a run's tokens are displayed: subwords as in `piece`, an image's patches and classes by their names.
+ * A token of a language model, whose spaces and line ends are parts of the text.
+ * @param {string} piece
+ */
+export function visible(piece) {
+  return piece.replaceAll("▁", "␣").replaceAll(" ", "␣").replaceAll("\n", "↵");
+}
+
+/**
+ * How a run's tokens are displayed: a translator's subwords as in `piece`, a text's tokens as in `visible`, an image's
+ * patches and classes by their names.
  * @param {import("./types.js").Run | null} run
  * @returns {(token: string) => string}
  */
 export function namedAs(run) {
-  return run?.can.vision ? (token) => token : piece;
+  if (run?.can.vision) return (token) => token;
+  return !run || run.can.translate ? piece : visible;
 }
 
 /** @typedef {{ kind: "same" | "added" | "removed", word: string }} Change */

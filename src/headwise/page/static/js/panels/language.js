@@ -3,7 +3,7 @@
 import { button, field, fill, h } from "../dom.js";
 import { oneStop, roving } from "../keys.js";
 import { panel, twin, watch } from "../panel.js";
-import { counted, number, percent } from "../text.js";
+import { counted, number, percent, visible } from "../text.js";
 
 const MORE = 40; // tokens of a continuation
 
@@ -140,12 +140,4 @@ export function languagePanel({ store, data }) {
   });
   section.root.hidden = true;
   return section.root;
-}
-
-/**
- * A token with visible spaces and line ends.
- * @param {string} piece
- */
-function visible(piece) {
-  return piece.replaceAll("▁", "␣").replaceAll(" ", "␣").replaceAll("\n", "↵");
 }

@@ -2,7 +2,7 @@
 
 import { fill, h } from "../dom.js";
 import { panel, tableOf, watch } from "../panel.js";
-import { number } from "../text.js";
+import { number, visible } from "../text.js";
 
 /** @param {import("../types.js").App} app */
 export function maskedPanel({ store, data }) {
@@ -36,20 +36,18 @@ export function maskedPanel({ store, data }) {
     fill(filled, reading.target.text);
     const places = trace.source.pieces.flatMap((piece, index) => (piece === "<mask>" ? [index] : []));
     const shown = places.length ? places : reading.target.pieces.map((_, index) => index).slice(1, -1);
-    fill(
-      likely,
-      tableOf({
-        caption: places.length ? "Likely tokens of each mask" : "Likely tokens of each position",
-        head: ["Position", "Token", "Probability of the likeliest"],
-        rows: shown.map((index) => [
-          index + 1,
-          reading.target.pieces[index],
-          reading.alternatives[index]
-            .map((one) => `${one.piece} ${number(Math.exp(one.log_probability), 3)}`)
-            .join("   "),
-        ]),
-      }),
-    );
+    const table = tableOf({
+      caption: places.length ? "Likely tokens of each mask" : "Likely tokens of each position",
+      head: ["Position", "Token", "Probability of the likeliest"],
+      rows: shown.map((index) => [
+        index + 1,
+        visible(trace.source.pieces[index]),
+        reading.alternatives[index]
+          .map((one) => `${visible(one.piece)} ${number(Math.exp(one.log_probability), 3)}`)
+          .join("   "),
+      ]),
+    });
+    fill(likely, shown.length > 0 && table);
   };
   store.on((_, changed) => (changed.has("text") || changed.has("run")) && show());
   data.run.on(show);

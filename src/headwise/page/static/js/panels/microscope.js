@@ -6,7 +6,7 @@ import { oneStop, roving } from "../keys.js";
 import { matrixView } from "../matrix.js";
 import { panel, tableOf, twin, watch } from "../panel.js";
 import { biased, changed, STAGES } from "../stages.js";
-import { number, piece } from "../text.js";
+import { namedAs, number } from "../text.js";
 import { PART_NAMES } from "../types.js";
 import { hasAttention, isSilent } from "./heads.js";
 
@@ -48,6 +48,7 @@ export function microscopePanel({ store, data }) {
     );
   });
 
+  const named = (/** @type {string} */ token) => namedAs(data.run.value)(token);
   const name = () => {
     const { part, layer, head } = store.state;
     return `${PART_NAMES[part].toLowerCase()} layer ${layer + 1}, head ${head + 1}`;
@@ -61,8 +62,8 @@ export function microscopePanel({ store, data }) {
     const shown = weights.at(layer, head);
     return {
       weights: shown,
-      rows: (part === "encoder" ? source.pieces : reading.reads.pieces).map(piece),
-      columns: (part === "decoder" ? reading.reads.pieces : source.pieces).map(piece),
+      rows: (part === "encoder" ? source.pieces : reading.reads.pieces).map(named),
+      columns: (part === "decoder" ? reading.reads.pieces : source.pieces).map(named),
       seen: (/** @type {number} */ row, /** @type {number} */ column) =>
         part !== "decoder" || column <= row || shown.at(row).data[column] !== 0, // without the causal mask
     };
@@ -152,9 +153,11 @@ export function microscopePanel({ store, data }) {
       fill(
         stage,
         h("p", { class: "formula" }, formula(step.formula)),
-        h("p", { class: "sentence" }, ...step.sentence(p, key)),
-        ...step.strips(p, key).map(({ label, values }) => bars(label, values, keyNames(label, values, p))),
-        overview(p, key, current),
+        h("p", { class: "sentence" }, ...step.sentence(p, key, named)),
+        ...step
+          .strips(p, key)
+          .map(({ label, values }) => bars(label, values, keyNames(label, values, p)?.map(named))),
+        overview(p, key, current, named),
       );
     }
   };
@@ -173,14 +176,14 @@ export function microscopePanel({ store, data }) {
 }
 
 /**
- * The names of a strip's entries, if these are keys.
+ * The tokens of a strip's entries, if these are keys.
  * @param {string} label
  * @param {Float32Array} values
  * @param {Products} p
  */
 function keyNames(label, values, p) {
   const overKeys = values.length === p.key_pieces.length && !["q", "k", "v"].includes(label);
-  return overKeys ? p.key_pieces.map(piece) : null;
+  return overKeys ? p.key_pieces : null;
 }
 
 /**
@@ -188,8 +191,9 @@ function keyNames(label, values, p) {
  * @param {Products} p
  * @param {number} key
  * @param {number} stage
+ * @param {(token: string) => string} named
  */
-function overview(p, key, stage) {
+function overview(p, key, stage, named) {
   const columns = [
     { from: 2, name: "q·k", value: (/** @type {number} */ i) => number(p.dots.data[i], 3) },
     { from: 3, name: "÷ √dₖ", value: (/** @type {number} */ i) => number(p.scaled.data[i], 3) },
@@ -210,9 +214,9 @@ function overview(p, key, stage) {
   ].filter(({ from }) => from <= stage);
   if (columns.length === 0) return null;
   const table = tableOf({
-    caption: `Every key of ${piece(p.query_piece)}`,
+    caption: `Every key of ${named(p.query_piece)}`,
     head: ["Key", ...columns.map((column) => column.name)],
-    rows: p.key_pieces.map((text, i) => [piece(text), ...columns.map((column) => column.value(i))]),
+    rows: p.key_pieces.map((text, i) => [named(text), ...columns.map((column) => column.value(i))]),
   });
   table.querySelectorAll("tbody tr")[key]?.setAttribute("aria-current", "true");
   return h(

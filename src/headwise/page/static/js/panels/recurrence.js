@@ -4,7 +4,7 @@ import { field, fill, h, select } from "../dom.js";
 import { formatted, lineChart } from "../lines.js";
 import { matrixView } from "../matrix.js";
 import { panel, twin, watch } from "../panel.js";
-import { counted, number, piece } from "../text.js";
+import { counted, namedAs, number, percent } from "../text.js";
 
 const RADII = { min: 0.1, max: 4, step: 0.1 }; // spectral radii, as the server accepts them
 
@@ -46,7 +46,8 @@ export function recurrencePanel({ store, data }) {
   );
   section.body.append(chart);
   watch(section.body, [data.recurrence, data.times]);
-  const refresh = twin(section, chart, () => table(data.recurrence.value, data.times.value));
+  const refresh = twin(section, chart, () => table(data.recurrence.value, data.times.value, named));
+  const named = (/** @type {string} */ token) => namedAs(data.run.value)(token);
 
   const tell = (/** @type {number} */ row, /** @type {number} */ column) => {
     const { value } = data.recurrence;
@@ -56,8 +57,8 @@ export function recurrencePanel({ store, data }) {
     fill(
       readout,
       "After ",
-      h("strong", {}, piece(value.pieces[row])),
-      `, feature ${column + 1}: ${number(state, 3)}. Of the first token, ${percentage(chosen.kept.data[row])} is left.`,
+      h("strong", {}, named(value.pieces[row])),
+      `, feature ${column + 1}: ${number(state, 3)}. Of the first token, ${percent(chosen.kept.data[row])} is left.`,
     );
   };
 
@@ -93,7 +94,7 @@ export function recurrencePanel({ store, data }) {
       {
         weights: states,
         most,
-        rows: value.pieces.map(piece),
+        rows: value.pieces.map(named),
         columns: Array.from({ length: states.shape[1] }, () => ""),
         seen: () => true,
       },
@@ -204,16 +205,12 @@ function sentence({ networks, width, radius }, times) {
   );
 }
 
-/** @param {number} share */
-function percentage(share) {
-  return `${number(100 * share, share < 0.1 ? 1 : 0)} %`;
-}
-
 /**
  * @param {Recurrence | null} value
  * @param {Times | null} times
+ * @param {(token: string) => string} named
  */
-function table(value, times) {
+function table(value, times, named) {
   if (!value) return null;
   const { networks, pieces } = value;
   const longest = Math.max(...networks.map(({ gradient }) => gradient.data.length));
@@ -230,7 +227,7 @@ function table(value, times) {
         ...(times?.rows ?? []).map(() => ""),
       ]),
       ...pieces.map((name, i) => [
-        `after ${piece(name)}`,
+        `after ${named(name)}`,
         ...networks.map(({ kept }) => cell(kept.data, i)),
         ...(times?.rows ?? []).map(() => ""),
       ]),
