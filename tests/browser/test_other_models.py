@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,12 @@ MODELS = {
     "forgetful": {
         "architecture": "recurrent",
         "recurrent": {"attention": "none", "reading": "backward", "readout": "state"},
+    },
+    "near": {
+        "attention": "window",
+        "attention_options": {"window": {"size": 2}},
+        "cross_attention": "linear",
+        "heads": 8,
     },
 }
 ATTENDING = ("recurrent", "convolutional")
@@ -120,6 +127,20 @@ def test_what_is_not_there_is_hidden_or_says_so(visit: Visit, runs: dict[str, Pa
     assert axe(page) == ""
 
 
+def test_the_arithmetic_is_that_of_each_part(visit: Visit) -> None:
+    page = visit.open(f"run=near&text={TEXT}")
+    expect(page.locator("#stage")).to_contain_text("isn’t softmax(QKᵀ/√dₖ)")  # the cross-attention
+    visit.open(f"run=near&text={TEXT}&part=encoder&query=5&key=1&stage=4")
+    expect(page.locator("#stage .sentence")).to_contain_text("must not be seen")
+    expect(page.locator("#stage .sentence")).not_to_contain_text("comes later")
+    visit.open(f"run=near&text={TEXT}&part=encoder&query=5&key=5&stage=2")
+    sentence = page.locator("#stage .sentence").inner_text().replace(" ", "")
+    first, second, total = map(number, re.findall(r"[+−]?\d+\.\d+", sentence))
+    assert total == pytest.approx(first + second, abs=1.1e-3)  # two numbers in each of the eight heads
+    visit.open(f"run=near&text={TEXT}&part=decoder&query=1&key=3&stage=4")
+    expect(page.locator("#stage .sentence")).to_contain_text("comes later and must not be seen")
+
+
 def test_a_model_without_attention_still_translates_and_obeys(visit: Visit, runs: dict[str, Path]) -> None:
     page = visit.open(f"run=forgetful&text={TEXT}")
     panels = page.locator(".panel:visible").evaluate_all("all => all.map((one) => one.id)")
@@ -136,7 +157,7 @@ def test_a_model_without_attention_still_translates_and_obeys(visit: Visit, runs
     expect(page.locator("#ribbon .target .unit").first).to_be_visible()
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*ATTENDING, "forgetful"])
 def test_evidence_is_what_there_is(browser: Browser, runs: dict[str, Path], name: str) -> None:
     gold = [frozenset({(0, 0)})] * len(ENGLISH)
     with serving(runs[name], corpus=six_sentences(gold)) as served, visiting(browser, served) as visit:

@@ -94,6 +94,14 @@ def head_arithmetic(recorded: ForwardPass, part: Part, layer: int, head: int, qu
     return HeadArithmetic(part, layer, head, query, query_side.pieces[query], key_side.pieces, **numbers)
 
 
+def has_products(attention: nn.Module) -> bool:
+    """Return whether a module's heads compute softmax(QKᵀ/√d_k)V."""
+    return (
+        isinstance(attention, MultiHeadAttention)
+        and attention_kind(attention.kind).weights is attention_weights
+    )
+
+
 def _find_attention(model: nn.Module, part: Part, layer: int, head: int) -> tuple[str, MultiHeadAttention]:
     """Return the attention module with its name; raises `ConfigError` if it doesn't exist, or has another formula."""
     attentions = attention_parts(model).get(part)
@@ -102,7 +110,7 @@ def _find_attention(model: nn.Module, part: Part, layer: int, head: int) -> tupl
     attention = attentions[layer]
     if not isinstance(attention, MultiHeadAttention):
         raise ConfigError("products: expected a Transformer's multi-head attention, found one without heads")
-    if attention_kind(attention.kind).weights is not attention_weights:
+    if not has_products(attention):
         raise ConfigError(f"products: expected softmax(QKᵀ/√d_k) attention, found {attention.kind}")
     if not 0 <= head < attention.heads:
         raise ConfigError(f"expected a head from 1 to {attention.heads}, found {head + 1}")

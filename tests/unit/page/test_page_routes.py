@@ -98,7 +98,7 @@ def test_a_run_says_what_it_can_do(client: Client) -> None:
         "evidence",
         "metrics",
     ]
-    assert answer["parts"]["cross"] == {"layers": 2, "heads": 2}
+    assert answer["parts"]["cross"] == {"layers": 2, "heads": 2, "products": True}
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from torch import nn
 
+from headwise.analysis.head_arithmetic import has_products
 from headwise.analysis.interventions import attention_parts, heads_of
 from headwise.analysis.recording import ForwardPass
 from headwise.analysis.tracer import Tracer
@@ -77,7 +78,9 @@ class TextView(View[SomeTracer]):
 
     def can(self) -> dict[str, bool]:
         """Return what models of text have in common: attention weights, where they have attention, and recurrence."""
-        return {"read": bool(self._parts()), "products": bool(self._multihead()), "recurrence": True}
+        parts = self._parts()
+        products = any(part["products"] for part in parts.values())
+        return {"read": bool(parts), "products": products, "recurrence": True}
 
     def describe(self) -> dict[str, Any]:  # noqa: D102
         multihead = self._multihead()
@@ -95,9 +98,13 @@ class TextView(View[SomeTracer]):
         return self.model.record(request.text, request.target, request.changes())
 
     def _parts(self) -> dict[str, dict[str, int]]:
-        """Return the numbers of layers and heads of each part that the model has."""
+        """Return each part's numbers of layers and heads, and whether its heads' products can be shown."""
         return {
-            part: {"layers": len(layers), "heads": heads_of(layers[0])}
+            part: {
+                "layers": len(layers),
+                "heads": heads_of(layers[0]),
+                "products": all(map(has_products, layers)),
+            }
             for part, layers in attention_parts(self.trained).items()
             if layers
         }

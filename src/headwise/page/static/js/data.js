@@ -239,7 +239,13 @@ export class Data {
     )
       this.stepwise.ask("steps", { ...this.#common(), target: reading.target.ids }, 30);
     const size = this.run.value?.parts?.[part];
-    if (!reading || !size || layer >= size.layers || head >= size.heads || !this.run.value?.can.products) {
+    if (
+      !reading ||
+      !size ||
+      layer >= size.layers ||
+      head >= size.heads ||
+      !hasProducts(this.run.value, part)
+    ) {
       this.cell.clear();
       return;
     }
@@ -335,6 +341,15 @@ export class Data {
 /** Whether a run's computation can be shown box by box. @param {import("./types.js").Run | null} run */
 export function hasBoxes(run) {
   return run?.can.boxes === true;
+}
+
+/**
+ * Whether the computation of a part's heads can be shown: it is softmax(QKᵀ/√dₖ)V.
+ * @param {import("./types.js").Run | null} run
+ * @param {import("./types.js").Part} part
+ */
+export function hasProducts(run, part) {
+  return run?.can.products === true && run.parts?.[part]?.products === true;
 }
 
 /** Settings as the body of a request. @param {Settings} settings */

@@ -76,7 +76,7 @@ export const STAGES = [
             strong(named(p.key_pieces[key])),
             p.seen[key]
               ? " may be seen; its score stays."
-              : " comes later and must not be seen: its score becomes −∞ and its weight exactly 0.",
+              : `${p.part === "decoder" && key > p.query ? " comes later and" : ""} must not be seen: its score becomes −∞ and its weight exactly 0.`,
             ` ${p.seen.filter((seen) => !seen).length} of ${p.seen.length} keys are masked.`,
           ],
     strips: (p) => [
@@ -150,10 +150,11 @@ function norm(values) {
 }
 
 /**
- * A sum written with its first three terms and the last one.
+ * A sum, of more than four terms the first three and the last one.
  * @param {Float32Array} values
  */
 function sumOf(values) {
-  const terms = [...values.slice(0, 3)].map((value) => number(value, 3));
-  return `${terms.join(" + ")} + … + ${number(values[values.length - 1], 3)}`.replaceAll("+ −", "− ");
+  const terms = [...values].map((value) => number(value, 3));
+  if (terms.length > 4) terms.splice(3, terms.length - 4, "…");
+  return terms.join(" + ").replaceAll("+ −", "− ");
 }

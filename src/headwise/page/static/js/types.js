@@ -170,7 +170,7 @@
  *   switches: boolean, recurrence: boolean, evidence: boolean, language_model: boolean, vision: boolean, metrics: boolean }} can
  * @property {{ source: string | null, target: string | null }} languages
  * @property {boolean} [recorded]  whether only the recording of one text is there
- * @property {Partial<Record<Part, { layers: number, heads: number }>>} [parts]
+ * @property {Partial<Record<Part, { layers: number, heads: number, products?: boolean }>>} [parts]
  * @property {number | null} [key_size]
  * @property {number} [d_model]
  * @property {number} [parameters]

@@ -1,6 +1,7 @@
 /** One head in detail: its weights, and its computation from query to output, step by step. */
 
 import { bars } from "../bars.js";
+import { hasProducts } from "../data.js";
 import { fill, formula, h } from "../dom.js";
 import { oneStop, roving } from "../keys.js";
 import { matrixView } from "../matrix.js";
@@ -137,13 +138,13 @@ export function microscopePanel({ store, data }) {
     oneStop(steps.children, (one) => one.getAttribute("aria-selected") === "true");
     stage.setAttribute("aria-labelledby", `stage-${current}`);
     const p = data.cell.value;
-    if (data.run.value && !data.run.value.can.products) {
+    if (data.run.value && !hasProducts(data.run.value, state.part)) {
       fill(
         stage,
         h(
           "p",
           { class: "muted" },
-          "This model’s attention isn’t softmax(QKᵀ/√dₖ) over heads, so there are no such products to show.",
+          "This attention isn’t softmax(QKᵀ/√dₖ) over heads, so there are no such products to show.",
         ),
       );
     } else if (!p) fill(stage, h("p", { class: "muted" }, "Nothing to work out yet."));
