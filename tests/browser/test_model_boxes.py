@@ -150,6 +150,18 @@ def test_the_figure_by_keyboard(visit: Visit) -> None:
 
 
 @SERVER_ONLY
+def test_one_head_of_a_box_is_of_its_layer(visit: Visit) -> None:
+    page = visit.open(f"text={TEXT}&part=cross&layer=1&head=1&box=encoder.self-attention&boxLayer=1")
+    page.get_by_role("button", name="One head").click()
+    expect(page.locator("#microscope h2")).to_be_focused()
+    expect(page.locator("#microscope .where")).to_have_text("encoder layer 2, head 1")
+    page.keyboard.press("]")
+    page.get_by_role("button", name="One head").click()
+    expect(page.locator("#microscope .where")).to_have_text("encoder layer 2, head 2")
+    visit.settled()
+
+
+@SERVER_ONLY
 def test_the_shares_add_up_to_the_model(visit: Visit, translator: Translator) -> None:
     page = visit.open()
     shown = page.locator("#architecture .parts li").all()[1:]
@@ -169,7 +181,9 @@ def test_a_deep_pre_norm_model_is_folded_and_says_what_it_has_not_got(browser: B
         page = visit.open(f"text={TEXT}&box=encoder.self-attention.add-norm&boxLayer=1")
         expect(page.locator("#inside .where")).to_have_text(re.compile("^Encoder embedding"))
         assert page.locator("#architecture .folded").count() == 3 + 2
-        page.locator("[data-key='layer-decoder-2']").click()
+        page.locator("[data-key='layer-decoder-2']").focus()
+        page.keyboard.press("Enter")
+        expect(page.locator(":focus")).to_have_attribute("data-key", "box-decoder.self-attention.norm-2")
         visit.settled()
         assert page.locator("#architecture .folded").count() == 3 + 2
         expect(page.locator("[data-key='box-decoder.feed-forward.add-2']")).to_be_visible()

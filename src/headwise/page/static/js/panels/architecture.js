@@ -1,12 +1,12 @@
 /** The whole model as a figure: every box with this sentence's tensors, and its share of parameters and operations. */
 
-import { hasBoxes } from "../data.js";
+import { hasBoxes, hasProducts } from "../data.js";
 import { fill, h } from "../dom.js";
 import { figure } from "../figure.js";
 import { oneStop, roving } from "../keys.js";
 import { panel, twin, watch } from "../panel.js";
 import { counted, namedAs, number } from "../text.js";
-import { showPanel } from "./inside.js";
+import { partOf, showHead, showPanel } from "./inside.js";
 
 /**
  * @typedef {import("../types.js").Boxes} Boxes
@@ -32,23 +32,14 @@ export function architecturePanel({ store, data }) {
 
   const open = (/** @type {Item} */ { boxes: [box], folded }) => {
     const layer = box.layer ?? store.state.boxLayer;
-    if (folded) return store.set({ box: box.name, boxLayer: layer, boxStep: 0 });
-    store.set({
-      box: box.name,
-      boxLayer: layer,
-      boxStep: 0,
-      ...(box.kind === "attention" ? headAt(box) : {}),
-    });
-    showPanel(box.kind === "attention" && data.run.value?.can.products ? "microscope" : "inside");
+    store.set({ box: box.name, boxLayer: layer, boxStep: 0 });
+    if (folded) {
+      // What had the focus is no longer drawn.
+      return /** @type {SVGElement | null} */ (picture.querySelector("[aria-current]"))?.focus();
+    }
+    if (box.kind === "attention" && hasProducts(data.run.value, partOf(box))) showHead(store, box);
+    else showPanel("inside");
   };
-  /** The head microscope's place for an attention box. @param {import("../types.js").BoxSize} box */
-  const headAt = ({ name, stack, layer }) => ({
-    part: name.endsWith("cross-attention") ? /** @type {const} */ ("cross") : stack,
-    layer: layer ?? 0,
-    head: 0,
-    query: null,
-    key: null,
-  });
 
   /** What goes into the model and comes out, as the figure's captions. */
   const texts = () => {

@@ -1,7 +1,7 @@
 /** One box of the model in detail: its steps with this model's numbers, for a chosen layer and token. */
 
 import { bars } from "../bars.js";
-import { hasBoxes } from "../data.js";
+import { hasBoxes, hasProducts } from "../data.js";
 import { button, field, fill, formula, h, select } from "../dom.js";
 import { oneStop, roving } from "../keys.js";
 import { matrixView } from "../matrix.js";
@@ -25,6 +25,26 @@ export function showPanel(id) {
   const heading = document.querySelector(`#${id} h2`);
   heading?.scrollIntoView({ block: "nearest" });
   if (heading instanceof HTMLElement) heading.focus({ preventScroll: true });
+}
+
+/**
+ * The part whose heads an attention box has.
+ * @param {import("../types.js").BoxSize} box
+ */
+export function partOf({ name, stack }) {
+  return name.endsWith("cross-attention") ? /** @type {const} */ ("cross") : stack;
+}
+
+/**
+ * Show an attention box's heads: the selected one if it is of this layer, otherwise the first.
+ * @param {import("../state.js").Store} store
+ * @param {import("../types.js").BoxSize} box
+ */
+export function showHead(store, box) {
+  const [part, layer] = [partOf(box), box.layer ?? 0];
+  if (store.state.part !== part || store.state.layer !== layer)
+    store.set({ part, layer, head: 0, query: null, key: null });
+  showPanel("microscope");
 }
 
 /** @param {import("../types.js").App} app */
@@ -87,8 +107,8 @@ export function insidePanel({ store, data }) {
         ),
       box.kind === "softmax" && field("Temperature", temperatureInput(temperature)),
       box.kind === "attention" &&
-        data.run.value?.can.products &&
-        button("One head", () => showPanel("microscope"), { "data-key": "box-head" }),
+        hasProducts(data.run.value, partOf(box)) &&
+        button("One head", () => showHead(store, box), { "data-key": "box-head" }),
     );
   };
   /** @param {number} value */
