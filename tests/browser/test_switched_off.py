@@ -111,6 +111,18 @@ def test_the_scope_decides_what_can_be_switched_off(visit: Visit) -> None:
 
 
 @SERVER_ONLY
+def test_another_head_is_left_in_place_of_the_one_before(visit: Visit) -> None:
+    page = visit.open(f"text={TEXT}&changes=no-ffn:*.*")
+    knob = page.get_by_role("button", name="All heads but one")
+    knob.click()
+    page.keyboard.press("]")
+    expect(knob).to_have_attribute("aria-pressed", "false")
+    knob.click()
+    visit.settled()
+    expect(page.locator(".chips li > span:first-child")).to_have_text(["no FFN", "only head 2"])
+
+
+@SERVER_ONLY
 def test_the_temperature_is_set_with_the_keyboard(visit: Visit, tracer: TranslationTracer) -> None:
     page = visit.open()
     slider = page.locator("#temperature-slider")

@@ -115,7 +115,11 @@ export function knobs({ store, data }) {
           const on = intervention !== null && changes.includes(intervention);
           const flip = () => {
             if (intervention === null) return;
-            store.intervene(on ? changes.filter((one) => one !== intervention) : [...changes, intervention]);
+            const only = `only:${scope.part}.${scope.layer}.`; // one head of these: two would leave none
+            const replaced = (/** @type {string} */ one) =>
+              one === intervention || (intervention.startsWith(only) && one.startsWith(only));
+            const others = changes.filter((one) => !replaced(one));
+            store.intervene(on ? others : [...others, intervention]);
           };
           return button(formula(name), flip, {
             class: "knob",
