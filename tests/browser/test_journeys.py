@@ -369,16 +369,18 @@ def test_a_run_in_training_shows_its_curves_live(browser: Browser, run: Path, tm
     metrics = training / "metrics.jsonl"
     metrics.write_text(
         "".join(
-            json.dumps({"kind": "train", "step": n, "loss": 5 / n, "learning_rate": 0.1}) + "\n"
+            json.dumps({"kind": "train", "step": n, "loss": 5 / n, "learning_rate": 0.02}) + "\n"
             for n in (1, 2, 3)
         )
     )
     with serving(training, run) as server, visiting(browser, server) as visit:
         page = visit.open("")
         expect(page.locator("#training")).to_contain_text("In training: step 3 of")
+        rates = page.locator("#training figure", has_text="Learning rate").locator("text[text-anchor=end]")
+        assert rates.all_text_contents()[:3] == ["0.0", "0.010", "0.020"]
         assert page.locator(".panel:visible").count() == 1
         with metrics.open("a") as file:
-            file.write(json.dumps({"kind": "train", "step": 4, "loss": 1.0, "learning_rate": 0.1}) + "\n")
+            file.write(json.dumps({"kind": "train", "step": 4, "loss": 1.0, "learning_rate": 0.02}) + "\n")
         expect(page.locator("#training")).to_contain_text("step 4 of", timeout=9_000)
         assert len(visit.table("training")) == 5
         page.locator("#run").select_option("small")

@@ -155,11 +155,11 @@ export function formatted(value) {
     : "";
 }
 
-/** A label of a linear axis. @param {number} value */
+/** A label of a linear axis, with two digits. @param {number} value */
 function axis(value) {
-  return value !== 0 && Math.abs(value) < 0.01
-    ? value.toExponential(0).replace("-", "−")
-    : number(value, Math.abs(value) < 10 ? 1 : 0);
+  const size = Math.abs(value);
+  if (size !== 0 && size < 0.001) return value.toExponential(1).replaceAll("-", "−");
+  return number(value, size >= 10 ? 0 : size >= 1 || size === 0 ? 1 : size >= 0.1 ? 2 : size >= 0.01 ? 3 : 4);
 }
 
 /** A label of a logarithmic axis. @param {number} value */
