@@ -1,4 +1,4 @@
-/** The whole model as a figure: every box with this sentence's tensors, and its share of parameters and operations. */
+/** The whole model as a figure: every box with this input's tensors, and its share of parameters and operations. */
 
 import { hasBoxes, hasProducts } from "../data.js";
 import { fill, h } from "../dom.js";
@@ -19,7 +19,7 @@ export function architecturePanel({ store, data }) {
     "architecture",
     "Architecture",
     null,
-    "This model with this sentence: each box opens its steps. A cell per token: the deeper, the longer its vector.",
+    "This model with this input: each box opens its steps. A cell per token: the deeper, the longer its vector.",
   );
   const options = h("p", { class: "where" });
   const picture = h("div", { class: "figure-frame" });
@@ -151,7 +151,7 @@ function table({ boxes, parts }) {
     part.flops === null ? "not known" : counted(part.flops),
   ]);
   return {
-    caption: "Every box: the shape of what it hands on, its parameters, and its operations for this sentence",
+    caption: "Every box: the shape of what it hands on, its parameters, and its operations for this input",
     head: ["Box", "Shape", "Parameters", "Operations"],
     rows: [...rows, ...sums],
   };

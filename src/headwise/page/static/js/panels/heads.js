@@ -24,7 +24,7 @@ export function headsPanel({ store, data }) {
     "heads",
     "Heads",
     3,
-    "Every head’s weights for this sentence: rows look, columns are looked at; deeper is more.",
+    "Every head’s weights for this input: rows look, columns are looked at; deeper is more.",
   );
   const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Attention" });
   const grid = h("div", { class: "heads", role: "tabpanel", id: "heads-grid" });
@@ -247,7 +247,7 @@ function table(attention, part, evidence) {
     }
   }
   return {
-    caption: `${PART_NAMES[part]} heads in this sentence (mean over ${rows} rows)`,
+    caption: `${PART_NAMES[part]} heads for this input (mean over ${rows} rows)`,
     head: ["Head", "Largest weight", "Entropy, bits", "Over many sentences"],
     rows: lines,
   };

@@ -27,7 +27,7 @@ export function interventionsPanel(app) {
     "interventions",
     "Interventions",
     6,
-    "Change the model for this sentence and see whether the translation cares.",
+    "Change the model for this input and see whether its output cares.",
   );
   const undo = button("Undo", () => store.undo());
   const reset = button("Reset", () => store.intervene([]));
@@ -305,8 +305,7 @@ function scrolled(table) {
  * @param {boolean} same
  */
 function explain(what, delta, same) {
-  if (Math.abs(delta) < 5e-5)
-    return "No change: the model doesn’t use what was taken away, for this sentence.";
+  if (Math.abs(delta) < 5e-5) return "No change: the model doesn’t use what was taken away, for this input.";
   const factor = Math.exp(-Math.abs(delta));
   return `The ${what} from before is now ${delta < 0 ? `${percent(factor)} as probable as it was` : `${number(1 / factor, 2)} times as probable`}${same ? ", and still the best." : "."}`;
 }
