@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 
-export const KEYS = [
+const KEYS = [
   ["Tab", "from panel to panel, and to what is in them"],
   ["← → ↑ ↓", "within a chart, a list, or a row of tabs"],
   ["Enter", "pin the word, cell, head or hypothesis"],

@@ -38,7 +38,7 @@
  */
 
 /** @type {State} */
-export const START = {
+const START = {
   run: "",
   text: "",
   beam: null,

@@ -105,7 +105,7 @@ export function architecturePanel({ store, data }) {
  * Shares in percent with one decimal whose sum is exactly 100: the largest remainders are rounded up.
  * @param {number[]} amounts
  */
-export function shares(amounts) {
+function shares(amounts) {
   const total = amounts.reduce((sum, amount) => sum + amount, 0);
   if (total === 0) return amounts.map(() => 0);
   const exact = amounts.map((amount) => (1000 * amount) / total);

@@ -356,7 +356,7 @@ function stated(change, trace) {
  * An intervention in words.
  * @param {string} change
  */
-export function describe(change) {
+function describe(change) {
   const [kind, ...rest] = change.split(":");
   const text = rest.join(":");
   if (kind === "prefix") return `begin with “${text}”`;

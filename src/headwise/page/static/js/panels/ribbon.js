@@ -23,7 +23,7 @@ const FAINT = 0.04; // links with smaller weights aren't drawn
  * @param {import("../types.js").Reading} reading
  * @returns {Links | null}
  */
-export function links(state, source, reading) {
+function links(state, source, reading) {
   const cross = reading.attention.cross;
   if (!cross) return null;
   const { layer, head } = crossHead(state, cross);

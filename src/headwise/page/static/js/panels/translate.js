@@ -64,7 +64,6 @@ export function translatePanel({ store, data }) {
   const showState = () => {
     const { state } = store;
     const run = data.run.value;
-    if (source.value !== state.text && document.activeElement !== source) source.value = state.text;
     if (source.value !== state.text) source.value = state.text;
     if (document.activeElement !== beam) beam.value = String(state.beam ?? run?.beam ?? "");
     if (document.activeElement !== alpha) alpha.value = String(state.alpha ?? run?.alpha ?? "");
@@ -254,7 +253,7 @@ function hypothesis(entry, rank, store, reading) {
     { class: shown ? "shown" : "" },
     button(
       [
-        h("span", { dir: "auto", lang: null }, entry.text),
+        h("span", { dir: "auto" }, entry.text),
         h(
           "span",
           { class: "figures" },
