@@ -341,6 +341,7 @@ def test_a_forced_word_is_said_and_a_baseline_compared(visit: Visit) -> None:
     visit.settled()
     assert page.locator(".hypothesis > span").first.inner_text().startswith("Zwei Hunde")
     expect(page.locator("#interventions .result")).to_contain_text("The translation changes")
+    expect(page.locator("#interventions .result")).not_to_contain_text("No change")
     assert page.locator("#interventions ins").count() >= 2
     page.locator("#translate button", has_text="Pin as baseline").click()
     page.locator("#interventions .tools button", has_text="Reset").click()

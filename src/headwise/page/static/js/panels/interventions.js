@@ -237,6 +237,10 @@ export function interventionsPanel(app) {
       const under = baselineOf(store.state).text === store.state.text ? data.under.value : null;
       const delta = under ? under.log_probability - before.log_probability : null;
       const same = now.text === before.text;
+      // A forced word takes nothing from the model.
+      const taken = [...store.state.changes, ...baselineOf(store.state).changes].some(
+        (change) => !/^(word|prefix):/.test(change),
+      );
       fill(
         result,
         h("h3", {}, `The ${what} ${same ? "stays the same" : "changes"}`),
@@ -263,7 +267,7 @@ export function interventionsPanel(app) {
             ],
           ],
         }),
-        delta !== null && h("p", { class: "detail" }, explain(what, delta, same)),
+        delta !== null && taken && h("p", { class: "detail" }, explain(what, delta, same)),
         store.state.changes.some((change) => change.startsWith("no-mask:")) &&
           h("p", { class: "detail" }, WITHOUT_MASK),
       );
