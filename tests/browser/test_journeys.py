@@ -350,6 +350,19 @@ def test_a_forced_word_is_said_and_a_baseline_compared(visit: Visit) -> None:
     assert "Zwei" in page.locator(".difference del").all_inner_texts()[0]
 
 
+@SERVER_ONLY
+def test_a_word_forced_with_the_keyboard_leaves_the_focus_at_its_token(visit: Visit) -> None:
+    page = visit.open()
+    page.locator(".token").first.focus()
+    page.keyboard.press("Tab")
+    word = page.locator(":focus").inner_text().rpartition(" ")[0].split()[0]
+    page.keyboard.press("Enter")
+    visit.settled()
+    assert visit.state()["changes"] == f"word:0:{word}"
+    expect(page.locator(":focus")).to_have_attribute("data-key", "token-0")
+    expect(page.locator(".answer .detail")).to_contain_text("Token 1")
+
+
 def test_no_change_is_a_result(visit: Visit) -> None:
     page = visit.open(f"text={TEXT}&changes=zero:cross.1.1@39")  # there is no position 40
     expect(page.locator("#interventions .result")).to_contain_text("The translation stays the same")

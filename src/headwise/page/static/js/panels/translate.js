@@ -93,11 +93,11 @@ export function translatePanel({ store, data }) {
   const showOutput = () => {
     const { reading } = data;
     const trace = data.trace.value;
+    fill(detail); // before the output, whose focused token fills it again
     if (trace && trace.hypotheses.length === 0) {
       fill(output, h("span", { class: "muted" }, "The translation appears here."));
     } else fill(output, reading ? tokens(reading, (text) => fill(detail, ...text), store) : []);
-    oneStop(output.querySelectorAll(".token"));
-    fill(detail);
+    oneStop(output.querySelectorAll(".token"), (token) => token === document.activeElement);
     const unknownWords = (trace?.source.unknown ?? []).map((index) => trace?.source.words[index] ?? "");
     unknown.hidden = unknownWords.length === 0;
     fill(words, ...unknownWords.map((word) => unknownWord(word)));
@@ -200,6 +200,7 @@ function tokens(reading, tell, store) {
             {
               class: `token${probability < 0.5 ? " unsure" : ""}${target.pieces[index].startsWith("<") ? " special" : ""}`,
               role: "button",
+              tabindex: "-1",
               "data-key": `token-${index}`,
               "aria-label": `${piece(target.pieces[index])}, probability ${percent(probability)}`,
               style: { "--doubt": (1 - probability).toFixed(3) },
@@ -232,7 +233,11 @@ function alternatives(reading, index, store) {
     const text = `${piece(other.piece)} ${percent(Math.exp(other.log_probability))}`;
     const whole = opens && /^▁./.test(other.piece) && other.id !== reading.target.ids[index];
     if (!whole) return h("span", { class: "alternative" }, text);
-    const force = () => store.intervene([...store.state.changes, `word:${word}:${other.piece.slice(1)}`]);
+    const force = () => {
+      const token = document.querySelector(`[data-key="token-${index}"]`);
+      if (token instanceof HTMLElement) token.focus(); // it stays, but not the alternatives
+      store.intervene([...store.state.changes, `word:${word}:${other.piece.slice(1)}`]);
+    };
     return button(text, force, { class: "alternative", title: `Say “${other.piece.slice(1)}” here` });
   });
   return [`Token ${index + 1}: `, ...list.flatMap((one) => [one, " "])];
