@@ -395,8 +395,20 @@ def test_a_run_in_training_shows_its_curves_live(browser: Browser, run: Path, tm
         assert page.locator(".panel:visible").count() == 1
         with metrics.open("a") as file:
             file.write(json.dumps({"kind": "train", "step": 4, "loss": 1.0, "learning_rate": 0.02}) + "\n")
+            file.write(json.dumps({"kind": "dev", "step": 4, "loss": 1.5, "bleu": 9.5}) + "\n")
         expect(page.locator("#training")).to_contain_text("step 4 of", timeout=9_000)
-        assert len(visit.table("training")) == 5
+        assert page.locator("#training figure", has_text="BLEU").locator("circle").count() == 1
+        assert len(visit.table("training")) == 6
+        held: list[Route] = []
+
+        def hold(route: Route) -> None:
+            held.append(route)
+
+        page.route("**/api/metrics?**", hold)
+        page.wait_for_timeout(11_000)  # twice as long as the page waits between two requests
+        assert len(held) == 1
+        held[0].continue_()
+        page.unroute("**/api/metrics?**")
         page.locator("#run").select_option("small")
         visit.settled()
         expect(page.locator("#translate")).to_be_visible()

@@ -83,12 +83,14 @@ export function lineChart(title, given, { logX = false, logY = false, xTicks, na
           counted(tick),
         ),
       ),
-      lines.map((line) =>
-        s("polyline", {
-          class: classOf(line),
-          points: line.points.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" "),
-        }),
-      ),
+      lines.map((line) => {
+        if (line.points.length === 1) {
+          const [[a, b]] = line.points; // a line with one point would not be seen
+          return s("circle", { class: classOf(line), cx: x(a), cy: y(b), r: 2.5 });
+        }
+        const points = line.points.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`);
+        return s("polyline", { class: classOf(line), points: points.join(" ") });
+      }),
       named ? names(lines, x, y) : [],
     ),
   );

@@ -69,7 +69,8 @@ export function trainingPanel({ data }) {
   };
   data.curves.on((slot) => slot.status === "ready" && show());
   window.setInterval(() => {
-    if (data.curves.value?.going_on && !document.hidden) data.curves.retry();
+    const { value, status } = data.curves; // a request that is still on its way would be sent in vain
+    if (value?.going_on && status !== "loading" && !document.hidden) data.curves.retry();
   }, POLL_EVERY);
   return section.root;
 }
