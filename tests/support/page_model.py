@@ -22,6 +22,11 @@ def in_browser(folder: Path, requests: Sequence[Request]) -> list[Any]:
     return run_script("ask_page.mjs", folder, requests)
 
 
+def through_client(folder: Path, requests: Sequence[tuple[str, str | None]]) -> list[Any]:
+    """Ask a page whose browser loads a text for each request, or nothing."""
+    return run_script("ask_client.mjs", folder, requests)
+
+
 def split_and_join(model: Path, texts: Sequence[str], pieces: Sequence[Sequence[str]]) -> dict[str, Any]:
     """Split texts into `pieces` and join pieces to `texts` with the page's SentencePiece."""
     return run_script("split_page.mjs", model, {"texts": texts, "pieces": pieces})

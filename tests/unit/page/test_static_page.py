@@ -25,7 +25,7 @@ from headwise.page.static_page import Exporter
 from headwise.text.tokens.pair_vocabulary import PairVocabulary
 from headwise.text.tokens.subwords import Subwords, train_model
 from headwise.weights import write_quantized
-from page_model import Request, in_browser, needs_node
+from page_model import Request, in_browser, needs_node, through_client
 from translator_run import ENGLISH, GERMAN, make_run
 
 CLOSE = 1e-4
@@ -231,6 +231,18 @@ def test_errors_are_the_servers(small: tuple[Path, Path]) -> None:
         _without_kinds(one) for one in theirs
     ]
     assert "/api/next: expected" in in_browser(folder, [("next", {"text": "a"})])[0]["error"]
+
+
+@needs_node
+def test_what_the_browser_cant_load_is_said_and_loaded_on_a_second_try(tmp_path: Path) -> None:
+    run = "run?run=a"
+    asked = [("trace", None), ("trace", "it"), (run, None), (run, "<p>"), (run, '{"name": 1}')]
+    failed, loaded, without_connection, other, right = through_client(tmp_path, asked)
+    assert failed == {"error": "The model in the browser failed."}
+    assert loaded == {"loaded": "it"}
+    assert re.fullmatch("run.json: expected .*, found no connection", without_connection["error"])
+    assert re.fullmatch("run.json: expected .*, found another file", other["error"])
+    assert right == {"name": 1}
 
 
 @pytest.fixture(scope="module")

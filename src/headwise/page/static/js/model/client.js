@@ -11,14 +11,13 @@ export class BrowserModel {
   #waiting = [];
   /** @type {Request | null} */
   #current = null;
+  /** @type {Worker | null} */
+  #worker;
 
   /** @param {URL} folder  of the run's files */
   constructor(folder) {
     this.folder = folder;
-    this.worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
-    this.worker.postMessage({ folder: folder.href });
-    this.worker.addEventListener("message", ({ data }) => this.#done(data.answer));
-    this.worker.addEventListener("error", () => this.#done({ error: "The model in the browser failed." }));
+    this.#worker = this.#started();
   }
 
   /**
@@ -31,10 +30,14 @@ export class BrowserModel {
   async ask(path, question, signal) {
     const written = WRITTEN[path.split("?")[0]];
     if (written) {
-      const response = await fetch(new URL(written, this.folder), { signal });
-      return response.ok
-        ? response.json()
-        : { error: `${written}: the web server answered ${response.status}.` };
+      const response = await fetch(new URL(written, this.folder), { signal }).catch(() => null);
+      const answer = await response?.json().catch(() => null);
+      signal?.throwIfAborted();
+      if (response?.ok && answer) return answer;
+      const status = response?.ok ? "another file" : `the status ${response?.status}`;
+      return {
+        error: `${written}: expected one of the page’s files, found ${response ? status : "no connection"}`,
+      };
     }
     return new Promise((resolve, reject) => {
       this.#waiting.push({ path, question, signal, resolve, reject });
@@ -49,9 +52,23 @@ export class BrowserModel {
       if (request.signal?.aborted) request.reject(new DOMException("superseded", "AbortError"));
       else {
         this.#current = request;
-        this.worker.postMessage({ path: request.path, question: request.question });
+        this.#worker ??= this.#started();
+        this.#worker.postMessage({ path: request.path, question: request.question });
       }
     }
+  }
+
+  /** A new worker. One that has failed, as where its script wasn't loaded, answers nothing more. */
+  #started() {
+    const worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
+    worker.postMessage({ folder: this.folder.href });
+    worker.addEventListener("message", ({ data }) => this.#done(data.answer));
+    worker.addEventListener("error", () => {
+      worker.terminate();
+      this.#worker = null;
+      this.#done({ error: "The model in the browser failed." });
+    });
+    return worker;
   }
 
   /** @param {any} answer */
