@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 import sentencepiece
 
+from headwise.config import SubwordConfig
+from headwise.text.tokens.subwords import train_model
 from page_model import needs_node, split_and_join
 from translator_run import ENGLISH, GERMAN
 
-OTHER = ["日本語 テスト ﬁne Ⅷ ½ ｶﾞ e\u0301 ΑΒΓ ς naïve ŉ", "Ｆｕｌｌ　ｗｉｄｔｈ，①②③"]
+OTHER = ["日本語 テスト ﬁne Ⅷ ½ ｶﾞ e\u0301 ΑΒΓ ς naïve ŉ", "Ｆｕｌｌ　ｗｉｄｔｈ，①②③", "\ufeff a\ufeff"]
 MODELS: dict[str, dict[str, Any]] = {
     "headwise": {"model_type": "bpe", "normalization_rule_name": "identity"},
     "bytes": {"model_type": "bpe", "byte_fallback": True, "character_coverage": 0.98, "vocab_size": 420},
@@ -70,3 +72,11 @@ def test_splits_and_texts_are_the_librarys(name: str, tmp_path: Path) -> None:
     found = split_and_join(file, texts, [library.id_to_piece(row) for row in ids])
     assert found["pieces"] == library.encode(texts, out_type=str)
     assert found["texts"] == library.decode(ids)
+
+
+@needs_node
+def test_a_model_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "spm.model"
+    file.write_bytes(train_model([*ENGLISH, *GERMAN], SubwordConfig(size=100))[:-1])
+    with pytest.raises(AssertionError, match="expected a SentencePiece model, found a damaged file"):
+        split_and_join(file, ["a dog"], [])

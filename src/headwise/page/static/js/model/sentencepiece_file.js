@@ -18,12 +18,12 @@ export const UNIGRAM = 1;
  */
 
 /**
- * Parse a model.
+ * Parse a model; throws an error for a file that is cut off.
  * @param {ArrayBuffer} buffer
  * @returns {PieceModel}
  */
 export function parseModel(buffer) {
-  const utf8 = new TextDecoder();
+  const utf8 = new TextDecoder("utf-8", { ignoreBOM: true });
   /** @type {{ piece: string, score: number, type: number }[]} */
   const entries = [];
   /** @type {Map<number, number | Uint8Array>} */
@@ -64,10 +64,16 @@ export function parseModel(buffer) {
  */
 function* fields(message) {
   let place = 0;
+  const advance = (/** @type {number} */ size) => {
+    const start = place;
+    place += size;
+    if (place > message.length) throw new Error("expected a SentencePiece model, found a damaged file");
+    return start;
+  };
   const varint = () => {
     let [value, factor] = [0, 1];
     for (;;) {
-      const byte = message[place++];
+      const byte = message[advance(1)];
       value += (byte & 0x7f) * factor;
       if (byte < 0x80) return value;
       factor *= 128;
@@ -81,7 +87,6 @@ function* fields(message) {
       continue;
     }
     const size = wire === 1 ? 8 : wire === 5 ? 4 : varint();
-    yield [key >> 3, message.subarray(place, place + size)];
-    place += size;
+    yield [key >> 3, message.subarray(advance(size), place)];
   }
 }
