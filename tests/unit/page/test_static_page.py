@@ -21,6 +21,7 @@ from headwise.engine.translator import Translator
 from headwise.errors import HeadwiseError
 from headwise.interop.runs import open_trained
 from headwise.page.json_arrays import products_json, reading_json, trace_json
+from headwise.page.requests import MOST_CHARACTERS
 from headwise.page.static_page import Exporter
 from headwise.text.tokens.pair_vocabulary import PairVocabulary
 from headwise.text.tokens.subwords import Subwords, train_model
@@ -178,6 +179,7 @@ def test_unknown_words_are_the_servers(tmp_path: Path) -> None:
         "漢字 Ä schlaft SCHLÄFT schläft 12",
         "\u2581 a\u00a0b",
         "ecbfc Ecbfc! e.c. b c ǅǆ ſx ßß 12",
+        "\N{DOG FACE}" * (MOST_CHARACTERS - 1),  # two of JavaScript's characters each
     ]
     assert_same(run, tmp_path / "page", [("trace", {"text": text}) for text in texts])
 

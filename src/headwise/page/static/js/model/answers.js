@@ -53,9 +53,11 @@ export async function openRun(read) {
  * @param {any} request
  */
 function check({ text, target, beam, alpha, interventions }) {
-  for (const [name, value] of Object.entries({ text, target }))
-    if (typeof value === "string" && value.length > MOST_CHARACTERS)
-      throw new Refusal(`${name}: expected at most ${MOST_CHARACTERS} characters, found ${value.length}`);
+  for (const [name, value] of Object.entries({ text, target })) {
+    const length = typeof value === "string" ? [...value].length : 0;
+    if (length > MOST_CHARACTERS)
+      throw new Refusal(`${name}: expected at most ${MOST_CHARACTERS} characters, found ${length}`);
+  }
   if (beam != null && !(Number.isInteger(beam) && beam >= 1 && beam <= MOST_BEAM))
     throw new Refusal(`beam: expected a whole number from 1 to ${MOST_BEAM}, found ${beam}`);
   if (alpha != null && !(alpha >= 0 && alpha <= MOST_ALPHA))
