@@ -84,9 +84,10 @@ def requests(texts: Sequence[str], *, changed: bool = True) -> list[Request]:
         ["silence:cross.2.1"],
         ["uniform:encoder.1.2", "shift:decoder.*.1@-1"],
         ["shuffle:cross.1.*@7", "shuffle:decoder.1.1@-3", "zero:encoder.2.1@1", "zero:decoder.1.1"],
+        ["uniform:*.2.1", "silence:*.*.2"],
         ["prefix:Zwei Hunde"],
         ["word:1:Frau", "shuffle:encoder.*.*@123456789"],
-    ][: 5 if changed else 1]
+    ][: 6 if changed else 1]
     target = "Zwei Hunde spielen."
     result: list[Request] = [("trace", {"text": text}) for text in texts]
     result += [("trace", {"text": texts[0], "interventions": each}) for each in changes]
@@ -202,6 +203,7 @@ def test_the_numbering_of_an_imported_vocabulary_is_kept(tmp_path: Path) -> None
 
 INVALID: list[Request] = [
     ("trace", {"text": "a dog", "interventions": ["silence:cross.9.1"]}),
+    ("trace", {"text": "a dog", "interventions": ["silence:*.3.1"]}),
     ("trace", {"text": "a dog", "interventions": ["shift:encoder.1.1"]}),
     ("trace", {"text": "a dog", "interventions": ["it's:cross"]}),
     ("trace", {"text": "a dog", "interventions": ["word:99:Hund"]}),

@@ -6,14 +6,13 @@ import { Refusal, strip, words } from "./subwords.js";
 /** @typedef {import("../types.js").Part} Part */
 
 /**
- * Layers and heads count from 0, null for all; `amount` is the key of zero, the number of
- * shuffle's order, the distance of shift
- * or the number of the word; `text` the words of prefix or the word of word.
- * @typedef {{ kind: string, part: Part, layer: number | null, head: number | null, amount: number | null,
+ * Layers and heads count from 0; null for all of them, or all parts. `amount` is the key of zero, the number of
+ * shuffle's order, the distance of shift or the number of the word; `text` the words of prefix or the word of word.
+ * @typedef {{ kind: string, part: Part | null, layer: number | null, head: number | null, amount: number | null,
  *   text: string }} Intervention
  */
 
-const HEAD = /^(encoder|decoder|cross)\.([1-9][0-9]*|\*)\.([1-9][0-9]*|\*)(?:@(-?[0-9]+))?$/;
+const HEAD = /^(encoder|decoder|cross|\*)\.([1-9][0-9]*|\*)\.([1-9][0-9]*|\*)(?:@(-?[0-9]+))?$/;
 const MOST_DIGITS = 9;
 const SHOWN = 60; // characters of an invalid intervention in its error message
 /** @type {Record<string, string>} */
@@ -61,7 +60,7 @@ export function parse(text) {
       );
       return {
         ...plain,
-        part: /** @type {Part} */ (part),
+        part: part === "*" ? null : /** @type {Part} */ (part),
         layer: first,
         head: second,
         amount: amount === undefined ? null : parseNumber(amount, subject),
@@ -92,7 +91,7 @@ export function format({ kind, part, layer, head, amount, text }) {
   if (kind === "prefix") return `prefix:${text}`;
   if (kind === "word") return `word:${amount}:${text}`;
   const [first, second] = [layer, head].map((number) => (number === null ? "*" : number + 1));
-  return `${kind}:${part}.${first}.${second}${amount === null ? "" : `@${amount}`}`;
+  return `${kind}:${part ?? "*"}.${first}.${second}${amount === null ? "" : `@${amount}`}`;
 }
 
 /**
@@ -103,9 +102,9 @@ export function format({ kind, part, layer, head, amount, text }) {
 export function changes(interventions, model) {
   const ofHeads = interventions.filter(({ kind }) => kind !== "prefix" && kind !== "word");
   for (const one of ofHeads) {
-    const layers = model.parts[one.part];
+    const parts = one.part === null ? Object.values(model.parts) : [model.parts[one.part]];
     for (const [what, number, count] of /** @type {const} */ ([
-      ["layer", one.layer, layers.length],
+      ["layer", one.layer, Math.max(...parts.map((layers) => layers.length))],
       ["head", one.head, model.config.heads],
     ]))
       if (number !== null && number >= count)
@@ -121,7 +120,7 @@ export function changes(interventions, model) {
     /** @type {Float32Array} */ weights,
   ) => {
     for (const one of ofHeads)
-      if (one.part === part && (one.layer ?? layer) === layer && (one.head ?? head) === head)
+      if ((one.part ?? part) === part && (one.layer ?? layer) === layer && (one.head ?? head) === head)
         CHANGES[one.kind](weights, one.amount);
   };
 }
