@@ -211,6 +211,7 @@ INVALID: list[Request] = [
     ("trace", {"text": "a dog", "interventions": ["prefix:" + "Hund " * 60]}),
     ("trace", {"text": "half \ud800"}),
     ("force", {"text": " ", "target": "ein Hund"}),
+    ("products", {"text": " ", "target": "ein Hund", "part": "cross", "layer": 0, "head": 0, "query": 0}),
     ("force", {"text": "a dog", "target": []}),
     ("force", {"text": "a dog", "target": [4, 9999]}),
     ("products", {"text": "a dog", "target": [4], "part": "cross", "layer": 2, "head": 0, "query": 0}),

@@ -25,8 +25,8 @@ import { packed } from "./tracer.js";
 export function products(tracer, { text, target, part, layer, head, query, interventions = [] }) {
   const { model } = tracer.translator;
   const applied = interventions.filter((one) => strip(one)).map(parse);
-  const { source } = tracer.read(text);
-  const inputs = [BOS, ...tracer.targetIds(target).slice(0, -1)];
+  const { source, ids } = tracer.given(text, target);
+  const inputs = [BOS, ...ids.slice(0, -1)];
   const attention = model.parts[part]?.[layer];
   if (!attention)
     throw new Refusal(`expected a part and a layer that the model has, found ${part} ${layer + 1}`);

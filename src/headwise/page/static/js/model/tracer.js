@@ -13,7 +13,6 @@ import { splitWords } from "./unknown.js";
 const SCHEMA = 1; // of the trace (docs/look-inside.md)
 const ALTERNATIVES = 5;
 const NAMED = 8; // words in a note
-const EMPTY = "expected a text to look into, found an empty one";
 
 /**
  * A run's model with its subwords.
@@ -76,16 +75,23 @@ export class Tracer {
    */
   force({ text, target, alpha, interventions = [] }) {
     const applied = interventions.filter((one) => strip(one)).map(parse);
-    const { source } = this.read(text);
-    if (source.ids.length === 1) throw new Refusal(EMPTY);
-    return this.#force(source, this.targetIds(target), alpha ?? this.translator.decoding.alpha, applied);
+    const { source, ids } = this.given(text, target);
+    return this.#force(source, ids, alpha ?? this.translator.decoding.alpha, applied);
   }
 
   /**
-   * The ids of a target text with the end symbol, or checked ids.
+   * A source text with a given target: the ids of a target text with the end symbol, or checked ids.
+   * @param {string} text
    * @param {string | number[]} target
    */
-  targetIds(target) {
+  given(text, target) {
+    const { source } = this.read(text);
+    if (source.ids.length === 1) throw new Refusal("expected a text to look into, found an empty one");
+    return { source, ids: this.#targetIds(target) };
+  }
+
+  /** @param {string | number[]} target */
+  #targetIds(target) {
     const { longest, subwords } = this.translator;
     const ids = typeof target === "string" ? [...subwords.target.encode(line(target)), EOS] : target;
     if (ids.length === 0 || ids.length > longest + 1)
