@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -132,12 +133,13 @@ def test_curl_as_in_its_documentation(address: str, translator: Translator, tmp_
     body = json.dumps({"q": ENGLISH[0], "source": "en", "target": "de", "format": "text", "api_key": ""})
     json_type = ["-H", "Content-Type: application/json"]
     assert curl("-X", "POST", f"{address}/translate", *json_type, "-d", body) == {"translatedText": expected}
-    file = tmp_path / "a text.txt"
+    file = tmp_path / "ein Übungstext.txt"
     file.write_text(f"{ENGLISH[0]}\n", encoding="utf-8")
     fields = ["-F", f"file=@{file}", "-F", "source=en", "-F", "target=de"]
     link = curl("-X", "POST", f"{address}/translate_file", *fields)["translatedFileUrl"]
     assert link.startswith(f"{address}/download_file/")
-    assert httpx.get(link).text == f"{expected}\n"
+    with urllib.request.urlopen(link) as answer:  # which takes an address as it is, as curl does
+        assert answer.read().decode() == f"{expected}\n"
     assert httpx.get(link[:-40] + "0" * 40).status_code == 404
 
 

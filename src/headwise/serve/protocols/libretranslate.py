@@ -14,6 +14,7 @@ Fields are in JSON or in a form; an error is `{"error": "one sentence"}`.
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
@@ -218,7 +219,7 @@ def _add_files(endpoints: Endpoints, context: Context) -> None:
             except BaseException:
                 context.documents.remove(document.identifier)
                 raise
-        path = f"{document.identifier}.{document.key}.{document.name}"
+        path = quote(f"{document.identifier}.{document.key}.{document.name}")  # the name may have spaces
         return {"translatedFileUrl": str(request.url_for("download_file", name=path))}
 
     @endpoints(
