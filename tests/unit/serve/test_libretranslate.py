@@ -81,6 +81,16 @@ def test_a_language_is_detected(address: str) -> None:
     )
 
 
+def test_the_language_of_a_text_without_letters_is_a_guess_without_confidence(address: str) -> None:
+    (best,) = libretranslatepy.LibreTranslateAPI(address).detect("12:30")
+    assert best["confidence"] == 0
+    assert (
+        best == post(address, "translate", q="12:30", source="auto", target="fr").json()["detectedLanguage"]
+    )
+    nothing = post(address, "detect", q="")
+    assert (nothing.status_code, [*nothing.json()]) == (400, ["error"])
+
+
 def test_a_common_language_between_two_models(address: str, runs: list[Path], translator: Translator) -> None:
     german = translator.translate(ENGLISH[:1])[0].text
     french = Translator.load(runs[1], device="cpu").translate([german])[0].text

@@ -53,7 +53,7 @@ class DetectFields(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    q: str = Field(examples=["Ein Mann reitet."])
+    q: str = Field(min_length=1, examples=["Ein Mann reitet."])
     api_key: ApiKey | None = None
 
 
@@ -160,7 +160,9 @@ def _add_texts(endpoints: Endpoints, context: Context) -> None:
     async def detection(request: Request, fields: DetectFields) -> list[dict[str, Any]]:
         client = context.access.client(request, fields.api_key)
         with context.charged(request, client, context.limits.check([fields.q])):
-            return [_detection(one) for one in detect(fields.q, {*models.sources, *models.targets})]
+            found = detect(fields.q, {*models.sources, *models.targets})
+            # Its clients take the first one, and LibreTranslate's answer is never empty.
+            return list(map(_detection, found or [Detected(next(iter(models.sources), "en"), 0.0)]))
 
     @endpoints("POST", "/suggest", "Suggest a translation (refused)", kinds=FORMS)
     async def suggest(request: Request, fields: SuggestFields) -> None:
