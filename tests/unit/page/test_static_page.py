@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
 from headwise.analysis.head_arithmetic import head_arithmetic
 from headwise.analysis.interventions import parse_interventions
@@ -236,6 +237,17 @@ def test_errors_are_the_servers(small: tuple[Path, Path]) -> None:
         _without_kinds(one) for one in theirs
     ]
     assert "/api/next: expected" in in_browser(folder, [("next", {"text": "a"})])[0]["error"]
+
+
+@needs_node
+def test_numbers_that_overflow_are_an_error_as_on_the_server(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", norm="pre")
+    weights = load_file(run / "model.safetensors")
+    weights["decoder.1.feed_forward.w2.weight"].fill_(3e38)
+    save_file(weights, run / "model.safetensors")
+    asked: list[Request] = [("force", {"text": "a dog", "target": "ein Hund"})]
+    assert_same(run, tmp_path / "page", asked)
+    assert "overflow" in on_server(run, asked)[0]["error"]
 
 
 @needs_node

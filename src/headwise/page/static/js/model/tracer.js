@@ -200,6 +200,8 @@ export class Tracer {
     const grids = new Grids(this.translator.model, source.ids.length, inputs.length);
     const { hidden } = this.pass(source.ids, inputs, interventions, (...call) => grids.record(...call));
     const table = this.translator.model.logProbabilities(hidden);
+    if (!table.data.every(Number.isFinite))
+      throw new Refusal("expected finite log-probabilities, found others: the model's numbers overflow");
     const { pieces } = this.translator.subwords.target;
     const own = target.map((id, step) => table.at(step).data[id]);
     const total = own.reduce((a, b) => a + b, 0);
