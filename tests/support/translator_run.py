@@ -36,22 +36,24 @@ def make_run(
     seed: int = 0,
     size: int = 150,
     joint: bool = True,
+    joiners: bool = False,
     max_length: int = 40,
     end_bias: float = 0.0,
     **changes: Any,
 ) -> Path:
     """Write the files that inference needs: config.yaml, spm.model and model.safetensors; `changes` are model keys.
 
-    `end_bias` is added to the logit of the end symbol.
+    `end_bias` is added to the logit of the end symbol. With `joiners`, subwords have them, and text has marks.
     """
     directory.mkdir(parents=True, exist_ok=True)
     model = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "d_ff": 32, "heads": 2}
     model |= {"max_length": max_length, "share_embeddings": "none", **changes}
     decoding = {"beam": 3, "extra_length": 4}
     config = Config.from_tree(
-        {"model": model, "subwords": {"size": size, "joint": joint}, "decoding": decoding}
+        {"model": model, "subwords": {"size": size, "joint": joint, "joiners": joiners}, "decoding": decoding}
     )
-    subwords = Subwords.train(ENGLISH, GERMAN, config.subwords, directory)
+    more = [f'({text} "{text}")' for text in ENGLISH] if joiners else []
+    subwords = Subwords.train(ENGLISH + more, GERMAN, config.subwords, directory)
     torch.manual_seed(seed)
     network = build_model(config.model, subwords.source_size, subwords.target_size)
     if end_bias:

@@ -79,7 +79,7 @@ class TranslationTracer(Tracer[Seq2Seq]):
         return self.translator.options.alpha if alpha is None else alpha
 
     def names(self, ids: Sequence[int]) -> Sequence[str]:  # noqa: D102
-        return self.translator.subwords.target_pieces(ids)
+        return [self.translator.subwords.target_pieces([number])[0] for number in ids]
 
     def forced(  # noqa: D102
         self, text: str | Side, target: str | Sequence[int]
@@ -288,7 +288,7 @@ class TranslationTracer(Tracer[Seq2Seq]):
                 )
             )
         ranks = {hypothesis.node: rank for rank, hypothesis in enumerate(ranked)}
-        pieces = subwords.target_pieces([node.token for node in tree])
+        pieces = self.names([node.token for node in tree])
         nodes = tuple(
             Node(piece=piece, rank=ranks.get(index), **asdict(node))
             for index, (node, piece) in enumerate(zip(tree, pieces, strict=True))

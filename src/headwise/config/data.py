@@ -126,6 +126,8 @@ class SubwordConfig(Section):
     dropout: Annotated[Probability, _PAIRS] = 0.0
     character_coverage: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     lowercase: bool = False
+    # words behind an opening bracket, quotation mark or hyphen are segmented as behind a space
+    joiners: Annotated[bool, _PAIRS] = False
     # words that are a subword each
     symbols: Annotated[list[str], Writable, _PAIRS] = Field(default_factory=list)
     # for translation: a run whose subword model is used instead of a learned one

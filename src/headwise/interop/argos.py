@@ -200,6 +200,7 @@ class Exporter(base.Exporter):
 
     def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:  # noqa: D102
         source, target = _languages(trained)
+        trained.check_joiners()
         source_model, target_model = trained.sentencepiece()
         if source_model != target_model:
             raise ConfigError(

@@ -116,6 +116,13 @@ class Trained(TrainedRun):
                 f"found {self.subwords.target_pieces(given[:1])[0]} at their beginning"
             )
 
+    def check_joiners(self) -> None:
+        """Raise `ConfigError` if the text of subwords is more than that of each, which a format can't express."""
+        if self.subwords.joiners:
+            raise ConfigError(
+                f"{self.run}: expected subwords without joiners for this format, found subwords.joiners=true"
+            )
+
 
 @dataclass(frozen=True)
 class TrainedSingle(TrainedRun):

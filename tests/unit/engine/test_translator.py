@@ -402,6 +402,15 @@ def test_cross_attention_is_a_distribution_over_the_source_alone(translator: Tra
         assert torch.allclose(weights, alone, atol=1e-5)
 
 
+def test_words_are_those_between_spaces_where_subwords_have_joiners(tmp_path: Path) -> None:
+    joining = Translator.load(make_run(tmp_path / "run", joiners=True, size=180))
+    text = '(A man) rides a "brown horse" along-the beach'
+    (found,) = joining.translate([text], alignments=True)
+    assert word_numbers(found.source_pieces)[-1] + 1 == len(text.split())
+    for output in found.outputs:
+        assert "".join(output.pieces[:-1]).replace("▁", " ").split() == output.text.split()
+
+
 def test_alignments_of_translations_are_those_of_their_tokens(translator: Translator) -> None:
     translations = translator.translate([*ENGLISH, ""], alignments=True, n_best=2)
     for translation in translations[:-1]:

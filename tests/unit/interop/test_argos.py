@@ -155,6 +155,14 @@ def test_languages_are_told_by_the_names_of_the_training_files(tmp_path: Path) -
     assert unpacked(file, tmp_path / "installed").name == "translate-fr_it-1_0"
 
 
+def test_joiners_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run(tmp_path / "run", share_embeddings="all", joiners=True, size=170)
+    out = tmp_path / "a.argosmodel"
+    assert headwise(["export", str(run), "--to", "argos", "-o", str(out), *LANGUAGES]) == 2
+    assert "expected subwords without joiners for this format, found" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def test_two_subword_models_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = make_run(tmp_path / "run", share_embeddings="none")
     config = (run / "config.yaml").read_text().replace("joint: true", "joint: false")

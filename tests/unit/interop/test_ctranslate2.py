@@ -75,6 +75,7 @@ def vocabulary(folder: Path) -> list[str]:
 
 
 MODELS: dict[str, dict[str, Any]] = {
+    "joiners": {"share_embeddings": "all", "joiners": True, "max_length": 80},
     "paper": {"share_embeddings": "all"},
     "pre-norm": {"share_embeddings": "all", "norm": "pre"},
     "biases": {"share_embeddings": "all", "attention_bias": True, "logit_bias": True, "activation": "silu"},

@@ -114,6 +114,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "unscaled": {"share_embeddings": "all", "scale_embeddings": False, "activation": "gelu"},
     "target": {"share_embeddings": "target"},
     "untied": {"share_embeddings": "none"},
+    "joiners": {"share_embeddings": "all", "joiners": True, "max_length": 80},
 }
 
 

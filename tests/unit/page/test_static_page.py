@@ -131,6 +131,7 @@ MODELS: dict[str, dict[str, Any]] = {
     },
     "learned": {"positions": "learned", "logit_bias": True, "source_end": False, "feed_forward_bias": False},
     "tensor2tensor": {"positions": "tensor2tensor", "norm": "post", "final_norm": True},
+    "joiners": {"share_embeddings": "all", "joiners": True, "size": 170, "max_length": 80},
     "fairseq": {"positions": "fairseq", "joint": False, "encoder_layers": 3},
     "none": {"positions": "none", "position_options": {"rotary": {"pairs": "halves"}}},
     "halves": {"positions": "rotary", "position_options": {"rotary": {"pairs": "halves", "base": 500.0}}},
@@ -142,7 +143,9 @@ MODELS: dict[str, dict[str, Any]] = {
 def test_the_browsers_responses_are_the_servers(name: str, tmp_path: Path) -> None:
     """Interventions replace what any model has computed, so that those of two models are enough."""
     run = make_run(tmp_path / "run", seed=5, **MODELS[name])
-    asked = requests([ENGLISH[0], "Two zebras  sleep."], changed=name in ("paper", "pre-norm"))
+    asked = requests(
+        [ENGLISH[0], "Two zebras  sleep.", '(A man) "rides"-the "dogs'], changed=name in ("paper", "pre-norm")
+    )
     assert_same(run, tmp_path / "page", asked)
 
 

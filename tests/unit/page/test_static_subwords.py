@@ -22,13 +22,14 @@ MODELS: dict[str, dict[str, Any]] = {
     "nmt_nfkc": {"model_type": "unigram", "character_coverage": 0.98},
     "nmt_nfkc_cf": {"model_type": "unigram", "normalization_rule_name": "nmt_nfkc_cf"},
     "spaces kept": {"model_type": "unigram", "remove_extra_whitespaces": False},
+    "joiners": {},  # learned by Headwise
     "no first space": {"model_type": "bpe", "add_dummy_prefix": False, "remove_extra_whitespaces": False},
 }
 # Characters on which normalizations, the split and UTF-8 have rules.
 SPECIAL = (
     *"abcdeghnrst ABE   .,!", "\u2581", "\u00a0", "\u3000", "\t", "\u200b", "\ufeff", "\u0308", "e\u0301", "é", "ﬁ",
     *"Ⅷ½①ｶﾞ日本한ßẞİıςΣäö…“ﷺ", "\u1112", "\u1161", "\u11ab", "😀", "👩\u200d💻", "\0", "\x7f", "\x85", "\u2028",
-    *("</s>", "<unk>", "<s>", "<0xE2>", "\U0001d400", "\ufffd", "\uffff"),
+    *'("-„ ￭', *("</s>", "<unk>", "<s>", "<0xE2>", "\U0001d400", "\ufffd", "\uffff"),
 )  # fmt: skip
 
 
@@ -53,13 +54,17 @@ def test_splits_and_texts_are_the_librarys(name: str, tmp_path: Path) -> None:
         "eos_id": 3,
         **MODELS[name],
     }
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([*ENGLISH, *GERMAN, *OTHER]),
-        model_writer=model,
-        minloglevel=2,
-        num_threads=1,
-        **options,
-    )
+    if name == "joiners":
+        marked = [f'({text} "{text}")' for text in ENGLISH]
+        model.write(train_model([*ENGLISH, *GERMAN, *OTHER, *marked], SubwordConfig(size=160, joiners=True)))
+    else:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter([*ENGLISH, *GERMAN, *OTHER]),
+            model_writer=model,
+            minloglevel=2,
+            num_threads=1,
+            **options,
+        )
     library = sentencepiece.SentencePieceProcessor()
     library.LoadFromSerializedProto(model.getvalue())
     file = tmp_path / "spm.model"

@@ -132,6 +132,54 @@ def test_lower_casing_is_inside_the_model(tmp_path: Path) -> None:
         Subwords.load(tmp_path, SubwordConfig(size=120))
 
 
+MARKED = [
+    'The horse (which plays) is a "dog", well-known on the beach.',
+    "„Ein Hund“ spielt – wie ein Pferd – am Sand-Strand: 'Zwei Hunde!' [so] …und don't.",
+] * 6
+MARKS = [*CHARACTERS, *" ()[]\"'„“–-…% "]
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["", "lowercase"])
+def joining(request: pytest.FixtureRequest) -> Subwords:
+    config = SubwordConfig(size=180, joiners=True, lowercase=request.param)
+    return Subwords.train(ENGLISH + MARKED, GERMAN, config)
+
+
+@given(st.text(st.sampled_from(MARKS), max_size=40))
+def test_joiners_are_left_out_by_decoding(joining: Subwords, text: str) -> None:
+    ids, expected = joining.encode_target(text), " ".join(filter(None, text.split(" ")))
+    if UNK not in ids:
+        assert joining.decode_target(ids) == (expected.lower() if joining.lowercases else expected)
+        written = "".join(joining.target_pieces(ids)).replace("▁", " ").strip()
+        assert written == joining.decode_target(ids)
+
+
+def test_a_word_behind_a_mark_has_the_subwords_that_it_has_behind_a_space(joining: Subwords) -> None:
+    alone = {word: joining.encode_source(word) for word in ("horse", "dog", "well", "known", "hund")}
+    for text, word in (("(horse)", "horse"), ('"dog"', "dog"), ("a 'dog'", "dog"), ("well-known", "known")):
+        ids = joining.encode_source(text)
+        assert any(ids[at : at + len(alone[word])] == alone[word] for at in range(1, len(ids)))
+    for text in ("don't", "--horse", "%(horse)s", "a](horse)"):  # no word of a sentence
+        assert not any(
+            piece.startswith("▁h") for piece in joining.source_processor.encode(text, out_type=str)[1:]
+        )
+    assert joining.target_pieces(joining.encode_target("(horse"))[0] == "▁("
+    assert joining.decode_source(joining.encode_source("(\uffedhorse \uffed")) == "(horse"
+
+
+def test_joiners_are_inside_the_model(tmp_path: Path, joint: Subwords) -> None:
+    config = SubwordConfig(size=180, joiners=True)
+    Subwords.train(ENGLISH + MARKED, GERMAN, config, tmp_path)
+    assert Subwords.load(tmp_path, config).joiners
+    assert not joint.joiners
+    foreign = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "spm.model"))
+    for text in MARKED[:2]:
+        assert foreign.decode(foreign.encode(text)) == text
+        assert "\uffed" in "".join(foreign.encode(text, out_type=str))
+    with pytest.raises(CheckpointError, match="joiners=False as configured, found one with joiners=True"):
+        Subwords.load(tmp_path, SubwordConfig(size=180))
+
+
 def test_a_vocabulary_larger_than_the_text_allows(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"at most ([0-9]+), .*, found 5000") as caught:
         Subwords.train(ENGLISH, GERMAN, SubwordConfig(size=5000), tmp_path)

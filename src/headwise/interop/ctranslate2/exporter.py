@@ -67,10 +67,7 @@ def write_model(trained: Trained, folder: Path, precision: str, place: str) -> N
     if not installed("ctranslate2"):  # importing it takes longer
         raise not_installed(place, "ctranslate2")
     subwords = trained.subwords
-    vocabularies = (
-        subwords.source_pieces(range(subwords.source_size)),
-        subwords.target_pieces(range(subwords.target_size)),
-    )
+    vocabularies = subwords.lists()
     model = trained.config.model
     convert(
         model,

@@ -152,10 +152,9 @@ def write_added(added: Mapping[str, int], folder: Path) -> None:
 def write_tokenizer(trained: Trained, folder: Path) -> None:
     """Write the files of `MarianTokenizer`."""
     subwords = trained.subwords
-    source = subwords.source_pieces(range(subwords.source_size))
+    source, target = subwords.lists()
     write_text(folder / "vocab.json", as_json({piece: number for number, piece in enumerate(source)}))
     if not subwords.joint:
-        target = subwords.target_pieces(range(subwords.target_size))
         write_text(
             folder / "target_vocab.json", as_json({piece: number for number, piece in enumerate(target)})
         )

@@ -256,6 +256,7 @@ class Exporter(base.Exporter):
         return f"T5 has no {', '.join(found)}" if found else None
 
     def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:  # noqa: D102
+        trained.check_joiners()
         rows, model = _rows(trained.subwords, trained.run), trained.config.model
         _check(trained, rows)
         symbols = {
@@ -355,7 +356,7 @@ def _write_text(trained: Trained, rows: list[int], folder: Path) -> None:
         tree = byte_pairs(processor, len(SPECIAL), sentence_steps(lowercase=subwords.lowercases))
         decoders = tree["decoder"]["decoders"]
         decoders.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
-        pieces = subwords.source_pieces(range(subwords.source_size))
+        pieces = subwords.lists()[0]
         end = pieces[EOS]
         tree = renumbered(tree, pieces, SPECIAL, None) | {
             "post_processor": {

@@ -174,9 +174,7 @@ def _write_vocabularies(subwords: Subwords, folder: Path) -> list[str]:
     SentencePiece models whose ids are those of the embeddings are vocabularies by themselves: Marian then splits texts.
     """
     names = ["vocab.yml"] if subwords.joint else ["source.vocab.yml", "target.vocab.yml"]
-    sides = [subwords.source_pieces(range(subwords.source_size))]
-    sides += [] if subwords.joint else [subwords.target_pieces(range(subwords.target_size))]
-    for name, pieces in zip(names, sides, strict=True):
+    for name, pieces in zip(names, subwords.lists(), strict=False):
         write_text(folder / name, vocabulary_text(pieces))
     vocabulary = subwords.vocabulary
     if vocabulary is not None and vocabulary.split != "sentencepiece":

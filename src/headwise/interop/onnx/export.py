@@ -98,9 +98,9 @@ def _write_text(subwords: Subwords, folder: Path) -> None:
     """Write the SentencePiece models, and the pieces in the order of their ids."""
     subwords.save(folder)
     if subwords.vocabulary is None:
-        source = tuple(subwords.source_pieces(range(subwords.source_size)))
-        target = None if subwords.joint else tuple(subwords.target_pieces(range(subwords.target_size)))
-        (folder / VOCABULARY).write_bytes(PairVocabulary(source, target).content())
+        source, target = map(tuple, subwords.lists())
+        vocabulary = PairVocabulary(source, None if subwords.joint else target)
+        (folder / VOCABULARY).write_bytes(vocabulary.content())
 
 
 def _settings(trained: Trained, precision: str) -> dict[str, Any]:

@@ -255,7 +255,11 @@ class VocabularyProcessor:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Decode ids; SentencePiece decodes unknown as ` ⁇ `. The code that encoding puts before a text is left out."""
-        return self._splitter.join([self._pieces[number] for number in self.without_language(ids)])
+        return self.decode_pieces([self._pieces[number] for number in self.without_language(ids)])
+
+    def decode_pieces(self, pieces: Sequence[str]) -> str:
+        """Return the text of pieces."""
+        return self._splitter.join(pieces)
 
     def without_language(self, ids: Sequence[int]) -> Sequence[int]:
         """Leave out the code that encoding puts before a text."""

@@ -1,8 +1,14 @@
 """Subword models: SentencePiece byte-pair encoding, learned from the training text (section 5.1 of the paper).
 
 The text is not normalized: decoding inverts encoding, except that runs of spaces become one space and that U+2581,
-which SentencePiece uses for a space, is decoded as one. With `lowercase`, letters are lower-cased by a rule
-that is stored inside the model file, so that every program that loads it (an exported copy included) applies it.
+which SentencePiece uses for a space, is decoded as one. With `lowercase`, letters are lower-cased.
+
+With `joiners`, a word behind an opening bracket or quotation mark, or a hyphen, is segmented as behind a space, and a
+joiner (U+FFED, as in OpenNMT's Tokenizer) at the mark says that there is none: `(well-known` is `▁(￭ ▁well -￭ ▁known`.
+Otherwise a word has two segmentations, and a model learns little about the rarer one. A joiner in a text itself is
+left out.
+
+Both are rules inside the model file, so that every program that loads it (an exported copy included) applies them.
 
 Every character of the training text gets its own id unless `character_coverage` is below 1. Then the rare
 characters are spelled in bytes where the vocabulary is large enough for 256 byte ids (at least 4,000), and are
@@ -18,7 +24,7 @@ import io
 import itertools
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +56,11 @@ _MODEL_FILES: dict[Split, tuple[str, ...]] = {
 
 _BYTES_FROM = 4000  # smallest vocabulary with 256 ids for bytes
 _SPACE = "\u2581"
+JOINER = "\uffed"
+# Marks behind which a word has a joiner, and pairs whose second one has none: of options, placeholders and links.
+_JOINING = (*'(["“„«»‘‚-–—…¿¡', " '")
+_APART = ("--", "%(", "](")
+_ALPHABET_FROM = 100_000  # sentences; words that begin with another letter have no joiners
 
 
 class Subwords:
@@ -94,6 +105,7 @@ class Subwords:
             _Pieces(self.source_processor),
             _Pieces(self.target_processor),
         )
+        self.joiners = not self.target_processor.decode_pieces([JOINER])
         self.source_size: int = self.source_processor.vocab_size()
         self.target_size: int = self.target_processor.vocab_size()
 
@@ -158,6 +170,11 @@ class Subwords:
             raise CheckpointError(
                 f"{directory}: expected a subword model with lowercase={config.lowercase} as configured, "
                 f"found one with lowercase={model.lowercases}"
+            )
+        if config is not None and vocabulary is None and model.joiners != config.joiners:
+            raise CheckpointError(
+                f"{directory}: expected a subword model with joiners={config.joiners} as configured, "
+                f"found one with joiners={model.joiners}"
             )
         return model
 
@@ -238,12 +255,31 @@ class Subwords:
         return _decode(self.target_processor, ids)
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the source subwords, with `▁` for a space; special ids give `<pad>`, `<unk>`, `<s>` and `</s>`."""
-        return [self._source_pieces[i] for i in ids]
+        """Return the source subwords of a text, with `▁` for a space that it has, and without joiners.
+
+        Special ids give `<pad>`, `<unk>`, `<s>` and `</s>`.
+        """
+        return self._written([self._source_pieces[i] for i in ids])
 
     def target_pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the target subwords, with `▁` for a space; special ids give `<pad>`, `<unk>`, `<s>` and `</s>`."""
-        return [self._target_pieces[i] for i in ids]
+        """Return the target subwords of a text, as `source_pieces` does."""
+        return self._written([self._target_pieces[i] for i in ids])
+
+    def lists(self) -> tuple[list[str], list[str]]:
+        """Return all subwords of source and target in the order of their ids, as the model has them."""
+        return (
+            [self._source_pieces[i] for i in range(self.source_size)],
+            [self._target_pieces[i] for i in range(self.target_size)],
+        )
+
+    def _written(self, pieces: list[str]) -> list[str]:
+        if not self.joiners:
+            return pieces
+        joined = itertools.accumulate(pieces, lambda _, piece: piece.endswith(JOINER), initial=False)
+        return [
+            (piece.removeprefix(_SPACE) if after else piece).replace(JOINER, "")
+            for piece, after in zip(pieces, joined, strict=False)
+        ]
 
     def continuing(self) -> bytes:
         """Return a byte for each target id: 1 for a piece that continues the word of the piece before, else 0.
@@ -358,14 +394,10 @@ def train_model(sentences: Iterable[str], config: SubwordConfig, **more: Any) ->
     first = next(iterator := iter(sentences), None)
     if first is None:
         raise DataError("there is no text to learn subwords from")
-    text = itertools.chain([first], iterator)
+    head = [first, *itertools.islice(iterator, _ALPHABET_FROM)] if config.joiners else [first]
+    text = itertools.chain(head, iterator)
     with tempfile.TemporaryDirectory() as scratch:
-        if config.lowercase:
-            rules = Path(scratch, "lowercase.tsv")
-            rules.write_text("".join(_lowercase_rules()), encoding="utf-8")
-            options["normalization_rule_tsv"] = str(rules)
-        else:
-            options["normalization_rule_name"] = "identity"
+        options |= _normalization(config, set().union(*head), Path(scratch))
         try:
             sentencepiece.SentencePieceTrainer.train(sentence_iterator=text, model_writer=model, **options)
         except RuntimeError as error:
@@ -373,12 +405,38 @@ def train_model(sentences: Iterable[str], config: SubwordConfig, **more: Any) ->
     return model.getvalue()
 
 
-def _lowercase_rules() -> Iterator[str]:
-    """Yield SentencePiece normalization rules: `upper TAB lower`, as hexadecimal code points."""
-    for code in range(0x110000):
-        lower = chr(code).lower()
-        if lower != chr(code):
-            yield f"{code:X}\t{' '.join(f'{ord(character):X}' for character in lower)}\n"
+def _normalization(config: SubwordConfig, characters: Collection[str], scratch: Path) -> dict[str, str]:
+    """Return the trainer's options for what is done to a text before it is segmented, and undone after decoding."""
+    rules = {
+        char: char.lower() for char in map(chr, range(0x110000)) if config.lowercase and char.lower() != char
+    }
+    if config.joiners:
+        letters = [char for char in sorted(characters) if char.isalpha() and not UNSPACED.match(char)]
+        rules |= {
+            f"{mark}{char}": f"{mark}{JOINER} {rules.get(char, char)}"
+            for mark in _JOINING
+            for char in letters
+        }
+        # A rule that changes nothing isn't allowed, and decoding takes every joiner away.
+        rules |= {pair: JOINER.join(pair) for pair in _APART} | {JOINER: ""}
+    if not rules:
+        return {"normalization_rule_name": "identity"}
+    options = {"normalization_rule_tsv": _write_rules(rules, scratch / "rules.tsv")}
+    if config.joiners:
+        undone = {f"{JOINER} ": "", JOINER: ""}
+        options["denormalization_rule_tsv"] = _write_rules(undone, scratch / "undone.tsv")
+    return options
+
+
+def _write_rules(rules: Mapping[str, str], file: Path) -> str:
+    """Write SentencePiece's rules to replace texts, as hexadecimal code points: text TAB replacement."""
+    lines = (f"{_code_points(text)}\t{_code_points(replacement)}\n" for text, replacement in rules.items())
+    file.write_text("".join(lines), encoding="utf-8")
+    return str(file)
+
+
+def _code_points(text: str) -> str:
+    return " ".join(f"{ord(character):X}" for character in text)
 
 
 def _explain(message: str, config: SubwordConfig) -> ConfigError | DataError:

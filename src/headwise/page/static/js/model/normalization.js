@@ -7,7 +7,7 @@ const MARK = [0xe2, 0x96, 0x81]; // U+2581, which stands for a space in pieces
 const REPLACEMENT = [0xef, 0xbf, 0xbd];
 
 /** The map from byte sequences to byte sequences: a double-array trie (Darts), then the texts that it refers to. */
-class Replacements {
+export class Replacements {
   /** @param {Uint8Array} map */
   constructor(map) {
     const own = map.slice();
@@ -40,6 +40,33 @@ class Replacements {
   text(offset) {
     return this.texts.subarray(offset, this.texts.indexOf(0, offset));
   }
+
+  /**
+   * The replacement of what begins at a place, and the number of bytes that it replaces.
+   * @param {Uint8Array} bytes
+   * @param {number} place
+   */
+  next(bytes, place) {
+    const { length, offset } = this.longest(bytes, place);
+    if (length > 0) return { part: this.text(offset), length };
+    const size = sequenceLength(bytes, place);
+    if (size === 0) return { part: REPLACEMENT, length: 1 };
+    return { part: bytes.subarray(place, place + size), length: size };
+  }
+
+  /** A text with everything replaced. @param {string} text */
+  apply(text) {
+    if (this.units.length === 0) return text;
+    const bytes = new TextEncoder().encode(text);
+    /** @type {number[]} */
+    const out = [];
+    for (let place = 0; place < bytes.length; ) {
+      const { part, length } = this.next(bytes, place);
+      out.push(...part);
+      place += length;
+    }
+    return decoded(out);
+  }
 }
 
 /** The offset of a node's children. @param {number} unit */
@@ -65,7 +92,7 @@ export class Normalizer {
     const out = [];
     let place = 0;
     while (this.trim && place < bytes.length) {
-      const { part, length } = this.#next(bytes, place);
+      const { part, length } = this.replacements.next(bytes, place);
       if (part.length !== 1 || part[0] !== SPACE) break;
       place += length;
     }
@@ -73,7 +100,7 @@ export class Normalizer {
     if (this.prefix) out.push(...MARK);
     let afterSpace = this.trim;
     while (place < bytes.length) {
-      const { part, length } = this.#next(bytes, place);
+      const { part, length } = this.replacements.next(bytes, place);
       let first = 0;
       while (afterSpace && part[first] === SPACE) first++;
       for (const byte of part.slice(first)) {
@@ -85,21 +112,13 @@ export class Normalizer {
       place += length;
     }
     while (this.trim && endsWithMark(out)) out.length -= MARK.length;
-    return new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(out));
+    return decoded(out);
   }
+}
 
-  /**
-   * The replacement of what begins at a place, and the number of bytes that it replaces.
-   * @param {Uint8Array} bytes
-   * @param {number} place
-   */
-  #next(bytes, place) {
-    const { length, offset } = this.replacements.longest(bytes, place);
-    if (length > 0) return { part: this.replacements.text(offset), length };
-    const size = sequenceLength(bytes, place);
-    if (size === 0) return { part: REPLACEMENT, length: 1 };
-    return { part: bytes.subarray(place, place + size), length: size };
-  }
+/** @param {number[]} bytes */
+function decoded(bytes) {
+  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(bytes));
 }
 
 /** @param {number[]} bytes */

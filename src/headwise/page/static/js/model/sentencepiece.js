@@ -1,6 +1,6 @@
 /** SentencePiece: a text to pieces by byte pairs or by a unigram model, and pieces to a text. */
 
-import { Normalizer } from "./normalization.js";
+import { Normalizer, Replacements } from "./normalization.js";
 import { BYTE, CONTROL, parseModel, UNIGRAM, UNKNOWN } from "./sentencepiece_file.js";
 import { decodeUtf8 } from "./utf8.js";
 
@@ -12,6 +12,7 @@ export class SentencePiece {
   constructor(buffer) {
     this.model = parseModel(buffer);
     this.normalizer = new Normalizer(this.model);
+    this.undone = new Replacements(this.model.undone);
     const { pieces, scores, types } = this.model;
     /** Ids of the pieces that a text can contain. @type {Map<string, number>} */
     this.ordinary = new Map();
@@ -142,7 +143,7 @@ export class SentencePiece {
       }
     }
     flush();
-    return text;
+    return this.undone.apply(text);
   }
 }
 

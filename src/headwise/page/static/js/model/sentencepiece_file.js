@@ -13,6 +13,7 @@ export const UNIGRAM = 1;
  * @property {boolean} byteFallback  characters without a piece are spelled in bytes
  * @property {string} unknownSurface  what an unknown piece is decoded as
  * @property {Uint8Array} map  of the normalization, compiled; empty for none
+ * @property {Uint8Array} undone  the map of what is undone after decoding; empty for none
  * @property {boolean} prefix  a space is put before the text
  * @property {boolean} trim  runs of spaces become one, and those at the ends are removed
  */
@@ -30,6 +31,8 @@ export function parseModel(buffer) {
   let trainer = new Map();
   /** @type {Map<number, number | Uint8Array>} */
   let normalizer = new Map();
+  /** @type {Map<number, number | Uint8Array>} */
+  let denormalizer = new Map();
   for (const [field, value] of fields(new Uint8Array(buffer))) {
     if (!(value instanceof Uint8Array)) continue;
     const inner = new Map(fields(value));
@@ -42,6 +45,7 @@ export function parseModel(buffer) {
       });
     } else if (field === 2) trainer = inner;
     else if (field === 3) normalizer = inner;
+    else if (field === 5) denormalizer = inner;
   }
   const surface = /** @type {Uint8Array | undefined} */ (trainer.get(44));
   return {
@@ -52,6 +56,7 @@ export function parseModel(buffer) {
     byteFallback: Boolean(trainer.get(35) ?? 0),
     unknownSurface: surface ? utf8.decode(surface) : " ⁇ ",
     map: /** @type {Uint8Array} */ (normalizer.get(2) ?? new Uint8Array(0)),
+    undone: /** @type {Uint8Array} */ (denormalizer.get(2) ?? new Uint8Array(0)),
     prefix: Boolean(normalizer.get(3) ?? 1),
     trim: Boolean(normalizer.get(4) ?? 1),
   };

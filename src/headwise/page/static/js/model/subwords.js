@@ -3,6 +3,7 @@
 import { SentencePiece } from "./sentencepiece.js";
 
 export const [PAD, UNK, BOS, EOS] = [0, 1, 2, 3];
+const JOINER = "\uffed";
 const SPECIAL_PIECES = ["<pad>", "<unk>", "<s>", "</s>"];
 const SURROGATE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/;
 
@@ -28,10 +29,21 @@ export class Side {
     this.pieces = numbering?.pieces ?? splitter.model.pieces;
     this.ids = new Map(this.pieces.map((piece, id) => [piece, id]));
     for (const piece of SPECIAL_PIECES) this.ids.delete(piece); // the text `</s>` isn't the end of a sentence
+    this.joiners = splitter.join([JOINER]) === "";
   }
 
   get size() {
     return this.pieces.length;
+  }
+
+  /** The pieces of a text, with U+2581 for a space that it has, and without joiners. @param {number[]} ids */
+  written(ids) {
+    const pieces = ids.map((id) => this.pieces[id]);
+    if (!this.joiners) return pieces;
+    return pieces.map((piece, index) => {
+      const shown = pieces[index - 1]?.endsWith(JOINER) ? piece.replace(/^\u2581/, "") : piece;
+      return shown.replaceAll(JOINER, "");
+    });
   }
 
   /** Whether the piece of an id is one byte. @param {number} id */

@@ -140,7 +140,7 @@ export class Tracer {
   side(ids, which) {
     const side = this.translator.subwords[which];
     const special = (/** @type {number} */ id) => [PAD, BOS, EOS].includes(id);
-    const pieces = ids.map((id) => side.pieces[id]);
+    const pieces = side.written(ids);
     /** @type {number[][]} */
     const groups = [];
     const wordOf = ids.map((id, index) => {
@@ -202,7 +202,7 @@ export class Tracer {
     const table = this.translator.model.logProbabilities(hidden);
     if (!table.data.every(Number.isFinite))
       throw new Refusal("expected finite log-probabilities, found others: the model's numbers overflow");
-    const { pieces } = this.translator.subwords.target;
+    const side = this.translator.subwords.target;
     const own = target.map((id, step) => table.at(step).data[id]);
     const total = own.reduce((a, b) => a + b, 0);
     const penalty = lengthPenalty(target.length, alpha);
@@ -212,7 +212,11 @@ export class Tracer {
       log_probabilities: own,
       alternatives: target.map((_, step) => {
         const row = table.at(step).data;
-        return highest(row, ALTERNATIVES).map((id) => ({ id, piece: pieces[id], log_probability: row[id] }));
+        return highest(row, ALTERNATIVES).map((id) => ({
+          id,
+          piece: side.written([id])[0],
+          log_probability: row[id],
+        }));
       }),
       log_probability: total,
       length_penalty: penalty,
@@ -255,7 +259,7 @@ export class Tracer {
       })),
       tree: tree.map((node, index) => ({
         ...node,
-        piece: target.pieces[node.token],
+        piece: target.written([node.token])[0],
         rank: ranks.get(index) ?? null,
       })),
     };
