@@ -27,6 +27,7 @@ CONFIG = "configs/open-en-de.yaml"
 TEACHER = "models/open-en-de"
 SHORT = (
     *("model.dropout=0.1", "batch.tokens=4096", "training.threads=1", "training.validate_share=0.02"),
+    "subwords.joiners=false",
     "schedule={name: constant, peak: 0.002, warmup: 200, cooldown: 0.3}",
 )
 SIDES = ("en", "de")
@@ -46,6 +47,7 @@ VARIANTS = {
     "sentences": Variant("everyday sentences alone: no documentation, news or strings", ("sentences",)),
     "everyday": Variant("weighted for what people ask of a translator most", ("everyday",)),
     "likeliest": Variant("without the twentieth that the teacher finds least likely", ("likeliest",)),
+    "joiners": Variant("with joiners of subwords", changes=("subwords.joiners=true",)),
     "r-drop": Variant("with R-Drop", changes=("training.r_drop=1",)),
     "distilled": Variant("the teacher's translations instead of the real ones", ("distilled",)),
     "both": Variant("the teacher's translations beside the real ones", ("quarter", "distilled")),

@@ -1,7 +1,7 @@
 """A test set as people type it: BLEU and chrF2 of each kind of text, beside the clean one.
 
-Capitals and titles are so on both sides, as is a missing final punctuation; typing errors and lower case are in the
-source alone. The texts are the same for every run.
+Capitals, titles and brackets around the sentence are so on both sides, as is a missing final punctuation; typing errors
+and lower case are in the source alone. The texts are the same for every run.
 
 For a run between English and German, a list of words, strings of programs and everyday sentences is translated, too,
 and the share of accepted translations is given. A line of the list has both languages, each with its alternatives: the
@@ -44,6 +44,12 @@ def with_typos(sources: Sequence[str], share: float, random: np.random.Generator
     return [re.sub(r"[^\W\d_]{3,}", mistyped, source) for source in sources]
 
 
+def in_brackets(pairs: Pairs) -> Pairs:
+    """Return the pairs, each side in brackets."""
+    sources, references = ([f"({text})" for text in side] for side in pairs)
+    return sources, references
+
+
 def _changed(**shares: float) -> Callable[[Pairs], Pairs]:
     return lambda pairs: augment(*pairs, AugmentConfig(**shares), np.random.default_rng(1))
 
@@ -55,6 +61,7 @@ KINDS: dict[str, Callable[[Pairs], Pairs]] = {
     "in lower case": _changed(lower_case=1),
     "5 % typos": lambda pairs: (with_typos(pairs[0], TYPOS, np.random.default_rng(1)), pairs[1]),
     "no final full stop": _changed(no_punctuation=1),
+    "in brackets": in_brackets,
 }
 
 
