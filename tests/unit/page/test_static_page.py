@@ -144,7 +144,8 @@ def test_the_browsers_responses_are_the_servers(name: str, tmp_path: Path) -> No
     """Interventions replace what any model has computed, so that those of two models are enough."""
     run = make_run(tmp_path / "run", seed=5, **MODELS[name])
     asked = requests(
-        [ENGLISH[0], "Two zebras  sleep.", '(A man) "rides"-the "dogs'], changed=name in ("paper", "pre-norm")
+        [ENGLISH[0], "Two\u00a0zebras  sl\u00adeep.", '(A man) "rides"-the "dogs', "A \ufb01sh? Ha\u0308lt."],
+        changed=name in ("paper", "pre-norm"),
     )
     assert_same(run, tmp_path / "page", asked)
 

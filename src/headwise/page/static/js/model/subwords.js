@@ -124,6 +124,10 @@ export async function readSubwords(read, files) {
 const SPACES = "[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]+";
 const AROUND = new RegExp(`^${SPACES}|${SPACES}$`, "g");
 const BETWEEN = new RegExp(SPACES);
+const EACH = new RegExp(SPACES.slice(0, -1), "g");
+// What nobody sees, and ligatures, as in `headwise.characters`.
+const UNSEEN = /[\p{Cc}\xad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]/gu;
+const LIGATURE = /[\ufb00-\ufb06]/g;
 const LINE_ENDS = ["\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"];
 
 /** A text without white space at its ends. @param {string} text */
@@ -139,6 +143,19 @@ export function line(text) {
 /** A text with a space for each character that ends a line. @param {string} text */
 export function oneLine(text) {
   return [...text].map((one) => (LINE_ENDS.includes(one) ? " " : one)).join("");
+}
+
+/**
+ * A text in one line, in its most usual characters unless the vocabulary needs more subwords for these.
+ * @param {Side} side
+ * @param {string} text
+ */
+export function readable(side, text) {
+  const given = line(text);
+  const seen = strip(given.replace(EACH, " ").replace(UNSEEN, ""))
+    .replace(LIGATURE, (one) => one.normalize("NFKC"))
+    .normalize("NFC");
+  return seen === given || side.encode(seen).length > side.encode(given).length ? given : seen;
 }
 
 /** The words of a text, separated by white space. @param {string} text */

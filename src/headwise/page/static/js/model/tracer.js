@@ -3,7 +3,7 @@
 import { Tensor } from "../tensor.js";
 import { changes, format, parse } from "./interventions.js";
 import { lengthPenalty, search } from "./search.js";
-import { BOS, EOS, hasLetters, line, oneLine, PAD, Refusal, strip, words } from "./subwords.js";
+import { BOS, EOS, hasLetters, line, oneLine, PAD, Refusal, readable, strip, words } from "./subwords.js";
 import { splitWords } from "./unknown.js";
 
 /** @typedef {import("./interventions.js").Intervention} Intervention */
@@ -109,11 +109,12 @@ export class Tracer {
    */
   read(text) {
     const { longest, subwords } = this.translator;
-    const ids = subwords.source.encode(line(text));
+    const read = readable(subwords.source, text);
+    const ids = subwords.source.encode(read);
     const notes = [];
     if (ids.length > longest)
       notes.push(`the text has ${ids.length} subwords, and the first ${longest} are looked into`);
-    const unknown = [...new Set(this.translator.unknown.source.of(line(text)))];
+    const unknown = [...new Set(this.translator.unknown.source.of(read))];
     if (unknown.length > 0) {
       const more = unknown.length > NAMED ? ` and ${unknown.length - NAMED} more` : "";
       const named = unknown
@@ -125,7 +126,7 @@ export class Tracer {
     const source = this.side([...ids.slice(0, longest), EOS], "source");
     // Unknown subwords decode to ⁇, so unknown words are replaced by those of the text, which correspond one to one
     // unless the text itself contains SentencePiece's symbol for a space.
-    const original = splitWords(line(text));
+    const original = splitWords(read);
     if (original.length === this.side(ids, "source").words.length)
       source.words = source.words.map((word, n) => (source.unknown.includes(n) ? original[n] : word));
     return { source, notes };
