@@ -18,6 +18,7 @@ import docx
 import httpx
 
 from headwise.engine.translator import Translator
+from headwise.errors import DataError
 from headwise.serve.protocols.deepl import MOST_TEXTS, QUOTA_EXCEEDED
 from headwise.serve.protocols.keys import KeyStore
 from translation_server import deepl_client, make_pair, translating
@@ -100,6 +101,24 @@ def test_a_document(client: Any, translator: Translator, tmp_path: Path) -> None
     assert (tmp_path / "out.txt").read_text(encoding="utf-8") == one
     with pytest.raises(deepl.DeepLException, match=r"expected a name that ends with .txt"):
         client.translate_document(b"a", io.BytesIO(), filename="a.pdf", target_lang="DE")
+
+
+def test_a_document_that_fails_says_why_and_costs_nothing(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> bytes:
+        raise DataError("a.txt: expected a file that can be written")
+
+    monkeypatch.setattr("headwise.serve.translation.documents.write", fails)
+    before = client.get_usage().character.count
+    handle = client.translate_document_upload(ENGLISH[0].encode(), filename="a.txt", target_lang="DE")
+    status = client.translate_document_wait_until_done(handle)
+    assert (status.ok, status.error_message) == (False, "a.txt: expected a file that can be written")
+    with pytest.raises(
+        deepl.DeepLException, match="Bad request"
+    ):  # the client reads no more of a file's answer
+        client.translate_document_download(handle, io.BytesIO())
+    assert client.get_usage().character.count == before
 
 
 def test_a_document_with_a_picture_may_be_long(client: Any) -> None:

@@ -12,6 +12,7 @@ Fields are in JSON or in a form, `Authorization: DeepL-Auth-Key KEY` has the key
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -236,7 +237,8 @@ def _add_documents(endpoints: Endpoints, context: Context) -> None:
             job = replace(job, glossary=context.kept_glossary(client, fields.glossary_id, job))
         context.check_languages(job)
         with context.charged(request, client, file.characters, exceeded=QUOTA_EXCEEDED):
-            document = context.documents.start(name, file, job, upload.size or 0)
+            failed = partial(context.access.give_back, client, file.characters)
+            document = context.documents.start(name, file, job, upload.size or 0, failed)
         return {"document_id": document.identifier, "document_key": document.key}
 
     @endpoints("POST", "/v2/document/{identifier}", "Ask for a document's status", StatusAnswer, kinds=FORMS)
@@ -260,6 +262,8 @@ def _add_documents(endpoints: Endpoints, context: Context) -> None:
     async def result(request: Request, identifier: str, fields: KeyFields) -> Response:
         _client(context, request, fields)
         document = context.documents.find(identifier, fields.document_key)
+        if document.error is not None:
+            raise ServiceError(document.error_status, document.error)
         if document.content is None:
             raise ServiceError(503, "document: expected a translated document, found one that isn't yet", 1)
         context.documents.remove(identifier)

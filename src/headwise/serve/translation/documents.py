@@ -44,14 +44,24 @@ class Documents:
         self._service.limits.check_characters(file.characters)
         return file
 
-    def start(self, name: str, file: DocumentFile, job: TranslationJob, size: int) -> Document:
-        """Translate a file of so many bytes in the background; return its document. Raises `ServiceError` (429)."""
+    def start(
+        self,
+        name: str,
+        file: DocumentFile,
+        job: TranslationJob,
+        size: int,
+        failed: Callable[[], None] = lambda: None,
+    ) -> Document:
+        """Translate a file of so many bytes in the background; return its document. Raises `ServiceError` (429).
+
+        Where it can't be translated, `failed` is called.
+        """
         limits = self._service.limits
         self._store.remove_old(limits.document_seconds)
         document = self._store.add(
             _safe(name), file.characters, size, most=limits.documents, most_bytes=limits.documents_bytes
         )
-        task = asyncio.ensure_future(self._work(document, file, job))
+        task = asyncio.ensure_future(self._work(document, file, job, failed))
         self._tasks[document.identifier] = task
         task.add_done_callback(lambda _: self._tasks.pop(document.identifier))
         return document
@@ -87,7 +97,9 @@ class Documents:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._store.close()
 
-    async def _work(self, document: Document, file: DocumentFile, job: TranslationJob) -> None:
+    async def _work(
+        self, document: Document, file: DocumentFile, job: TranslationJob, failed: Callable[[], None]
+    ) -> None:
         end = time.monotonic() + self._service.limits.document_seconds
         try:
             while True:
@@ -105,6 +117,7 @@ class Documents:
         except (ServiceError, HeadwiseError) as error:
             status = error.status if isinstance(error, ServiceError) else 400
             self._store.fail(document, str(error), status)
+            failed()
         finally:
             self._store.interrupt(document)  # has no effect on a finished one
 
