@@ -115,6 +115,7 @@ def test_a_document_is_streamed_sentence_by_sentence(address: str, translator: T
             "n_best: expected at most the beam",
         ),
         ({"texts": ["a"], "target": "de", "colour": 1}, 422, "colour: extra inputs are not permitted"),
+        ({"texts": ["a"], "model": "en-de", "target": "fr"}, 400, "target: expected one of de, found 'fr'"),
         ({"texts": ["a"] * 11, "model": "en-de"}, 413, "at most 10 texts"),
         ({"texts": ["a"], "model": "en-de", "prefixes": []}, 400, "prefixes: expected one for each"),
     ],

@@ -146,10 +146,11 @@ class ServedModels:
         return sorted(self._by_target[model])
 
     def named(self, name: str, target: str = "") -> Model:
-        """Return a model by its name, with the given target language if it has that; raises `ServiceError` (400)."""
+        """Return a model by its name, with a target language if one is given; raises `ServiceError` (400)."""
         for model in self.all:
             if model.name == name:
-                return self._by_target[model].get(short_code(target), model)
+                known = self._by_target[model]
+                return known[self._known(target, sorted(known), "target")] if target else model
         known = ", ".join(model.name for model in self.all) or "none"
         raise ServiceError(400, f"model: expected one of {known}, found {name[:80]!r}")
 
