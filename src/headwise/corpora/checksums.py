@@ -83,29 +83,29 @@ OPEN_TEXT: dict[str, str] = {
 }
 
 OPEN_EN_DE: dict[str, str] = {
-    "README.md": "40b887cdbf08dbb29b2ba78508fcee800a5fe6b1458e70e78e10abf99f162589",
-    "config.yaml": "8bf4c93035facefcb9848d8de32b405e5f94bf94ae7c1addea117f18b5f713e1",
+    "README.md": "b0714d6f38fd0b640f09bc6f2c46083129d740462bd2bc50f3038426243c8a78",
+    "config.yaml": "9ffd8e9d27998c520cc04088aafc35e0692193da8d12b3084c4851a114d06ccf",
     "corpus/examples.en": "8a8c5d1b6b26b8f610cb76dfc5a520f95357d52629d32cbd5a8a9744d9cf430d",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
-    "measured.json": "52d376e37638b9cc2cd7b900c2a24151e20140929d6610c1c01653ac92c3ba61",
-    "metrics.jsonl": "99405a2f6fa0e17c915b10e2c3fe9b687a3f032f7e344896a783fd433ff53301",
-    "model.safetensors": "4b093824284c58df8b8d73cedd01cf3db48098dd4700f467abab1f11e9b31c6d",
-    "shortlist.safetensors": "7de2d2441649ad317ab2bf136f4285a8024c13e654b63da8bff20437dad59d39",
-    "spm.model": "22b8ea724ca3e293b7116c29be3dfacb77c5b40e3427769a510da5cc84fc968f",
+    "measured.json": "35cd344a373e78b15daa385e51fac1a98f4aa1bd348a77f6e2b397c5e1c3df72",
+    "metrics.jsonl": "d54052d584db34f4f1bd4c13220063e28474f6a9d2567c7b4bc44cca25d05111",
+    "model.safetensors": "3d98d68b7a56560a359286c0872a5c2a3a987c4875c36b6e04ea8213e382c069",
+    "shortlist.safetensors": "b3fe1ed672e665b60fbb1cf08c5103eb59e0c8dfdd703bb07691def909d2bedc",
+    "spm.model": "33409048d4e0192fa8af7dd7dbeaba70012cf37f2419874ee7bddd3a4ac8e062",
     "words.txt": "0b6b13a4a1980962f7ce7e13bd35c9af8b328bfebdab21671ac79989fab0b994",
 }
 
 OPEN_DE_EN: dict[str, str] = {
-    "README.md": "b9a8928bc892fc81b2124862495630f46ac5274b357ab0af5680585ebfaf7552",
-    "config.yaml": "9c0828fe5298fda1c2d72b309ef876e8b0b0fbd0dc1fb669c1b262aa964bba1c",
+    "README.md": "d0e1ce2198b889657430a47c71d8ff77a62799c55ae2a2f09dc9533426d5333c",
+    "config.yaml": "59608e8d008fdf1abb3891f41f13652d006c9675ac4168752944e7a47be95779",
     "corpus/examples.de": "ae422e14aa3ee7fa7ff75ed388e619d380dbb23ddb46fd78dee10567596dba03",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
-    "measured.json": "6afe62102b65dd822d69bb92e954aed567d788d8246025b0ae6aa1a5601c7fc1",
-    "metrics.jsonl": "f10678643dd1d75704daf80906c5f929d2940524a83d1257312ec22c0d3e7acc",
-    "model.safetensors": "7defe96d1589d1ed770213c9406689876952c57b75e897e0a71cd8a93f17774a",
-    "shortlist.safetensors": "688aa3c868bd8beb0b7cb41916c388eb04c034d9e5aa8f328299d2f1be1f575c",
-    "spm.model": "ed4e2c160ea5655ef7ce10acb657baaa79c51b4cbc2442afa35a355a1f2f3506",
+    "measured.json": "0581fa62e6c830334e2364f4b78584e4eb5064cd91f5e39da43a6336c0c9d5f3",
+    "metrics.jsonl": "123c8a8350945b085b0f2edf193d9c0b49d6c35facce874473de94b579547315",
+    "model.safetensors": "ddf0edd670e11f6161c1b2b98d385d06ebc4eb4463130633111462b9f4b5a8c8",
+    "shortlist.safetensors": "6dda3e73dc4c40f8f8bcc3e864aa3c00a533d1812eaec2e436cee22fc84ab62f",
+    "spm.model": "47aa8ea5627432201204d152ac9af2054c61f793f6f222f649d2fc097f65a65a",
     "words.txt": "d0b0ee924074a140f522493f6122c0a1a2cd082be5cc43ef27b6eff9a0949dc1",
 }
