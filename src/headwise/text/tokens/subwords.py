@@ -407,9 +407,9 @@ def train_model(sentences: Iterable[str], config: SubwordConfig, **more: Any) ->
 
 def _normalization(config: SubwordConfig, characters: Collection[str], scratch: Path) -> dict[str, str]:
     """Return the trainer's options for what is done to a text before it is segmented, and undone after decoding."""
-    rules = {
-        char: char.lower() for char in map(chr, range(0x110000)) if config.lowercase and char.lower() != char
-    }
+    rules: dict[str, str] = {}
+    if config.lowercase:
+        rules = {char: char.lower() for char in map(chr, range(0x110000)) if char.lower() != char}
     if config.joiners:
         letters = [char for char in sorted(characters) if char.isalpha() and not UNSPACED.match(char)]
         rules |= {
