@@ -70,3 +70,6 @@ def test_training_on_shards_resumes_exactly(tmp_path: Path, program: Call) -> No
     assert "data.prepared: expected the corpora that the run was begun with" in program(*again).error
     error = program(*command, tmp_path / "new", "subwords.dropout=0.1").error
     assert error.startswith("subwords.dropout: expected nothing beside data.prepared")
+    for key in ("lowercase", "joiners"):
+        error = program(*command, tmp_path / "new", f"subwords.{key}=true").error
+        assert error == f"subwords.{key}: expected false, as in data.prepared, found true"

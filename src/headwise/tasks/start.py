@@ -45,7 +45,7 @@ class Start:
                     f"training.initialize_from: expected {self.run} to have subwords, found characters"
                 )
             subwords = Subwords(vocabulary.content()[1], origin=str(self.run))
-        for key in ("kind", "joint", "lowercase"):
+        for key in ("kind", "joint", "lowercase", "joiners"):
             own, theirs = getattr(config.subwords, key), getattr(self.config.subwords, key)
             if own != theirs:
                 raise ConfigError(

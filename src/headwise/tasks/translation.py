@@ -275,8 +275,17 @@ def _open_shards(config: Config, subwords: Subwords | None, expected: str | None
             f"data.prepared: expected corpora with the subwords of the model ({subwords.digest()}), found others "
             f"({data.subwords.digest()}); prepare them with --subwords-from"
         )
-    if subwords is None and (config.subwords.joint != data.subwords.joint):
-        raise ConfigError("subwords.joint: expected true, as in data.prepared, found false")
+    theirs = {
+        "joint": data.subwords.joint,
+        "lowercase": data.subwords.lowercases,
+        "joiners": data.subwords.joiners,
+    }
+    for key, value in theirs.items() if subwords is None else ():
+        if getattr(config.subwords, key) != value:
+            expected_value, found = (str(each).lower() for each in (value, not value))
+            raise ConfigError(
+                f"subwords.{key}: expected {expected_value}, as in data.prepared, found {found}"
+            )
     return data
 
 
