@@ -172,7 +172,7 @@ class TranslationTracer(Tracer[Seq2Seq]):
     def read(self, text: str, *, recase: bool | None = None) -> tuple[Side, tuple[str, ...]]:
         """Encode a source text as `line` has it, end symbol included; notes report truncation and unknown words."""
         given, notes = self.line(text, recase=False), []
-        text = self.line(text, recase=recase)
+        text = self.line(given, recase=recase)
         if text != given:
             notes.append(f"read as ordinary text: {text}")
         ids = self.translator.subwords.encode_source(text)

@@ -41,7 +41,7 @@ def assembled(
         size=max(text.source_size, bounds.LEAST_VOCABULARY),
         joint=text.joint,
         lowercase=text.lowercases,
-        joiners=text.joiners and text.vocabulary is None,
+        joiners=text.joiners,
     )
     return Imported(
         Config(model=model, subwords=subwords, decoding=decoding),

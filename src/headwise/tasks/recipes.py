@@ -169,7 +169,7 @@ def with_subwords_of(recipe: Recipe, run: Path) -> Recipe:
     subwords = Subwords.load(run)
     config = recipe.config.model_copy(deep=True)
     config.subwords.joint, config.subwords.lowercase = subwords.joint, subwords.lowercases
-    config.subwords.joiners = subwords.joiners and subwords.vocabulary is None
+    config.subwords.joiners = subwords.joiners
     config.subwords.kind = "bpe" if subwords.vocabulary is None else "imported"
     config.subwords.size = subwords.target_size
     config.subwords.copy_from = str(run)

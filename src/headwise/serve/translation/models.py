@@ -149,8 +149,8 @@ class ServedModels:
         """Return a model by its name, with a target language if one is given; raises `ServiceError` (400)."""
         for model in self.all:
             if model.name == name:
-                known = self._by_target[model]
-                return known[self._known(target, sorted(known), "target")] if target else model
+                targets = self._by_target[model]
+                return targets[self._known(target, sorted(targets), "target")] if target else model
         known = ", ".join(model.name for model in self.all) or "none"
         raise ServiceError(400, f"model: expected one of {known}, found {name[:80]!r}")
 

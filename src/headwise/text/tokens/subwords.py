@@ -171,7 +171,7 @@ class Subwords:
                 f"{directory}: expected a subword model with lowercase={config.lowercase} as configured, "
                 f"found one with lowercase={model.lowercases}"
             )
-        if config is not None and vocabulary is None and model.joiners != config.joiners:
+        if config is not None and model.joiners != config.joiners:
             raise CheckpointError(
                 f"{directory}: expected a subword model with joiners={config.joiners} as configured, "
                 f"found one with joiners={model.joiners}"

@@ -1,6 +1,6 @@
 /** Normalization of a text before SentencePiece splits it, by the map that the model holds (such as nmt_nfkc). */
 
-import { sequenceLength } from "./utf8.js";
+import { decodeUtf8, sequenceLength } from "./utf8.js";
 
 const SPACE = 0x20;
 const MARK = [0xe2, 0x96, 0x81]; // U+2581, which stands for a space in pieces
@@ -65,7 +65,7 @@ export class Replacements {
       out.push(...part);
       place += length;
     }
-    return decoded(out);
+    return decodeUtf8(out);
   }
 }
 
@@ -112,13 +112,8 @@ export class Normalizer {
       place += length;
     }
     while (this.trim && endsWithMark(out)) out.length -= MARK.length;
-    return decoded(out);
+    return decodeUtf8(out);
   }
-}
-
-/** @param {number[]} bytes */
-function decoded(bytes) {
-  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(bytes));
 }
 
 /** @param {number[]} bytes */
