@@ -234,6 +234,15 @@ def test_a_masked_language_model_fills_in_masks(
         assert candidates[0]["probability"] >= candidates[1]["probability"]
 
 
+def test_the_masked_tokens_of_a_text_do_not_depend_on_the_batches(
+    program: Call, twins: Path, masked_lm: Path
+) -> None:
+    whole, small = (
+        scores(program, masked_lm, twins / "text", "--set", f"batch.tokens={tokens}") for tokens in (4000, 60)
+    )
+    assert whole["loss"] == pytest.approx(small["loss"], rel=1e-4)
+
+
 # Initialization from another run
 
 

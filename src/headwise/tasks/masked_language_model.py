@@ -40,6 +40,9 @@ from headwise.training.loss import LossSum, choice_loss
 from headwise.weights import model_file
 
 _CANDIDATES = 5  # predicted tokens to report for every mask
+_Masked = tuple[
+    NDArray[np.int64], NDArray[np.int64]
+]  # the inputs and targets of a window, see `Masking.hide`
 
 
 class MaskedModel:
@@ -59,12 +62,9 @@ class MaskedModel:
             return cut_documents(offsets, _window(self.config))
         return cut_running(int(offsets[-1]), _window(self.config), shift)
 
-    def hide(
-        self, ids: NDArray[Any], spans: NDArray[np.int64], rows: list[int], random: np.random.Generator
-    ) -> RowBatch:
-        """Return a batch of windows of a text with some tokens masked."""
-        masked = [self.masking.hide(ids[start:end].astype(np.int64), random) for start, end in spans.tolist()]
-        return make_rows([inputs for inputs, _ in masked], [targets for _, targets in masked], rows)
+    def hide(self, ids: NDArray[Any], spans: NDArray[np.int64], random: np.random.Generator) -> list[_Masked]:
+        """Return the windows of a text with some tokens masked."""
+        return [self.masking.hide(ids[start:end].astype(np.int64), random) for start, end in spans.tolist()]
 
     def logits(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
         """Return the logits (masked tokens, vocabulary) and the targets (masked tokens,)."""
@@ -76,10 +76,12 @@ class MaskedModel:
     @torch.no_grad()
     def score(self, ids: NDArray[Any], offsets: NDArray[np.int64]) -> dict[str, float]:
         """Return nats per masked token (`loss`), perplexity and accuracy in percent; the masking is always the same."""
-        spans, random = self.spans(offsets), np.random.default_rng(0)
+        spans = self.spans(offsets)
+        # Masked in the text's order, the same tokens are predicted however the windows are batched.
+        windows = self.hide(ids, spans, np.random.default_rng(0))
         nll, correct, count = 0.0, 0, 0
         for rows in plan_rows(_lengths(spans), self.config.batch.tokens, seed=0, epoch=0):
-            logits, targets = self.logits(self.hide(ids, spans[rows], rows.tolist(), random))
+            logits, targets = self.logits(_batch([windows[row] for row in rows], rows))
             nll += choice_loss(logits, targets).nll.item()
             correct += int((logits.argmax(dim=-1) == targets).sum())
             count += len(targets)
@@ -113,9 +115,8 @@ class MaskedTask(PreparedTask[PreparedText, HeadedEncoder]):
 
         def make(epoch: int, rows: NDArray[np.int64], random: np.random.Generator) -> RowBatch:
             batch_spans = spans(epoch)[rows]
-            return self.masked_model.hide(
-                store.ids, batch_spans, store.rows_at(batch_spans[:, 0]).tolist(), random
-            )
+            windows = self.masked_model.hide(store.ids, batch_spans, random)
+            return _batch(windows, store.rows_at(batch_spans[:, 0]))
 
         return RowStream(
             lambda epoch: _lengths(spans(epoch)),
@@ -230,6 +231,10 @@ class MaskedLanguageModeling(TaskKind):
             return [_fill(line, ids, model, vocabulary) for (line, _), ids in zip(lines, texts, strict=True)]
 
         return predict
+
+
+def _batch(windows: list[_Masked], rows: NDArray[np.int64]) -> RowBatch:
+    return make_rows([inputs for inputs, _ in windows], [targets for _, targets in windows], rows.tolist())
 
 
 def _window(config: Config) -> int:
