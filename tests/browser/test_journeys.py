@@ -379,7 +379,8 @@ def test_evidence_names_its_sample_and_what_attention_does_not_prove(visit: Visi
 
 def test_a_run_in_training_shows_its_curves_live(browser: Browser, run: Path, tmp_path: Path) -> None:
     training = make_run(tmp_path / "young")
-    (training / "model.safetensors").unlink()
+    weights = training / "model.safetensors"
+    weights.rename(training / "later")
     metrics = training / "metrics.jsonl"
     metrics.write_text(
         "".join(
@@ -407,8 +408,11 @@ def test_a_run_in_training_shows_its_curves_live(browser: Browser, run: Path, tm
         page.route("**/api/metrics?**", hold)
         page.wait_for_timeout(11_000)  # twice as long as the page waits between two requests
         assert len(held) == 1
+        (training / "later").rename(weights)
         held[0].continue_()
         page.unroute("**/api/metrics?**")
+        expect(page.locator("#run option:checked")).to_have_text("young", timeout=9_000)
+        expect(page.locator("#translate")).to_be_visible()
         page.locator("#run").select_option("small")
         visit.settled()
         expect(page.locator("#translate")).to_be_visible()

@@ -96,6 +96,10 @@ export class Data {
       const run = this.run.value?.name;
       if (status === "ready" && value) this.times.ask("times", { run, width: value.width });
     });
+    // A run in training has a model as soon as there is a checkpoint.
+    this.curves.on(({ status }) => {
+      if (status === "ready" && this.run.status === "ready" && !this.run.value?.parameters) this.run.retry();
+    });
   }
 
   /** All slots; a failed one can be retried. */

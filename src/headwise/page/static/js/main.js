@@ -120,7 +120,11 @@ function header(runs) {
   });
   const controls = /** @type {HTMLElement} */ (document.querySelector("#controls"));
   const about = h("p", { class: "about-run" });
-  data.run.on(({ value }) => fill(about, value && aboutRun(value)));
+  data.run.on(({ value }) => {
+    fill(about, value && aboutRun(value));
+    const option = [...run.options].find((one) => one.value === value?.name);
+    if (option && value?.parameters) option.textContent = value.name;
+  });
   fill(
     controls,
     about,
