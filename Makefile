@@ -35,8 +35,13 @@ long-runs: $(VENV)/user
 	$(BIN)/python examples/open_text.py $(OPEN) $(OPEN)
 	$(BIN)/headwise train $(call PAIR,train,en,de) -o runs/open-en-de-1
 	$(BIN)/headwise train $(call PAIR,train,de,en) -o runs/open-de-en-1
-	$(BIN)/headwise train $(call PAIR,everyday,en,de) --from runs/open-en-de-1 $(SHORTER) -o runs/open-en-de
-	$(BIN)/headwise train $(call PAIR,everyday,de,en) --from runs/open-de-en-1 $(SHORTER) -o runs/open-de-en
+	$(BIN)/headwise train $(call PAIR,everyday,en,de) --from runs/open-en-de-1 $(SHORTER) -o runs/open-en-de-2
+	$(BIN)/headwise train $(call PAIR,everyday,de,en) --from runs/open-de-en-1 $(SHORTER) -o runs/open-de-en-2
+	$(BIN)/headwise translate runs/open-en-de-2 $(OPEN)/everyday.en -o $(OPEN)/made.de
+	$(BIN)/headwise translate runs/open-de-en-2 $(OPEN)/everyday.de -o $(OPEN)/made.en
+	$(BIN)/python examples/diversify.py $(addprefix $(OPEN)/,everyday.en everyday.de made.en made.de diverse)
+	$(BIN)/headwise train $(call PAIR,diverse,en,de) --from runs/open-en-de-2 $(SHORTER) -o runs/open-en-de
+	$(BIN)/headwise train $(call PAIR,diverse,de,en) --from runs/open-de-en-2 $(SHORTER) -o runs/open-de-en
 	$(BIN)/headwise reproduce all --scale tiny
 	$(BIN)/headwise reproduce all --scale open-en-de
 	$(BIN)/headwise reproduce all --scale multi30k

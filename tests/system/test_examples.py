@@ -102,6 +102,28 @@ def test_synthetic_sources_are_tagged_translations(
     assert "<bt>" in subwords.source_pieces(tagged)
 
 
+def test_translations_that_are_near_real_ones_but_new_are_added_to_the_pairs(tmp_path: Path) -> None:
+    names = ("text.en", "text.de", "made.en", "made.de")
+    english, german, made_english, made_german = (tmp_path / name for name in names)
+    english.write_text("A cat sleeps.\nA dog.\nA cat sleeps.\nHello!\n", "utf-8")
+    german.write_text("Eine Katze schläft.\nEin Hund.\nEs schläft eine Katze.\nHallo!\n", "utf-8")
+    made_english.write_text("A cat is sleeping.\nA dog.\nThere sleeps a cat.\nHallo!\n", "utf-8")
+    made_german.write_text("Es schläft eine Katze.\nEin Hund!\nEs schläft eine Katze.\nQuark.\n", "utf-8")
+    done = script("diversify.py", *(tmp_path / name for name in names), tmp_path / "diverse")
+    assert done.returncode == 0, done.stderr
+    pairs = list(zip(lines(tmp_path / "diverse.en"), lines(tmp_path / "diverse.de"), strict=True))
+    assert pairs[:4] == list(zip(lines(english), lines(german), strict=True))
+    assert pairs[4:] == [
+        ("A dog.", "Ein Hund!"),
+        ("A cat is sleeping.", "Eine Katze schläft."),
+        ("There sleeps a cat.", "Es schläft eine Katze."),
+    ]
+    made_german.write_text("Eine Zeile.\n", "utf-8")
+    wrong = script("diversify.py", *(tmp_path / name for name in names), tmp_path / "diverse")
+    assert wrong.returncode == 2
+    assert wrong.stderr == f"{made_german}: expected 4 lines, one for each pair, found 1\n"
+
+
 def test_everyday_text_has_short_sentences_and_idioms_more_often(tmp_path: Path) -> None:
     corpus, out = tmp_path / "corpus", tmp_path / "out"
     (corpus / "test").mkdir(parents=True)
