@@ -24,7 +24,11 @@ from headwise.documents.tokens import (
 
 _DROPPED = frozenset({"w:proofErr"})  # what Word found in the old text
 _AROUND = frozenset({"w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:sdt", "w:sdtContent"})
+_PROPERTIES = frozenset({"w:sdtPr", "w:sdtEndPr", "w:smartTagPr"})  # of an element around runs, before these
+_FIELD = re.compile(r"<w:r[ >].*?<w:fldChar\s[^<>]*?\bw:fldCharType=[\"'](\w+)", re.DOTALL)
+_RANGE = re.compile(r"<w:(\w+)(Start|End)\s[^<>]*?\bw:id=[\"'](\w+)")  # bookmarks, what a comment is about
 _NO_TEXT = re.compile(r"<!--.*?-->|<\?.*?\?>|<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+_MOST_OPENED = 64  # fields and ranges of a paragraph that are open at once
 _MOST_AROUND = 3  # paragraphs around one, each of which is read once more; Word has one
 _OPEN, _CLOSE = '<w:t xml:space="preserve">', "</w:t>"
 
@@ -75,7 +79,7 @@ def paragraphs(tokens: Sequence[Token], depth: int = 0) -> list[str | Block]:
 def _paragraph(tokens: Sequence[Token], depth: int) -> list[str | Block]:
     raw = "".join(token.raw for token in tokens)
     try:
-        found = _parts(tokens, depth)
+        found = _paired(_parts(tokens, depth))
     except NestingError:  # such as the beginning of a text box
         return [raw]
     lengths: Counter[str] = Counter()
@@ -101,8 +105,12 @@ def _parts(tokens: Sequence[Token], depth: int) -> list[_Part]:
             found += _run(tokens[position:end], depth)
             position = end
         elif token.name in _AROUND and token.kind in ("open", "close"):
-            found.append(_Tag(token.raw, token.kind == "open"))
-            position += 1
+            end = position + 1
+            while end < len(tokens) and tokens[end].name in _PROPERTIES:
+                end = end_of_element(tokens, end) if tokens[end].kind == "open" else end + 1
+            raw = "".join(one.raw for one in tokens[position:end])
+            found.append(_Tag(raw, token.kind == "open"))
+            position = end
         elif token.kind == "open":
             end = end_of_element(tokens, position)
             found.append("".join(one.raw for one in tokens[position:end]))
@@ -136,6 +144,63 @@ def _run(tokens: Sequence[Token], depth: int) -> list[_Part]:
             found.append(f"{beginning}{raw}</w:r>")
         position = end
     return found
+
+
+def _paired(parts: Sequence[_Part]) -> list[_Part]:
+    """Return the parts with fields, bookmarks and other ranges as elements: none may end before it begins.
+
+    What a field computes is the text of its element; its instruction is one part with its beginning. What doesn't begin
+    and end inside the same element of the paragraph is left as it is.
+    """
+    found: list[_Part] = []
+    opened: list[tuple[str, int, bool]] = []  # name, number among those found, whether a result may follow
+    for part in parts:
+        name, role = _range(part)
+        place = _opened(opened, name) if role in ("separate", "end") else None
+        if role == "begin" and (name == "tag" or len(opened) < _MOST_OPENED):
+            opened.append((name, len(found), name == "field"))
+        elif place is not None and opened[place][2]:
+            start = opened[place][1]
+            del opened[place:]
+            if not any(isinstance(one, _Nested) for one in found[start:]):
+                found[start:] = ["".join(map(_raw, [*found[start:], part]))]
+                opened += [(name, start, False)] if role == "separate" else []
+                continue
+        elif place is not None and role == "end":
+            start = opened[place][1]
+            del opened[place:]
+            found[start], part = _Tag(_raw(found[start]), True), _Tag(_raw(part), False)
+        found.append(part)
+    return found
+
+
+def _range(part: _Part) -> tuple[str, str]:
+    """Return what a part begins or ends, and which of them; empty for another part."""
+    if isinstance(part, _Tag):
+        return "tag", "begin" if part.opens else "end"
+    if isinstance(part, str) and (field := _FIELD.match(part)):
+        return "field", field[1]
+    if isinstance(part, str) and (match := _RANGE.match(part)):
+        return f"{match[1]} {match[3]}", "begin" if match[2] == "Start" else "end"
+    return "", ""
+
+
+def _opened(opened: Sequence[tuple[str, int, bool]], name: str) -> int | None:
+    """Return the place of the last of a name; None where it would end outside the element in which it began."""
+    for place in reversed(range(len(opened))):
+        if opened[place][0] == name:
+            return place
+        if opened[place][0] == "tag" or (opened[place][0] == "field" and name not in ("tag", "field")):
+            return None
+    return None
+
+
+def _raw(part: _Part) -> str:
+    """Return the source of a part that has no paragraphs."""
+    assert not isinstance(part, _Nested)
+    if isinstance(part, _Text):
+        return f"{part.run}{_OPEN}{part.raw}{_CLOSE}</w:r>"
+    return part if isinstance(part, str) else part.raw
 
 
 def _characters(tokens: Sequence[Token]) -> str:

@@ -342,12 +342,12 @@ def test_a_word_file_keeps_its_formatting() -> None:
     assert result.sections[0].header.paragraphs[0].text == "A HEADER"
 
 
-def in_word_file(part: str, translate) -> str:
+def in_word_file(part: str, translate, weigh=lambda rows, columns: None) -> str:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr("word/document.xml", part)
     file = read_file("a.docx", out.getvalue())
-    written = file.write([of_document(text, translate) for text in file.texts])
+    written = file.write([of_document(text, translate, weigh) for text in file.texts])
     return zipfile.ZipFile(io.BytesIO(written)).read("word/document.xml").decode()
 
 
@@ -385,6 +385,38 @@ def test_a_link_in_a_word_file_stays_around_its_text() -> None:
     assert [one.text for one in tree.iter("{w}t")] == ["SEE ", "THIS PAGE", " NOW <"]
     assert "".join(tree.find(".//{w}hyperlink").itertext()) == "THIS PAGE"
     assert in_word_file(part, str).count("<w:bookmarkEnd/>") == 1
+
+
+FIELD = (
+    '<w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText>REF a</w:instrText></w:r>{}<w:r><w:fldChar '
+    'w:fldCharType="separate"/></w:r>{}<w:r><w:rPr><w:b/></w:rPr><w:fldChar w:fldCharType="end"/></w:r>'
+)
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=20, deadline=None)
+def test_nothing_in_a_word_file_ends_before_it_begins(seed: int) -> None:
+    one, two, three = (f"<w:r><w:t>{text}</w:t></w:r>" for text in ("One dog runs", " two ", "and three."))
+    part = (
+        f'{one}<w:bookmarkStart w:name="n" w:id="5"/>{FIELD.format("", two)}<w:bookmarkEnd w:id="5"/>{three}'
+        f'<w:commentRangeStart w:id="1"/>{one}<w:bookmarkStart w:id="6"/>{two}<w:commentRangeEnd w:id="1"/>{three}'
+        f'<w:bookmarkEnd w:id="6"/>{FIELD.format(FIELD.format("", one), three)}'
+        f"<w:smartTag><w:smartTagPr><w:attr/></w:smartTagPr>{two}</w:smartTag>"
+        f"<w:sdt><w:sdtPr/><w:sdtContent>{one}</w:sdtContent></w:sdt>{three}"
+    )
+    part = f"<w:document xmlns:w='w'><w:p>{part}</w:p></w:document>"
+    weights = np.random.default_rng(seed)
+    result = in_word_file(part, str.upper, lambda rows, columns: weights.random((rows, columns), np.float32))
+    kinds = re.findall(r'fldCharType="(\w+)|w:instrText>REF (a)', result)
+    found = [kind or text for kind, text in kinds]
+    alone = ["begin", "a", "separate", "end"]
+    nested = ["begin", "a", *alone, "separate", "end"]
+    assert found in ([*alone, *nested], [*nested, *alone])
+    for name, number in (("bookmark", 5), ("commentRange", 1)):
+        assert re.findall(rf'<w:{name}(Start|End)[^>]* w:id="{number}"', result) == ["Start", "End"]
+    elements = etree.fromstring(result).iter("{w}smartTag", "{w}sdt")
+    assert {element[0].tag for element in elements} == {"{w}smartTagPr", "{w}sdtPr"}
+    assert result.count("One dog runs") == 1  # in an instruction, whose text isn't translated
 
 
 def test_subtitles_have_no_references() -> None:
