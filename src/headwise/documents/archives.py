@@ -29,7 +29,11 @@ _MOST_ENTRIES = 2_000
 _PLAIN = '<w:r plain="">'  # around a text that is in no run
 _RUNS_OF_PLAIN = re.compile(rf"{_PLAIN}(.*?)</w:r>", re.DOTALL)
 _SPACE = '<w:t xml:space="preserve">'
-_COLUMN = re.compile(r"<tableColumn\s[^<>]{0,2000}?\bname=\"([^\"<>]{0,1000})\"")
+_DRAWN_TEXT = re.compile(r"<w:t>[^<>]*+</w:t>")
+_TAB = "</w:t><w:tab/><w:t>"  # in place of one in DrawingML
+_COLUMN = re.compile(r"<(?:\w{1,80}:)?tableColumn\s[^<>]{0,2000}?\bname=\"([^\"<>]{0,1000})\"")
+_ROOT = re.compile(r"(?:[^<]|<[?!])*+<(\w{1,80}:)?")
+_CONTROL = re.compile("_x00([01][0-9a-fA-F])_")  # a control character in a sheet, such as the end of a line
 
 
 @dataclass(frozen=True)
@@ -50,9 +54,12 @@ class ArchiveKind:
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rules: TagRules | None = None
 
-    def renamed(self, name: str) -> Mapping[str, str]:
-        """Return Word's names by those in a part."""
-        return next((names for key, names in self.names.items() if key in name), {})
+    def renamed(self, name: str, source: str) -> Mapping[str, str]:
+        """Return Word's names by those in a part; names without a prefix get that of its root."""
+        found = next((names for key, names in self.names.items() if key in name), {})
+        root = _ROOT.match(source)
+        prefix = (root[1] or "") if root is not None else ""
+        return {own if ":" in own else prefix + own: word for own, word in found.items()}
 
 
 _DRAWING = {"a:p": "w:p", "a:r": "w:r", "a:rPr": "w:rPr", "a:t": "w:t", "a:br": "w:br"}
@@ -126,7 +133,7 @@ def read_archive(content: bytes, suffix: str) -> DocumentFile:
             check_tokens(count)
             for one in found:
                 if isinstance(one, Block) and suffix == ".xlsx":
-                    one.lines = True  # a cell has its own line ends
+                    _as_cell(one)
             parts.append([_source(one) if _text(one) in kept else one for one in found])
     blocks = [block for part in parts for block in part if isinstance(block, Block)]
     return DocumentFile(
@@ -140,11 +147,12 @@ def _blocks(source: str, kind: ArchiveKind, name: str) -> tuple[list[str | Block
     """Return a part's paragraphs with all between them, and the number of its tokens."""
     if kind.rules is not None:
         return parse(source, kind.rules), len(xml_tokens(source))
-    names = kind.renamed(name)
+    names = kind.renamed(name, source)
     if names:
-        outer = next(iter(names))
         source = _with_names(source, names)
-        if outer in ("si", "is"):
+        if kind.suffix == ".pptx":
+            source = _DRAWN_TEXT.sub(lambda text: text[0].replace("\t", _TAB), source)
+        if kind.suffix == ".xlsx":
             source = re.sub(
                 r"(<w:p>\s{0,99})(<w:t(?:\s[^<>]*+)?>[^<>]*+</w:t>)", rf"\1{_PLAIN}\2</w:r>", source
             )
@@ -162,18 +170,38 @@ def _written(source: str, kind: ArchiveKind, name: str) -> str:
     if kind.rules is not None:
         return source
     source = without_empty_runs(source)
-    names = kind.renamed(name)
+    names = kind.renamed(name, source)
     if not names:
         return source
     source = _RUNS_OF_PLAIN.sub(r"\1", source)
-    source = source.replace(_SPACE, "<w:t>") if "a:t" in names else source  # which DrawingML doesn't have
+    if kind.suffix == ".pptx":  # DrawingML has no such attribute, and a tab is a character
+        source = source.replace(_SPACE, "<w:t>").replace(_TAB, "\t").replace("<w:tab/>", "<w:t>\t</w:t>")
     return _with_names(source, {word: own for own, word in names.items()})
 
 
 def _columns(archive: zipfile.ZipFile, names: list[str]) -> Collection[str]:
     """Return the headings of tables, which Excel wants to be the same in the cells and in the table's part."""
     parts = [name for name in names if re.fullmatch(r"xl/tables/[^/]{1,200}\.xml", name)]
-    return {html.unescape(one) for name in parts for one in _COLUMN.findall(_part(archive, name))}
+    found = [one for name in parts for one in _COLUMN.findall(_part(archive, name))]
+    return {_CONTROL.sub(_control, html.unescape(one)) for one in found}
+
+
+def _as_cell(block: Block) -> None:
+    """Make a text that of a cell, which has its own line ends, perhaps with a control character as `_x000D_`."""
+    block.lines = True
+    for item in block.items:
+        if isinstance(item, TextRun) and _CONTROL.search(item.text):
+            sources: list[str] = []
+            position = 0
+            for match in _CONTROL.finditer(item.text):
+                sources += [*item.sources[position : match.start()], match[0]]
+                position = match.end()
+            item.sources = [*sources, *item.sources[position:]]
+            item.text = _CONTROL.sub(_control, item.text)
+
+
+def _control(match: re.Match[str]) -> str:
+    return chr(int(match[1], 16))
 
 
 def _text(part: str | Block) -> str | None:

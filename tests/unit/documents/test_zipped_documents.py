@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 
 import pytest
@@ -103,6 +104,57 @@ def test_a_sheet_is_what_other_programs_read() -> None:
     sheet = openpyxl.load_workbook(io.BytesIO(translated("a.xlsx", out.getvalue()))).active
     assert [sheet[cell].value for cell in ("A1", "A2", "A3")] == ["HELLO YOU", 3, "=A2+1"]
     assert sheet["A4"].value == "ONE LINE\nANOTHER LINE"
+
+
+def test_a_sheet_whose_elements_have_a_prefix_is_translated() -> None:
+    """As the Open XML SDK and ClosedXML write them."""
+    openpyxl = pytest.importorskip("openpyxl", reason="needs pip install openpyxl")
+    out = io.BytesIO()
+    book = openpyxl.Workbook()
+    book.active.append(["Head", "Hello you", 3])
+    book.active.append(["Head", "More text", 4])
+    book.active.add_table(openpyxl.worksheet.table.Table(displayName="T", ref="A1:C2"))
+    book.active["C1"] = "Three"
+    book.save(out)
+    parts = {}
+    with zipfile.ZipFile(out) as file:
+        for name in file.namelist():
+            parts[name] = file.read(name).decode()
+            if name == "xl/sharedStrings.xml" or "worksheets/sheet" in name or "tables/" in name:
+                parts[name] = re.sub(r"<(/?)(?=\w)", r"<\1x:", parts[name]).replace(" xmlns=", " xmlns:x=")
+    sheet = openpyxl.load_workbook(io.BytesIO(translated("a.xlsx", archive(parts)))).active
+    found = [[cell.value for cell in row] for row in sheet]
+    assert found == [["Head", "Hello you", "Three"], ["Head", "MORE TEXT", 4]]  # the first are headings
+
+
+def test_line_ends_of_sheets_as_excel_writes_them() -> None:
+    heading = "<si><t>Two_x000D_\nlines</t></si>"
+    parts = {
+        **FILES["a.xlsx"],
+        "xl/sharedStrings.xml": f"<sst>{heading}<si><t>One line_x000D_\nanother_x0009_x_y</t></si></sst>",
+        "xl/tables/table1.xml": '<table><tableColumn id="1" name="Two_x000d__x000a_lines"/></table>',
+    }
+    seen: list[str] = []
+    file = read_file("a.xlsx", archive(parts))
+    texts = [of_document(text, lambda text: seen.append(text) or text.upper()) for text in file.texts]
+    with zipfile.ZipFile(io.BytesIO(file.write(texts))) as result:
+        found = result.read("xl/sharedStrings.xml").decode().replace(' xml:space="preserve"', "")
+    assert found == f"<sst>{heading}<si><t>ONE LINE_x000D_\nANOTHER X_Y</t></si></sst>"
+    assert "One line" in seen  # without what stands for a line end
+
+
+def test_tabs_of_a_presentation_stay() -> None:
+    pptx = pytest.importorskip("pptx", reason="needs pip install python-pptx")
+    out = io.BytesIO()
+    document = pptx.Presentation()
+    frame = document.slides.add_slide(document.slide_layouts[0]).shapes.title.text_frame
+    texts = ["Sales\tin two years\t", "12\t13"]
+    frame.text = "\n".join(texts)
+    document.save(out)
+    result = pptx.Presentation(io.BytesIO(translated("a.pptx", out.getvalue())))
+    assert [one.text for one in result.slides[0].shapes.title.text_frame.paragraphs] == [
+        text.upper() for text in texts
+    ]
 
 
 def test_an_archive_without_its_main_part_is_refused() -> None:
