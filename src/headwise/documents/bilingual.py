@@ -17,7 +17,7 @@ from itertools import accumulate
 
 from headwise.config.languages import find_language
 from headwise.documents.blocks import Block, TextRun, parse
-from headwise.documents.codes import code_tokens, local_name
+from headwise.documents.codes import SEGMENT, code_tokens, local_name
 from headwise.documents.preparation import ParsedText
 from headwise.documents.reading import Confidence, DocumentFile, check_texts
 from headwise.documents.rules import TagRules
@@ -27,7 +27,7 @@ from headwise.documents.values import Value, decode, file_of, find_key, marked, 
 from headwise.errors import DataError
 
 _RULES = TagRules("codes")
-_SEGMENTED = TagRules("codes", splitting=frozenset({"mrk"}))
+_SEGMENTED = TagRules("codes", splitting=frozenset({SEGMENT}))
 _STATE = re.compile(r"""\s+state(?:-qualifier)?\s*=\s*(?:"[^"]*"|'[^']*')""")
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _ITS = "http://www.w3.org/2005/11/its"

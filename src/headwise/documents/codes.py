@@ -15,6 +15,7 @@ from headwise.documents.tokens import Token, end_of_element, xml_tokens
 
 _NATIVE = frozenset({"bpt", "ept", "ph", "it", "ut"})  # their content is source of another format
 PLACEHOLDER = "placeholder"  # the name of the tokens of those that stand for words
+SEGMENT = "segment"  # that of the marks around a unit's segments; others are inside sentences
 _OPENS = {"bpt": ("rid", "i", "id"), "bx": ("rid", "id"), "sc": ("id",), "sm": ("id",)}
 _CLOSES = {
     "ept": ("bpt", "rid", "i", "id"),
@@ -22,31 +23,38 @@ _CLOSES = {
     "ec": ("sc", "startRef", "id"),
     "em": ("sm", "startRef"),
 }
+_WHOLE = _NATIVE | {"x", *_OPENS, *_CLOSES}  # their tags are one code, also where nothing is between them
 
 
 def code_tokens(source: str) -> list[Token]:
     """Return the tokens of a segment; raises `DataError` as `xml_tokens`."""
     tokens = xml_tokens(source)
     found: list[Token] = []
+    marks: list[str] = []  # the names of those that are open
     position = 0
     while position < len(tokens):
         token, end = tokens[position], position + 1
         local = local_name(token.name)
-        if token.kind == "open" and local in _NATIVE:
+        if token.kind == "open" and local in _WHOLE:
             end = end_of_element(tokens, position)
         raw = "".join(one.raw for one in tokens[position:end])
         position = end
         if local in ("x", "ph") and token.kind != "close":
             found.append(Token("point", raw, PLACEHOLDER))
         elif local in _OPENS and token.kind != "close":
-            found.append(Token("open", raw, f"{local} {_key(token, _OPENS[local])}"))
+            found.append(Token("open", raw, f"{local} {_key(token, _OPENS[local])}", token.attributes))
         elif local in _CLOSES and token.kind != "close":
             name, *keys = _CLOSES[local]
             found.append(Token("close", raw, f"{name} {_key(token, keys)}"))
         elif local in _NATIVE and token.kind == "open":
             found.append(Token("point", raw))
-        elif token.attributes.get("mtype") == "protected":
-            found.append(Token(token.kind, raw, token.name, {"translate": "no"}))
+        elif local == "mrk" and token.kind != "point":
+            kind = token.attributes.get("mtype")
+            name = marks.pop() if token.kind == "close" else SEGMENT if kind == "seg" else token.name
+            marks += [name] if token.kind == "open" else []
+            found.append(
+                Token(token.kind, raw, name, {"translate": "no"} if kind == "protected" else token.attributes)
+            )
         else:
             found.append(token if token.kind != "point" else Token("point", raw))
     return found

@@ -8,6 +8,8 @@ import pytest
 
 pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
 
+import numpy as np
+
 from document_translation import of_document
 from headwise.documents.formats import read_file
 from headwise.documents.reading import Confidence
@@ -129,6 +131,33 @@ def test_units_as_other_tools_write_them(source: str, target: str) -> None:
     assert translated("a.xlf", xliff.replace("%", segments)) == expected
 
 
+def test_a_mark_inside_a_segment_does_not_split_it() -> None:
+    inner = 'Say <mrk mtype="protected">Headwise</mrk> or <mrk mtype="x-term">a word</mrk> now.'
+    segments = f'<mrk mid="1" mtype="seg">{inner}</mrk> <mrk mid="2" mtype="seg">Or no.</mrk>'
+    unit = f"<trans-unit><source>@</source><seg-source>{segments}</seg-source></trans-unit>"
+    file = read_file("a.xlf", f"<xliff version='1.2'>{unit}</xliff>".encode(), "de")
+    seen: list[str] = []
+    written = file.write([of_document(text, lambda one: seen.append(one) or one) for text in file.texts])
+    assert seen == ["Say or a word now.", "Or no."]  # of what is protected, the model sees nothing
+    assert targets(written.decode()) == [segments]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nothing_stands_between_the_tags_of_an_empty_code(seed: int) -> None:
+    source = 'Hello <x id="1"></x> you <bx id="2"></bx>big<ex id="2"></ex> <x id="3"></x>dog'
+    unit = f"<trans-unit id='1'><source>{source}</source></trans-unit>"
+    weights = np.random.default_rng(seed)
+    file = read_file("a.xlf", f"<xliff version='1.2'>{unit}</xliff>".encode(), "de")
+    texts = [
+        of_document(text, str.upper, lambda rows, columns: weights.random((rows, columns), np.float32))
+        for text in file.texts
+    ]
+    root = ElementTree.fromstring(file.write(texts))
+    codes = list(next(root.iter("target")))
+    assert {code.tag for code in codes} == {"x", "bx", "ex"}
+    assert not any("".join(code.itertext()) for code in codes)
+
+
 def test_what_is_written_is_what_other_programs_read() -> None:
     base = pytest.importorskip("translate.storage.xliff", reason="needs pip install translate-toolkit")
     store = base.xlifffile.parsestring(translated("a.xlf", XLIFF).encode())
@@ -150,6 +179,14 @@ def test_segments_of_xliff_2_get_targets_and_their_language() -> None:
     ]
     assert '<xliff trgLang="de" xmlns' in result
     assert "trgLang" not in translated("a.xliff", XLIFF_2, "")
+
+
+def test_what_a_segment_of_xliff_2_protects_stays() -> None:
+    source = (
+        'Say <sm id="1" translate="no"/>Headwise or<em startRef="1"/> <mrk id="2" translate="no">so</mrk> now'
+    )
+    result = translated("a.xlf", f"<xliff version='2.0'><segment><source>{source}</source></segment></xliff>")
+    assert targets(result) == [source.replace("Say", "SAY").replace("now", "NOW")]
 
 
 def test_a_memory_gets_the_language_that_it_lacks() -> None:
