@@ -132,6 +132,7 @@ def test_properties_are_what_other_programs_read() -> None:
         ),
         ("a < b and b > a", "A < B AND B > A"),
         ("%n files of %1 in %L2 at 100%", "%n FILES OF %1 IN %L2 AT 100%"),
+        ("%,d points, or %1$,.2f kg", "%,d POINTS, OR %1$,.2f KG"),
         (
             "See $t(menu.file) and @:menu.open or @.lower:(menu.x)",
             "SEE $t(menu.file) AND @:menu.open OR @.lower:(menu.x)",
