@@ -57,7 +57,8 @@ def read_markdown(content: bytes) -> DocumentFile:
         spans = _spans(text, token.content.split("\n"), starts, token.map[0], position)
         for part in _without_breaks(text, spans):
             values += _value(text, part, known.get("references", {}))
-        position = spans[-1][1] if spans else position
+        # Cells of a row are on one line: after one that isn't found, the next could be found inside it.
+        position = spans[-1][1] if spans else starts[min(token.map[1], len(starts) - 1)]
     return file_of(text, values, encode)
 
 
@@ -69,7 +70,11 @@ def _spans(
     for number, part in enumerate(parts, start=line):
         if number + 1 >= len(starts):
             return []
-        start = text.find(part, max(starts[number], position), starts[number + 1])
+        line_start = max(starts[number], position)
+        start = text.find(part, line_start, starts[number + 1])
+        if start < 0 and "|" in part:  # of a cell, where the source has a backslash before it
+            part = part.replace("|", "\\|")
+            start = text.find(part, line_start, starts[number + 1])
         if start < 0:
             return []
         position = start + len(part)

@@ -33,6 +33,7 @@ sentence here \\* and <b>html</b> <br/> go. See [ref] and [text][ref] [not].
 | a head | b |
 |---|---|
 | cell one | `x` |
+| no \\| yes, one `a \\| b` | o |
 
 ```
 code here
