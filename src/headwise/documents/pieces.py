@@ -24,7 +24,8 @@ _KINDS = {
     r"\$t\([^()\n]{1,80}\)|(?<![\w@])@(?:\.\w{1,20})?:(?:[\w.-]{1,80}\w|\([\w.-]{1,80}\))|"
     r"\{\s{0,3}[\w.]{1,80}\s{0,3},\s{0,3}(?:number|date|time|spellout|ordinal|duration)\s{0,3}(?:,[^{}]{0,80})?\}",
     "format": r"(?<![\d%])%(?:\(\w{1,80}\)|\d{1,3}\$)?[-+0#,']{0,4}(?:\d{1,4}|\*)?(?:\.(?:\d{1,4}|\*))?"
-    r"(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcsSpn@](?!\w)|%L?\d{1,2}(?![\w$])|%%",
+    r"(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcsSpn@](?!\w)|%L?\d{1,2}(?![\w$])|"
+    r"(?<![\d%])%(?:\d{1,3}\$)?#@\w{1,80}@|(?<![\w%])%[A-Za-z_][\w.-]{1,80}%(?![\w%])|%%",
     "number": rf"(?<![\w.,])(?:{_NUMBER}[ \u00a0\u202f]?(?:{_UNITS})(?!\w)|[$€£¥]\s?{_NUMBER})",
     "emoji": rf"(?:{_EMOJI})[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]?(?:\u200d(?:{_EMOJI})[\ufe0f\U0001f3fb-\U0001f3ff]?)*",
 }
@@ -39,8 +40,8 @@ _SEPARATES = frozenset(
 def find_pieces(text: str) -> Iterator[tuple[int, int, str]]:
     """Yield the start, end and kind of the pieces of a text that must not change, in order.
 
-    Kinds: `url`, `email`, `placeholder` ({name}, ${x}, {{x}}, %{x}, $t(x), @:x), `format` (%s, %(name)d, %1), `number`
-    (with a unit or currency) and `emoji`.
+    Kinds: `url`, `email`, `placeholder` ({name}, ${x}, {{x}}, %{x}, $t(x), @:x), `format` (%s, %(name)d, %1, %name%),
+    `number` (with a unit or currency) and `emoji`.
     """
     for match in _ANY.finditer(text):
         kind = match.lastgroup

@@ -217,7 +217,9 @@ class Sentence:
             before = _text(items[texts[-1]])[-1] if texts else None
             following = next((other for other in range(place + 1, len(items)) if _text(items[other])), None)
             after = None if following is None else _text(items[following])[0]
-            items[place] = Mark("point", item.raw, spaces=(_spaced(before), _spaced(after)))
+            joined = number + 1 in chosen and isinstance(items[place + 1], ProtectedPiece)
+            spaces = _spaced(before), None if joined else _spaced(after)
+            items[place] = Mark("point", item.raw, spaces=spaces)
             if _is_space(before) and (after is None or not after.isalnum()):
                 items[texts[-1]] = _text(items[texts[-1]])[:-1]
                 if not items[texts[-1]]:
