@@ -48,16 +48,16 @@ class Token:
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
-def decoded(raw: str) -> tuple[str, Sequence[str]]:
+def decoded(raw: str, units: re.Pattern[str] = _UNITS) -> tuple[str, Sequence[str]]:
     """Return the text that a source means, and for each of its characters the source.
 
-    The source of the second character of a reference to two is empty.
+    `units` finds its references and characters. The source of the second character of a reference to two is empty.
     """
     if "&" not in raw:
         return raw, raw
     text: list[str] = []
     sources: list[str] = []
-    for match in _UNITS.finditer(raw):
+    for match in units.finditer(raw):
         unit = match[0]
         meant = html.unescape(unit) if len(unit) > 1 else unit
         if not meant:  # a reference to no character, which stays where it is

@@ -10,6 +10,7 @@ import codecs
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from html.entities import html5
 
 from headwise import bounds
 from headwise.characters import UNSPACED
@@ -20,6 +21,7 @@ from headwise.documents.protected import find_arguments
 from headwise.documents.reading import Confidence, DocumentFile, check_texts, read_text
 from headwise.documents.segments import Mode
 from headwise.documents.sentence import ProtectedPiece
+from headwise.documents.tokens import decoded
 from headwise.errors import DataError
 
 _LONGEST = 100  # characters of a string with the mark of a key
@@ -27,6 +29,8 @@ _MARK = re.compile(
     r"(?:(?<![\w&])&(?=[^\W_])|(?<=[^\W\d_])&(?=[a-z]))(?!#?\w{1,31};)"
     r"|(?<!\w)_(?=[^\W_])|(?<=[A-Za-z])_(?=[a-z])"
 )
+_REFERENCE = re.compile(r"&(#[0-9]{1,9};|#[xX][0-9a-fA-F]{1,8};|[a-zA-Z][a-zA-Z0-9]{0,31};)")
+_UNITS = re.compile(rf"{_REFERENCE.pattern}|.", re.DOTALL)
 _END = re.compile(r"\s*(?:\.\.\.|…|[:：])?\s*$")
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
@@ -96,6 +100,10 @@ def pieces_value(
 
 def _strict(text: str, mode: Mode) -> ParsedText:
     parsed = replace(read(text, mode), strict=True)
+    references = _REFERENCE.findall(text)
+    if references and all(name[:1] == "#" or name in html5 for name in references):
+        # A text of HTML: the model reads the characters, and & and < of its translation become references.
+        parsed = replace(parsed, blocks=(Block([TextRun(*decoded(text, _UNITS))], lines=True),), protect=True)
     for block in parsed.blocks:
         if isinstance(block, Block):
             block.tags = True

@@ -132,6 +132,8 @@ def test_properties_are_what_other_programs_read() -> None:
         ),
         ("a < b and b > a", "A < B AND B > A"),
         ("%n files of %1 in %L2 at 100%", "%n FILES OF %1 IN %L2 AT 100%"),
+        ("Hi %user_name%, 5% of %count%: %d%% or %ld%s", "HI %user_name%, 5% OF %count%: %d%% OR %ld%s"),
+        ("In %#@files@ and %1$#@days@", "IN %#@files@ AND %1$#@days@"),
         ("%,d points, or %1$,.2f kg", "%,d POINTS, OR %1$,.2f KG"),
         (
             "See $t(menu.file) and @:menu.open or @.lower:(menu.x)",
@@ -150,6 +152,28 @@ def test_tags_and_placeholders_of_strings_stay(name: str, text: str, result: str
         )
     else:
         assert translated(name, written[name].format(text)).decode() == written[name].format(result)
+
+
+@pytest.mark.parametrize(
+    ("text", "seen", "result"),
+    [
+        ("Terms &amp; rules&nbsp;of it&#8217;s", "Terms & rules of it’s", "TERMS &amp; RULES OF IT’S"),
+        ("a &lt; b in&hellip;", "a < b in…", "A &lt; B IN…"),
+        ("the <b>dog &amp; cat</b>", "the dog & cat", "THE <b>DOG &amp; CAT</b>"),
+        ("the &lt;b&gt;dog&lt;/b&gt;", "the dog", "THE &lt;b&gt;DOG&lt;/b&gt;"),
+        ("a & b &brandName; &amp;", "a & b &brandName; &amp;", "A & B &BRANDNAME; &AMP;"),  # of a DTD
+        (
+            "see http://a.b/?c=d&copy=e &copy; f",
+            "see http://a.b/?c=d&copy=e © f",
+            "SEE http://a.b/?c=d&copy=e © F",
+        ),
+    ],
+)
+def test_references_of_strings_are_read_as_their_characters(text: str, seen: str, result: str) -> None:
+    (parsed,) = read_file("a.json", json.dumps({"a": text}).encode()).texts
+    read: list[str] = []
+    assert of_document(parsed, lambda one: read.append(one) or one.upper()) == result
+    assert read[0] == seen  # what loses a piece is read once more, without it
 
 
 def test_names_and_keys_of_fluent_are_no_text() -> None:
