@@ -13,7 +13,7 @@ _UNITS = (
 _NUMBER = r"\d++(?:[.,]\d++)*+"
 _EMOJI = (
     r"[0-9#*]\ufe0f?\u20e3|[\U0001f1e6-\U0001f1ff]{2}|"
-    r"[\u231a\u231b\u2328\u23cf\u23e9-\u23f3\u23f8-\u23fa\u2600-\u27bf\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55"
+    r"[\u00a9\u00ae\u2122\u231a\u231b\u2328\u23cf\u23e9-\u23f3\u23f8-\u23fa\u2600-\u27bf\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55"
     r"\U0001f000-\U0001f1e5\U0001f200-\U0001faff]"
 )
 _KINDS = {

@@ -237,6 +237,7 @@ def test_tags_go_where_the_weights_say() -> None:
         ("See https://a.b/c.d now.", lambda _: "Siehe jetzt.", "Siehe https://a.b/c.d jetzt."),
         ("Walk 3.5 km now.", lambda _: "Geh 3,5 km jetzt.", "Geh 3,5 km jetzt."),
         ("A 😀 dog.", lambda text: text.upper(), "A 😀 DOG."),
+        ("© 2024 A dog® of ours™.", lambda text: re.sub("[©®™]", "à", text), "© 2024 A dog® of ours™."),
         ("{n, plural, =0 {no dogs} other {# dogs}}", str.upper, "{n, plural, =0 {NO DOGS} other {# DOGS}}"),
         (
             "I saw {n, select, a {one {n, plural, other {# cat}}} other {two}}.",
