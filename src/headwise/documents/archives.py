@@ -112,6 +112,8 @@ def read_archive(content: bytes, suffix: str) -> DocumentFile:
     Only the characters of its paragraphs count: it has many tags, which no reader sees.
     """
     kind = KINDS[suffix]
+    if len(content) > bounds.UNPACKED_BYTES:
+        raise DataError(f"file: expected at most {bounds.UNPACKED_BYTES:,} bytes, found more")
     with _readable(content, suffix) as archive:
         entries = archive.infolist()
         size = sum(entry.file_size for entry in entries)

@@ -122,6 +122,11 @@ def test_a_hostile_archive_is_refused(content: bytes, sentence: str) -> None:
         read_file("a.docx", content)
 
 
+def test_an_archive_that_is_too_large_is_not_called_damaged() -> None:
+    with pytest.raises(DataError, match="file: expected at most 67,108,864 bytes, found more"):
+        read_file("a.pptx", archive({"ppt/presentation.xml": b"<p/>"}) + bytes(2**26))
+
+
 def test_an_archive_whose_header_lies_is_refused() -> None:
     content = bytearray(archive({"word/document.xml": b"<a/>" + b" " * 2**20}))
     place = content.rindex(b"PK\1\2") + 24  # the size in the central directory
