@@ -22,9 +22,12 @@ from headwise.documents.tokens import (
     escaped,
 )
 
-_DROPPED = frozenset({"w:proofErr"})  # what Word found in the old text
-_AROUND = frozenset({"w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:sdt", "w:sdtContent"})
-_PROPERTIES = frozenset({"w:sdtPr", "w:sdtEndPr", "w:smartTagPr"})  # of an element around runs, before these
+_DROPPED = frozenset({"w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen"})  # of the old text alone
+_AROUND_NAMES = "bdo customXml dir fldSimple hyperlink ins moveTo sdt sdtContent smartTag"
+_AROUND = frozenset(f"w:{name}" for name in _AROUND_NAMES.split())
+# Of an element around runs, before these.
+_PROPERTIES = frozenset({"w:customXmlPr", "w:fldData", "w:sdtPr", "w:sdtEndPr", "w:smartTagPr"})
+_SEPARATORS = re.compile("<w:(?:br|cr|drawing|ptab|tab)")
 _FIELD = re.compile(r"<w:r[ >].*?<w:fldChar\s[^<>]*?\bw:fldCharType=[\"'](\w+)", re.DOTALL)
 _RANGE = re.compile(r"<w:(\w+)(Start|End)\s[^<>]*?\bw:id=[\"'](\w+)")  # bookmarks, what a comment is about
 _NO_TEXT = re.compile(r"<!--.*?-->|<\?.*?\?>|<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
@@ -140,7 +143,9 @@ def _run(tokens: Sequence[Token], depth: int) -> list[_Part]:
             found.append(_Text(_characters(tokens[position + 1 : end - 1]), beginning))
         elif depth < _MOST_AROUND and any(one.name == "w:p" for one in tokens[position:end]):
             found.append(_Nested([beginning, *paragraphs(tokens[position:end], depth + 1), "</w:r>"]))
-        elif raw.strip() and token.name != "w:lastRenderedPageBreak":
+        elif token.name == "w:noBreakHyphen":
+            found.append(_Text("-", beginning))
+        elif raw.strip() and token.name not in _DROPPED:
             found.append(f"{beginning}{raw}</w:r>")
         position = end
     return found
@@ -235,7 +240,7 @@ def _blocks(parts: Sequence[_Part], base: str) -> list[str | Block]:
             blocks += [before, block, after, *part.parts]
             block = Block()
         elif isinstance(part, str):
-            if "<w:br" in part or "<w:tab" in part or "<w:drawing" in part:
+            if _SEPARATORS.search(part):
                 blocks += [before, block, after, part]
                 block = Block()
             else:

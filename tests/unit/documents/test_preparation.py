@@ -364,6 +364,33 @@ def test_a_text_box_is_translated_and_the_paragraph_around_it() -> None:
     assert [one.text for one in root.iterfind("{w}p/{w}r/{mc}AlternateContent//{w}t")] == ["INSIDE"]
 
 
+def test_what_stands_for_characters_in_a_word_file_is_read_as_these() -> None:
+    inner = "<w:t>Some e</w:t><w:noBreakHyphen/><w:t>mails co</w:t><w:softHyphen/><w:t>operate</w:t>"
+    inner += "<w:cr/><w:t>now</w:t><w:ptab/><w:t>or then</w:t>"
+    seen: list[str] = []
+    part = f"<w:document xmlns:w='w'><w:p><w:r>{inner}</w:r></w:p></w:document>"
+    result = in_word_file(part, lambda text: seen.append(text) or text.upper())
+    assert seen == ["Some e-mails cooperate", "now", "or then"]
+    shown = re.findall("<w:t[^>]*>([^<]+)|<w:(cr|ptab)", result)
+    assert [text or name for text, name in shown] == [
+        "SOME E-MAILS COOPERATE",
+        "cr",
+        "NOW",
+        "ptab",
+        "OR THEN",
+    ]
+
+
+@pytest.mark.parametrize("name", ["bdo", "customXml", "dir", "fldSimple", "hyperlink", "ins", "moveTo"])
+def test_the_text_inside_an_element_of_a_word_file_belongs_to_its_sentence(name: str) -> None:
+    one, two = (f"<w:r><w:t xml:space='preserve'>{text}</w:t></w:r>" for text in ("A dog ", "runs"))
+    part = f"<w:document xmlns:w='w'><w:p>{one}<w:{name} w:x='y'>{two}</w:{name}></w:p></w:document>"
+    seen: list[str] = []
+    result = in_word_file(part, lambda text: seen.append(text) or text.upper())
+    assert seen == ["A dog runs"]
+    assert ["".join(tag.itertext()) for tag in etree.fromstring(result).iter(f"{{w}}{name}")] == ["RUNS"]
+
+
 def test_text_boxes_inside_each_other_are_read_to_a_bound() -> None:
     part = "<w:p><w:r><w:t>innermost</w:t></w:r></w:p>"
     for _ in range(60):
