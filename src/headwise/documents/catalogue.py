@@ -6,6 +6,7 @@ sequence of strings in C's notation. See https://www.gnu.org/software/gettext/ma
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from headwise.errors import DataError
 
 _LINE = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d)\])?)?\s*"((?:[^"\\]|\\.)*)"\s*')
 _ESCAPE = re.compile(r"\\(?:([abfnrtv\\\"'?])|x([0-9a-fA-F]{2})|([0-7]{1,3}))")
+_CHARSET = re.compile(r"([^#]*\bContent-Type:[^\\]*\bcharset=)(?!utf-?8\b)[\w.:-]+", re.IGNORECASE)
 _MEANING = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _WRITTEN = {meaning: f"\\{letter}" for letter, meaning in _MEANING.items()} | {"\\": "\\\\", '"': '\\"'}
 
@@ -56,12 +58,19 @@ class Catalogue:
         return [message.text for message in self.messages]
 
     def write(self, translations: Sequence[str]) -> str:
-        """Return the file with translations of the texts; the lines of all else are as they were."""
+        """Return the file with translations of the texts; the lines of all else are as they were.
+
+        But where not all is ASCII, the header names UTF-8, in which the file is.
+        """
         lines = list(self.lines)
         for message, translation in zip(self.messages, translations, strict=True):
             end = "\r\n" if self.lines[message.start].endswith("\r\n") else "\n"
             lines[message.start] = _strings(message.keyword, translation, end)
             lines[message.start + 1 : message.end] = [""] * (message.end - message.start - 1)
+        if self.messages and not all(map(str.isascii, lines)):
+            header = (number for number in range(self.messages[0].start) if _CHARSET.match(lines[number]))
+            for number in itertools.islice(header, 1):
+                lines[number] = _CHARSET.sub(r"\1UTF-8", lines[number])
         return "".join(lines)
 
 

@@ -15,6 +15,10 @@ from headwise.errors import DataError
 _MOST_LINES = 500_000
 _MOST_TEXTS = 100_000
 _BOM = "\ufeff"
+_DECLARED = re.compile(
+    r"""<\?xml\s[^<>]{0,200}?\bencoding\s*=\s*["']([\w.:-]+)|<meta\s[^<>]{0,500}?\bcharset\s*=\s*["']?\s*([\w.:-]+)""",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,22 @@ def read_text(content: bytes, name: str = "file") -> tuple[str, str]:
 def read_whole(content: bytes, markup: Literal["html", "xml"] | None = None) -> DocumentFile:
     """Return a file that is one text; the tags of its markup count, too."""
     mark, text = read_text(content)
-    parsed = read(text, "punctuation", TagRules(markup)) if markup else read(text, "all")
-    return DocumentFile([parsed], len(text), lambda found: (mark + found[0]).encode())
+    if markup is None:
+        return DocumentFile([read(text, "all")], len(text), lambda found: (mark + found[0]).encode())
+    encode = markup_encoder(text)
+    parsed = read(text, "punctuation", TagRules(markup))
+    return DocumentFile([parsed], len(text), lambda found: encode(mark + found[0]))
+
+
+def markup_encoder(text: str) -> Callable[[str], bytes]:
+    """Return what encodes the translation of a document of HTML or XML: in UTF-8, or in ASCII with references.
+
+    That is for one in ASCII that says it is in another encoding: a reader would take UTF-8 for that.
+    """
+    declared = _DECLARED.search(text) if text.isascii() else None
+    if declared is None or (declared[1] or declared[2]).lower() in ("utf-8", "utf8"):
+        return str.encode
+    return lambda found: found.encode("ascii", "xmlcharrefreplace")
 
 
 def split_lines(text: str) -> list[str]:

@@ -9,7 +9,9 @@ from pathlib import Path
 import docx
 import polib
 import pytest
+from lxml import etree, html
 
+from document_translation import of_document
 from headwise.documents.blocks import Block
 from headwise.documents.catalogue import parse_catalogue
 from headwise.documents.formats import read_file
@@ -75,6 +77,37 @@ def test_a_message_is_written_as_polib_reads_it(text: str) -> None:
     entry = polib.POEntry(msgid=text, msgstr="")
     if text.strip():
         assert parse_catalogue(str(entry)).texts == [text]
+
+
+@pytest.mark.parametrize("charset", ["ASCII", "ISO-8859-1", "CHARSET", "utf-8", "UTF8"])
+def test_a_catalogue_says_in_which_encoding_it_is(charset: str, tmp_path: Path) -> None:
+    header = (
+        f'msgid ""\nmsgstr ""\n"MIME-Version: 1.0\\n"\n"Content-Type: text/plain; charset={charset}\\n"\n'
+    )
+    file = read_file("a.po", f'{header}\nmsgid "Content-Type: charset=a"\nmsgstr ""\n'.encode())
+    assert file.write(["dog"]).decode().startswith(header)
+    (tmp_path / "a.po").write_bytes(file.write(["Größe"]))
+    assert polib.pofile(str(tmp_path / "a.po"))[0].msgstr == "Größe"  # in the encoding that the header names
+    known = charset.lower().startswith("utf")
+    assert (header if known else header.replace(charset, "UTF-8")) in (tmp_path / "a.po").read_text("utf-8")
+
+
+@pytest.mark.parametrize("charset", ["iso-8859-1", "US-ASCII", "utf-8"])
+def test_a_document_is_in_the_encoding_that_it_names(charset: str) -> None:
+    pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
+    page = f'<html><meta http-equiv="Content-Type" content="text/html; charset={charset}"><p>size</p></html>'
+    data = f"<?xml version='1.0' encoding='{charset}'?><a><b>size</b></a>"
+    unit = f"<?xml version='1.0' encoding='{charset}'?><xliff><trans-unit><source>size</source></trans-unit></xliff>"
+    for name, source, parse in (
+        ("a.html", page, html.fromstring),
+        ("a.xml", data, etree.fromstring),
+        ("a.xlf", unit, etree.fromstring),
+    ):
+        file = read_file(name, source.encode())
+        assert file.write([of_document(text, str) for text in file.texts]).count(b"size") >= 1
+        result = file.write([of_document(text, lambda _: "Größe, Ω") for text in file.texts])
+        assert "Größe, Ω" in "".join(parse(result).itertext())
+        assert ("Ω".encode() in result) is (charset == "utf-8")
 
 
 @pytest.mark.parametrize(
