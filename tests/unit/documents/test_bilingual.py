@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from xml.etree import ElementTree
 
 import pytest
@@ -228,7 +229,7 @@ def test_the_mark_of_a_key_is_kept(text: str, mark: str, letter: str, result: st
 def test_what_is_no_mark_of_a_key_is_text(text: str) -> None:
     po = f'msgid "{text}"\nmsgstr ""\n'.encode()
     file = read_file("a.po", po)
-    assert file.texts[0].text == text
+    assert file.texts[0].text == html.unescape(text)
 
 
 @pytest.mark.parametrize("text", ["&File", "E&xit", "Save _As", "E_xit"])
