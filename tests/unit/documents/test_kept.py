@@ -80,7 +80,7 @@ _WHOLE = {
     ".xlf": "<xliff version='2.1' srcLang='en' trgLang='de'>{}</xliff>",
     ".tmx": "<?xml version='1.0'?>\n<!DOCTYPE tmx SYSTEM 'tmx14.dtd'>\n<tmx><header srclang='en'/>{}</tmx>\n",
 }
-_PLAIN = (".txt", ".po", ".srt", ".json", ".properties", ".strings", ".ftl")
+_PLAIN = (".txt", ".srt", ".ftl")  # without references
 _BESIDE = (".po", ".xlf", ".tmx")  # the translation stands beside the text
 _OTHER_PARTS = {"[Content_Types].xml": b"<a b = 'c'/>", "word/media/image1.png": bytes(range(256))}
 
