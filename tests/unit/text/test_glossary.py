@@ -117,6 +117,27 @@ def test_term_bases(tmp_path: Path) -> None:
         read_glossary(old)
 
 
+@pytest.mark.parametrize(
+    "status",
+    [
+        '<termNote type="administrativeStatus">{}-admn-sts</termNote>',
+        '<min:administrativeStatus xmlns:min="http://www.tbxinfo.net/ns/min">{}-admn-sts</min:administrativeStatus>',
+    ],
+)
+def test_a_term_that_must_not_be_used_is_left_out(status: str, tmp_path: Path) -> None:
+    terms = "".join(
+        f"<termSec><term>{word}</term><termNote type='partOfSpeech'>noun</termNote>{status.format(kind)}</termSec>"
+        for word, kind in (
+            ("Bank", "preferredTerm"),
+            ("Kasse", "deprecatedTerm"),
+            ("Institut", "admittedTerm"),
+            ("Banco", "supersededTerm"),
+        )
+    )
+    (tmp_path / "a.tbx").write_bytes(concept("<termSec><term>bank</term></termSec>", terms))
+    assert read_glossary(tmp_path / "a.tbx").entries == (Entry("bank", ("Bank", "Institut")),)
+
+
 def test_a_term_base_of_another_program(tmp_path: Path) -> None:
     tbx = pytest.importorskip("translate.storage.tbx", reason="needs pip install translate-toolkit")
     base = tbx.tbxfile()

@@ -1,7 +1,8 @@
 """Reader of parallel text in the files of translators: TMX 1.4, XLIFF 1.2 or 2.1 and TBX, plain or compressed.
 
 The file streams through expat, which keeps no tree. Inline codes are left out with the native source in them; what they
-enclose is text. A unit without a translation is a pair with an empty side, which cleaning counts.
+enclose is text. A unit without a translation is a pair with an empty side, which cleaning counts. Terms that a TBX file
+calls deprecated or superseded are left out.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _NATIVE = frozenset(
 )  # inline codes whose content is source of another format
 _UNITS = frozenset({"tu", "trans-unit", "segment", "termEntry", "conceptEntry"})
 _LANGUAGES = ("tuv", "langSet", "langSec")  # elements of a unit that name the language of the texts in them
+_STATUS = "administrativeStatus"  # of a TBX term: an element, or the type of a `termNote`, behind it
+_FORBIDDEN = ("deprecatedTerm", "supersededTerm")
 _KINDS = ("tmx", "xliff")
 _GLOSSARIES = ("tbx", "martif")  # TBX as ISO 30042 of 2019 and of 2008 names it
 
@@ -166,11 +169,14 @@ class _Reader:
             self._code = attributes.get("xml:lang", attributes.get("lang", ""))
         elif self._variants is not None and (
             (local == "seg" and parent == "tuv")
-            or (local == "term" and not {*_LANGUAGES}.isdisjoint(self._stack))
+            or (
+                (local in ("term", _STATUS) or (local == "termNote" and attributes.get("type") == _STATUS))
+                and not {*_LANGUAGES}.isdisjoint(self._stack)
+            )
             or (local in ("source", "target") and parent in ("trans-unit", "segment"))
         ):
             self._text, self._length, self._place = [], 0, len(self._stack)
-            self._code = self._code if local in ("seg", "term") else local
+            self._code = local if local in ("source", "target") else self._code
 
     def _close(self, name: str) -> None:
         local = self._stack.pop()
@@ -178,7 +184,11 @@ class _Reader:
             self._ignored -= self._ignored > 0
             if len(self._stack) < self._place and self._variants is not None:
                 found = "".join(self._text)
-                if local == "term" and (texts := self._variants.get(self._code)) is not None:
+                texts = self._variants.get(self._code)
+                if local in ("termNote", _STATUS):
+                    if texts and found.strip().startswith(_FORBIDDEN):
+                        self._variants[self._code] = texts[:-1]
+                elif local == "term" and texts is not None:
                     if len(texts) == _MOST_TERMS:
                         raise self._error(f"expected at most {_MOST_TERMS:,} terms of a concept, found more")
                     self._variants[self._code] = (*texts, found)
