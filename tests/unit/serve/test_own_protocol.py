@@ -68,6 +68,19 @@ def test_prefixes(address: str, translator: Translator) -> None:
     assert answer["translations"][0]["text"] == translator.translate(ENGLISH[:1], prefixes=[prefix])[0].text
 
 
+def test_a_prefix_is_that_of_the_text_and_not_of_a_message_in_it(
+    address: str, translator: Translator
+) -> None:
+    prefix, message = "Ein Mann", "{n, plural, other {Two dogs run.}}"
+    text = f"{ENGLISH[0]} {message}"
+    (found,) = post(
+        address, "translate", texts=[text], source="en", target="de", prefixes=[prefix], scores=True
+    ).json()["translations"]
+    inside, outside = (sentence["outputs"][0]["text"] for sentence in found["sentences"])
+    assert inside == translator.translate(["Two dogs run."])[0].text
+    assert outside.startswith(prefix)
+
+
 def test_a_language_between_two_models(address: str) -> None:
     (found,) = post(address, "translate", texts=ENGLISH[:1], source="en", target="fr").json()["translations"]
     assert (found["models"], found["pivot"]) == (["en-de", "de-fr"], "de")

@@ -351,8 +351,11 @@ class Service:
         """Translate the sentences that take the same way."""
         every = [plan.prepared.all_sentences for plan in plans]
         prefixes = None
-        if job.prefixes is not None:  # the first sentence of a text gets its prefix
-            prefixes = ["" if number else job.prefixes[index] for index, number in places]
+        if (
+            job.prefixes is not None
+        ):  # the first sentence of a text gets its prefix, none inside an ICU message
+            first = [len(plan.prepared.inner_sentences) for plan in plans]
+            prefixes = [job.prefixes[index] if number == first[index] else "" for index, number in places]
         return await self._render(models, [every[index][number] for index, number in places], job, prefixes)
 
     async def _render(
