@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,15 @@ class Found:
     start: int
     end: int
     piece: int
+
+
+@dataclass(frozen=True)
+class _Insertion:
+    """A tag or a piece, or a space before or after that, and where in the translation it goes."""
+
+    offset: int
+    kind: Literal["before", "open", "point", "close", "after"]
+    raw: str
 
 
 @dataclass
@@ -99,7 +109,7 @@ def placed(
         return write(translation)
     source = source_words(sentence)
     target = target_words(translation, found)
-    insertions: list[tuple[int, str]] = []
+    insertions: list[_Insertion] = []
     if sentence.has_marks:
         root = _tree(sentence, source)
         root.first, root.last = 0, len(target)
@@ -114,7 +124,7 @@ def placed(
     ends = {one.start: one.end for one in found}
     parts: list[str] = []
     position = 0
-    for offset, raw in [*_merge(insertions, sorted(raws)), (len(translation), "")]:
+    for offset, raw in [*_merge(_outside(insertions), sorted(raws)), (len(translation), "")]:
         parts.append(write(translation[position:offset]))
         position = offset
         if raw is None:
@@ -128,6 +138,20 @@ def placed(
 def _written(piece: ProtectedPiece, found: str, write: Callable[[str], str]) -> str:
     """Return what stands for a piece in the translation: its source, or a number as the translation has it."""
     return write(found) if piece.kind == "number" else piece.raw
+
+
+def _outside(insertions: Sequence[_Insertion]) -> list[tuple[int, str]]:
+    """Return insertions by their offset; the spaces around a piece at the edge of an element are outside of it."""
+    found: list[_Insertion] = []
+    for one in insertions:
+        place = len(found)
+        if one.kind == "before":
+            while place and found[place - 1].offset == one.offset and found[place - 1].kind == "open":
+                place -= 1
+        elif one.kind == "close" and found and found[-1].offset == one.offset and found[-1].kind == "after":
+            place -= 1
+        found.insert(place, one)
+    return [(one.offset, one.raw) for one in found]
 
 
 def _merge(insertions: list[tuple[int, str]], pieces: list[int]) -> list[tuple[int, str | None]]:
@@ -306,9 +330,9 @@ def _spread(node: _Node) -> None:
 
 
 def _insert(
-    node: _Node, target: list[Range], translation: str, limits: Range, insertions: list[tuple[int, str]]
+    node: _Node, target: list[Range], translation: str, limits: Range, insertions: list[_Insertion]
 ) -> None:
-    """Add the offset and source of every mark below a node, in order."""
+    """Add what is inserted for every mark below a node, in order."""
     position, stop = limits
     for child in node.children:
         if child.last > child.first:
@@ -320,20 +344,22 @@ def _insert(
         start = position if child.opening is None else min(max(start, position), stop)
         end = stop if child.cut and child.closing is None else min(max(end, start), stop)
         if child.opening is not None:
-            insertions.append((start, _spaced(child.opening, translation, start)))
+            left, right = _spaces(child.opening, translation, start)
+            insertions += [_Insertion(start, "before", " ")] * left
+            insertions.append(_Insertion(start, child.opening.kind, child.opening.raw))
+            insertions += [_Insertion(start, "after", " ")] * right
         _insert(child, target, translation, (start, end), insertions)
         if child.closing is not None:
-            insertions.append((end, child.closing.raw))
+            insertions.append(_Insertion(end, "close", child.closing.raw))
         position = end
 
 
-def _spaced(mark: Mark, translation: str, offset: int) -> str:
-    """Return the source of a mark, with the spaces around a piece that was taken out, where there are none."""
+def _spaces(mark: Mark, translation: str, offset: int) -> tuple[bool, bool]:
+    """Return whether a piece that was taken out needs a space before it and after it, where there is none."""
     if mark.spaces is None:
-        return mark.raw
+        return False, False
     before, after = translation[offset - 1 : offset] if offset else "", translation[offset : offset + 1]
     first, second = mark.spaces
     left = before != "" and not before.isspace() and (first is True or (first is False and before.isalnum()))
     right = after != "" and not after.isspace() and after not in _FOLLOWS
-    right = right and (second is True or (second is False and after.isalnum()))
-    return " " * left + mark.raw + " " * right
+    return left, right and (second is True or (second is False and after.isalnum()))

@@ -35,6 +35,9 @@ sentence here \\* and <b>html</b> <br/> go. See [ref] and [text][ref] [not].
 | cell one | `x` |
 | no \\| yes, one `a \\| b` | o |
 
+- **`code`** (a name) runs
+- Use *`code`* and [`run`](x.y), or **<http://a.example/>**. **😀** is (**`two`**).
+
 ```
 code here
 ```
