@@ -17,7 +17,7 @@ from headwise.errors import DataError
 
 _LINE = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d)\])?)?\s*"((?:[^"\\]|\\.)*)"\s*')
 _ESCAPE = re.compile(r"\\(?:([abfnrtv\\\"'?])|x([0-9a-fA-F]{2})|([0-7]{1,3}))")
-_CHARSET = re.compile(r"([^#]*\bContent-Type:[^\\]*\bcharset=)(?!utf-?8\b)[\w.:-]+", re.IGNORECASE)
+_CHARSET = re.compile(r"(Content-Type:[^\\\"]{0,80}\bcharset=)(?!utf-?8\b)[\w.:-]+", re.IGNORECASE)
 _MEANING = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _WRITTEN = {meaning: f"\\{letter}" for letter, meaning in _MEANING.items()} | {"\\": "\\\\", '"': '\\"'}
 
@@ -68,7 +68,8 @@ class Catalogue:
             lines[message.start] = _strings(message.keyword, translation, end)
             lines[message.start + 1 : message.end] = [""] * (message.end - message.start - 1)
         if self.messages and not all(map(str.isascii, lines)):
-            header = (number for number in range(self.messages[0].start) if _CHARSET.match(lines[number]))
+            before = range(self.messages[0].start)
+            header = (n for n in before if lines[n][:1] != "#" and _CHARSET.search(lines[n]))
             for number in itertools.islice(header, 1):
                 lines[number] = _CHARSET.sub(r"\1UTF-8", lines[number])
         return "".join(lines)

@@ -88,6 +88,10 @@ def test_a_catalogue_says_in_which_encoding_it_is(charset: str, tmp_path: Path) 
     assert file.write(["dog"]).decode().startswith(header)
     (tmp_path / "a.po").write_bytes(file.write(["Größe"]))
     assert polib.pofile(str(tmp_path / "a.po"))[0].msgstr == "Größe"  # in the encoding that the header names
+    one_line = f"# Content-Type: charset=a\n{header.replace(chr(34) + chr(10) + chr(34), '')}"
+    file = read_file("a.po", f'{one_line}\nmsgid "a"\nmsgstr ""\n'.encode())
+    (tmp_path / "b.po").write_bytes(file.write(["Größe"]))
+    assert polib.pofile(str(tmp_path / "b.po"))[0].msgstr == "Größe"
     known = charset.lower().startswith("utf")
     assert (header if known else header.replace(charset, "UTF-8")) in (tmp_path / "a.po").read_text("utf-8")
 
