@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from headwise import bounds
-from headwise.documents.blocks import Block, TextRun, parse
+from headwise.documents.blocks import Block, TextRun, every_block, parse
 from headwise.documents.docx import paragraphs, without_empty_runs
 from headwise.documents.preparation import ParsedText
 from headwise.documents.reading import DocumentFile, read_text
@@ -64,9 +64,10 @@ class ArchiveKind:
 
 _DRAWING = {"a:p": "w:p", "a:r": "w:r", "a:rPr": "w:rPr", "a:t": "w:t", "a:br": "w:br"}
 _SHEET = {"r": "w:r", "rPr": "w:rPr", "t": "w:t"}
-_ODF_SPLITS = """text:p text:h text:line-break text:tab text:note text:note-body text:list text:list-item
+_ODF_SPLITS = """text:p text:h text:line-break text:tab text:note-body text:list text:list-item
 text:section text:table-of-content text:index-body text:index-title office:body office:text table:table table:table-row
-table:table-cell draw:frame draw:text-box office:annotation svg:title svg:desc"""
+table:table-cell draw:frame draw:text-box svg:title svg:desc"""
+_ODF_NESTED = frozenset({"text:note", "office:annotation"})
 _ODF_APART = """office:automatic-styles office:styles office:font-face-decls office:settings office:scripts office:forms
 text:sequence-decls text:tracked-changes table:named-expressions form:form"""
 _ODF_KEPT = """dc:creator dc:date meta:creator-initials text:note-citation text:page-number text:page-count
@@ -100,6 +101,7 @@ KINDS = {
                 ignore=frozenset(_ODF_KEPT.split() + _ODF_APART.split()),
                 splitting=frozenset(_ODF_SPLITS.split() + _ODF_APART.split()),
                 outline=False,
+                nested=_ODF_NESTED,
             ),
         ),
     )
@@ -137,10 +139,9 @@ def read_archive(content: bytes, suffix: str) -> DocumentFile:
                 if isinstance(one, Block) and suffix == ".xlsx":
                     _as_cell(one)
             parts.append([_source(one) if _text(one) in kept else one for one in found])
-    blocks = [block for part in parts for block in part if isinstance(block, Block)]
     return DocumentFile(
         [ParsedText(tuple(part), "punctuation", protect=True) for part in parts],
-        sum(len(block.text) for block in blocks),
+        sum(len(block.text) for part in parts for block in every_block(part)),
         lambda found: _with_parts(content, kind, dict(zip(names, found, strict=True))),
     )
 

@@ -8,6 +8,7 @@ Nothing but sentences is written anew: what lies between and around them is copi
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -29,6 +30,7 @@ from headwise.documents.tokens import (
 
 _TOKENS = {"html": html_tokens, "xml": xml_tokens, "subtitles": subtitle_tokens, "codes": code_tokens}
 TAG = re.compile(r"<(/?)(?:\d{1,3}|[a-zA-Z][\w.:-]{0,80}(?:\s[^<>]{0,1000})?)/?>")
+_MOST_NESTED = 8  # notes inside each other; further ones are inside sentences as other elements are
 _MOST_UNOPENED = 64  # end tags of a block for elements that began before it
 # Elements whose end tags may be left out, and the elements that end them then.
 _ENDED_BY = {
@@ -64,13 +66,15 @@ class Block:
     """A text with marks and pieces.
 
     `lines` says whether its line ends separate sentences, as in `<pre>`, `markup` whether it is of a document, and
-    `tags` whether it is a string of a program, whose text may have tags.
+    `tags` whether it is a string of a program, whose text may have tags. `nested` are the parts of elements inside it
+    that have paragraphs of their own, by what stands for each as the source of a mark.
     """
 
     items: list[BlockItem] = field(default_factory=list)
     lines: bool = False
     markup: bool = True
     tags: bool = False
+    nested: dict[str, list[str | Block]] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -124,18 +128,39 @@ def parse(source: str, rules: TagRules) -> list[str | Block]:
     Raises `DataError` for XML that isn't well-formed, and for elements that are nested too deeply.
     """
     tokens = _TOKENS[rules.format](source)
-    reader = _Reader(rules.splitters(tokens), markup=rules.format != "subtitles")
+    return _parse(tokens, rules, rules.splitters(tokens))
+
+
+def _parse(
+    tokens: Sequence[Token], rules: TagRules, splitters: frozenset[str], depth: int = 0
+) -> list[str | Block]:
+    reader = _Reader(splitters, markup=rules.format != "subtitles")
     position = 0
     while position < len(tokens):
         token = tokens[position]
-        if token.kind in ("open", "point") and token.name and rules.ignored(token):
-            end = position + 1 if token.kind == "point" else _end(tokens, position, rules.format == "html")
+        ignored = token.kind in ("open", "point") and token.name and rules.ignored(token)
+        end = position + 1
+        nested = token.name in rules.nested and depth < _MOST_NESTED
+        if token.kind == "open" and (ignored or nested):
+            end = _end(tokens, position, rules.format == "html")
+        if ignored:
             reader.ignored(tokens[position:end])
-            position = end
+        elif end > position + 1:
+            inside = _parse(tokens[position + 1 : end - 1], rules, splitters, depth + 1)
+            reader.nested([token.raw, *inside, tokens[end - 1].raw])
         else:
             reader.read(token)
-            position += 1
+        position = end
     return reader.finish()
+
+
+def every_block(parts: Sequence[str | Block]) -> Iterator[Block]:
+    """Yield the blocks among parts, and those in elements inside them."""
+    for part in parts:
+        if isinstance(part, Block):
+            yield part
+            for nested in part.nested.values():
+                yield from every_block(nested)
 
 
 def tagged(block: Block) -> list[str | Block]:
@@ -189,6 +214,11 @@ def _tags(text: str) -> Iterator[Range]:
             yield match.span()
 
 
+def stand_in() -> str:
+    """Return what stands for a part of a document in the source around it, until both are translated."""
+    return f"\0{secrets.token_hex(8)}\0"
+
+
 class _Reader:
     """Collects tokens to blocks."""
 
@@ -236,6 +266,12 @@ class _Reader:
             self._block.items.append(ProtectedPiece(text or "\ufffc", raw, hidden=True))
         else:
             self._block.items.append(Mark("point", raw))
+
+    def nested(self, parts: list[str | Block]) -> None:
+        """Add an element inside a sentence that has paragraphs of its own."""
+        stands = stand_in()
+        self._block.nested[stands] = parts
+        self._block.items.append(Mark("point", stands))
 
     def finish(self) -> list[str | Block]:
         """Return the parts."""

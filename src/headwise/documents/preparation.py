@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
-import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from headwise.documents.blocks import Block, BlockItem, TextRun, parse, source_of, tagged
+from headwise.documents.blocks import (
+    Block,
+    BlockItem,
+    TextRun,
+    every_block,
+    parse,
+    source_of,
+    stand_in,
+    tagged,
+)
 from headwise.documents.pieces import find_pieces, separates
 from headwise.documents.protected import MOST_DEPTH, find_arguments
 from headwise.documents.rules import TagRules
@@ -74,13 +82,18 @@ class PreparedDocument:
 
 
 def put_messages(text: str, messages: Mapping[str, str]) -> str:
-    """Return a text with ICU arguments in place of what stands for them."""
-    return _STANDS.sub(lambda match: messages.get(match[0], match[0]), text) if messages else text
+    """Return a text with ICU arguments and elements in place of what stands for them, in one of these, too."""
+
+    def message(match: re.Match[str]) -> str:
+        found = messages.get(match[0])
+        return match[0] if found is None else put_messages(found, messages)
+
+    return _STANDS.sub(message, text) if messages else text
 
 
 @dataclass(frozen=True)
 class IcuMessage:
-    """An ICU argument: its sub-messages, and the source before, between and after them."""
+    """An ICU argument, or an element such as a note: its texts, and the source before, between and after them."""
 
     parts: tuple[PreparedDocument, ...]
     literals: tuple[str, ...]
@@ -101,7 +114,7 @@ class ParsedText:
     @property
     def text(self) -> str:
         """The text without tags."""
-        return "\n".join(block.text for block in self.blocks if isinstance(block, Block))
+        return "\n".join(block.text for block in every_block(self.blocks))
 
     def prepare(self, language: str) -> PreparedDocument:
         """Split it into sentences."""
@@ -154,12 +167,16 @@ def _block(block: str | Block, language: str, mode: Mode, protect: bool, depth: 
 def _part(block: str | Block, language: str, mode: Mode, protect: bool, depth: int) -> PreparedDocument:
     if isinstance(block, str):
         return PreparedDocument((), (block,))
+    messages = {
+        stands: IcuMessage((_joined([_block(one, language, mode, protect) for one in parts]),), ("", ""))
+        for stands, parts in block.nested.items()
+    }
     if not any(map(str.isalpha, block.text)):
-        return PreparedDocument((), ("".join(source_of(item) for item in block.items),))
-    messages: dict[str, IcuMessage] = {}
+        return PreparedDocument((), ("".join(source_of(item) for item in block.items),), messages)
     if protect:
         if depth < MOST_DEPTH:
-            block, messages = _without_messages(block, language, mode, depth)
+            block, found = _without_messages(block, language, mode, depth)
+            messages |= found
         items: list[BlockItem] = []
         for item in block.items:
             items += _protected(item, depth) if isinstance(item, TextRun) else [item]
@@ -230,9 +247,10 @@ def _without_messages(
     for argument in arguments:
         literals, inner = ["".join(map(source_of, next(parts)))], []
         for _ in argument.messages:
-            inner.append(_block(replace(block, items=next(parts)), language, mode, True, depth + 1))
+            part = replace(block, items=next(parts), nested={})
+            inner.append(_block(part, language, mode, True, depth + 1))
             literals.append("".join(map(source_of, next(parts))))
-        stands = f"\0{secrets.token_hex(8)}\0"
+        stands = stand_in()
         messages[stands] = IcuMessage(tuple(inner), tuple(literals))
         piece = ProtectedPiece(text[argument.start : argument.end], stands, "icu", hidden=True)
         items += [piece, *next(parts)]

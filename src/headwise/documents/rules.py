@@ -30,6 +30,7 @@ class TagRules:
         ignore: names of elements whose content isn't translated, besides those that no document means to be.
         splitting: names of elements that always separate sentences.
         non_splitting: names of elements that never do.
+        nested: names of elements inside sentences that have paragraphs of their own, such as a note.
         outline: XML: find the elements that separate sentences by where they occur; otherwise only `splitting` do.
     """
 
@@ -38,6 +39,7 @@ class TagRules:
     splitting: frozenset[str] = frozenset()
     non_splitting: frozenset[str] = frozenset()
     outline: bool = True
+    nested: frozenset[str] = frozenset()
 
     def ignored(self, token: Token) -> bool:
         """Whether the content of an element isn't translated."""

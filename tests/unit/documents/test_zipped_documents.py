@@ -157,6 +157,36 @@ def test_tabs_of_a_presentation_stay() -> None:
     ]
 
 
+def test_a_note_is_translated_and_the_sentence_around_it_is_whole() -> None:
+    note = (
+        '<text:note text:id="1"><text:note-citation>1</text:note-citation><text:note-body><text:p>A <text:span>long'
+        "</text:span> note.</text:p></text:note-body></text:note>"
+    )
+    inside = "<dc:creator>no</dc:creator><text:p>One thing</text:p><text:p>Two</text:p>"
+    comment = f"<office:annotation>{inside}</office:annotation>"
+    body = f"<text:p>The dog{note} runs {comment}home. {comment}</text:p><text:p>{comment}</text:p>"
+    body += f"<text:p>{{n, plural,{comment} one {{a dog{note}}} other {{dogs}}}} run{note}</text:p>"
+    content = f"<office:text xmlns:office='o' xmlns:text='t' xmlns:dc='d'>{body}</office:text>"
+    seen: list[str] = []
+    file = read_file("a.odt", archive({"content.xml": content}))
+    texts = [of_document(text, lambda one: seen.append(one) or one.upper()) for text in file.texts]
+    assert "The dog runs home." in [" ".join(text.split()) for text in seen]
+    assert file.characters > len("The dog runs home.A long note.")
+    with zipfile.ZipFile(io.BytesIO(file.write(texts))) as result:
+        found = result.read("content.xml").decode()
+    expected = re.sub(r"(?<=>)[^<>]*", lambda text: text[0].upper(), content).replace("NO<", "no<")
+    for keyword in ("{n, plural,", " one {", "other"):
+        expected = expected.replace(keyword.upper(), keyword)
+    assert re.sub(r"\s", "", found) == re.sub(r"\s", "", expected)
+
+
+def test_notes_inside_each_other_are_read_to_a_bound() -> None:
+    part = "<office:annotation>a " * 250 + "</office:annotation>" * 250
+    content = archive({"content.xml": f"<a xmlns:office='o'>{part}</a>"})
+    with zipfile.ZipFile(io.BytesIO(translated("a.odt", content))) as result:
+        assert result.read("content.xml").decode() == f"<a xmlns:office='o'>{part.replace('a ', 'A ')}</a>"
+
+
 def test_an_archive_without_its_main_part_is_refused() -> None:
     with pytest.raises(DataError, match=r"file: expected a \.odt file with one content\.xml, found none"):
         read_file("a.odt", archive({"a": "b"}))
