@@ -178,14 +178,17 @@ def fluent_values(text: str) -> list[Value]:
     found: list[Value] = []
     start: int | None = None
     position = depth = 0
+    term = False  # whose attributes are no text: only selectors read them
     for line in re.findall(r"[^\n]*\n|[^\n]+", text):
         head = _FLUENT.match(line) if depth == 0 else None
         continued = depth > 0 or line[0] in " \r\n" or line[:1] == "}"
         if start is not None and (head is not None or not continued):
             found += _pattern(text, start, position, 0)
             start = None
-        if head is not None and not _SYMBOL.match(line):
-            start = position + head.end()
+        if head is not None:
+            attribute = line[0] == " "
+            term = term if attribute else line[0] == "-"
+            start = None if (term and attribute) or _SYMBOL.match(line) else position + head.end()
         if start is not None:
             bare = _LITERAL.sub("", line)
             depth = max(0, depth + bare.count("{") - bare.count("}"))

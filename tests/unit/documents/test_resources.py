@@ -180,6 +180,10 @@ def test_names_and_keys_of_fluent_are_no_text() -> None:
     kept = "-brand-name = Firefox\nopen =\n    .accesskey = O\n    .commandkey = o\n    .style = width: 5em\n"
     source = f"{kept}    .label = Open <b>{{ $x }} now</b>\n"
     assert translated("a.ftl", source).decode() == f"{kept}    .label = OPEN <b>{{ $x }} NOW</b>\n"
+    source = "-term = one\n    .gender = { $x ->\n       *[a] feminine\n    }\n    .case = no\nb = two\n    .c = d\n"
+    assert translated("a.ftl", source).decode() == source.replace("one", "ONE").replace("two", "TWO").replace(
+        "= d", "= D"
+    )
 
 
 @pytest.mark.parametrize(
