@@ -16,7 +16,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.documents.sentence import Mark, ProtectedPiece, Range, Sentence, Weights, words
+from headwise.documents.kept_words import with_kept_words
+from headwise.documents.sentence import Found, Mark, ProtectedPiece, Range, Sentence, Weights, words
 from headwise.documents.tokens import escaped
 
 _SHARE = 0.5
@@ -24,15 +25,6 @@ MOST_WEIGHTS = 1_000_000  # beyond it, and with very many tags, the diagonal is 
 _MOST_STEPS = 2_000_000
 _FOLLOWS = ".,;:!?…)]}»”’%"  # without a space before it
 _CERTAIN = 1000.0  # the factor of words that are known to come from a piece
-
-
-@dataclass(frozen=True)
-class Found:
-    """A piece in a translation: where it is, and its number among the sentence's pieces."""
-
-    start: int
-    end: int
-    piece: int
 
 
 @dataclass(frozen=True)
@@ -107,6 +99,7 @@ def placed(
     write = escaped if sentence.markup else str
     if not (found or sentence.has_marks):
         return write(translation)
+    sentence, found = with_kept_words(sentence, translation, found, write)
     source = source_words(sentence)
     target = target_words(translation, found)
     insertions: list[_Insertion] = []

@@ -12,8 +12,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from headwise.documents.pieces import find_pieces
-from headwise.documents.placement import Found
-from headwise.documents.sentence import Mark, ProtectedPiece, Sentence
+from headwise.documents.sentence import Found, Mark, ProtectedPiece, Sentence
 
 _MOST_SOUGHT = 200  # different pieces of a sentence: the time to find them is the product with its length
 _PLACEHOLDERS = frozenset({"placeholder", "format", "icu"})

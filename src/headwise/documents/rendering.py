@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from headwise.documents.placement import MOST_WEIGHTS, Found, placed, source_words, target_words
+from headwise.documents.placement import MOST_WEIGHTS, placed, source_words, target_words
 from headwise.documents.protected import intact, locate
-from headwise.documents.sentence import ProtectedPiece, Sentence, SentencePair, Weights, words
+from headwise.documents.sentence import Found, ProtectedPiece, Sentence, SentencePair, Weights, words
 
 
 class _Text(Protocol):

@@ -156,6 +156,15 @@ class ProtectedPiece:
     hidden: bool = False
 
 
+@dataclass(frozen=True)
+class Found:
+    """A piece in a translation: where it is, and its number among the sentence's pieces."""
+
+    start: int
+    end: int
+    piece: int
+
+
 Item = str | Mark | ProtectedPiece
 
 

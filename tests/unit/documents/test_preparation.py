@@ -230,6 +230,36 @@ def test_tags_go_where_the_weights_say() -> None:
     assert result == "<i>drei <img></i> vier <b>eins zwei</b>"
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("source", "translation", "expected"),
+    [
+        ("The CO<sub>2</sub> rises", "Mehr CO2 da", "Mehr CO<sub>2</sub> da"),
+        (
+            "A C<sub>6</sub>H<i><sub>12</sub></i> {x} H<sub>2</sub>O",
+            "H2O {x} C6H12 ein",
+            "H<sub>2</sub>O {x} C<sub>6</sub>H<i><sub>12</sub></i> ein",
+        ),
+        ("a<i>b</i> ab a<b>b</b>", "ab ab ab", "a<i>b</i> ab a<b>b</b>"),
+        ("<b>a<i>b</i></b>", "ab", "<b>a<i>b</i></b>"),
+        ("x<wbr>y z", "xy c", "x<wbr>y c"),
+        ("R&amp;D x<i>y</i>", "R&D xy", "R&amp;D x<i>y</i>"),
+        ("<i>a</i>b a", "ab ab", None),  # not as often
+        ("<i>a</i>b", "AB", None),
+    ],
+)
+def test_tags_inside_a_word_stay_where_the_word_does(
+    source: str, translation: str, expected: str | None, seed: int
+) -> None:
+    weights = np.random.default_rng(seed)
+    result = through(source, HTML, lambda _: translation, lambda *shape: weights.random(shape, np.float32))
+    if expected is not None:
+        assert result == expected
+    else:
+        assert re.sub("<[^<>]+>", "", result) == translation
+        assert "<i>" in result
+
+
 @pytest.mark.parametrize(
     ("source", "translate", "expected"),
     [
