@@ -152,7 +152,7 @@ def translate_document(
     translator = request.runs.load()
     language, target = translator.languages
     try:
-        document = form.read(content, target or "")
+        document = form.read(content, target or "", language or "")
     except DataError as error:
         raise DataError(f"{file}: {str(error).removeprefix('file: ')}") from None
     say(translator.description)

@@ -59,8 +59,10 @@ class _Context:
         )
 
 
-def read_bilingual(content: bytes, target: str = "") -> DocumentFile:
+def read_bilingual(content: bytes, target: str = "", source: str = "") -> DocumentFile:
     """Read a file of units to translate into the language `target`, which is named where the file doesn't name it.
+
+    Of TMX, the texts in the language `source` are translated, by default those in the file's own source language.
 
     Raises `DataError` for what isn't XLIFF or TMX, for XML that isn't well-formed, and for what is beyond the bounds.
     """
@@ -74,7 +76,7 @@ def read_bilingual(content: bytes, target: str = "") -> DocumentFile:
     unit = {"tmx": "tu"}.get(
         kind, "segment" if root.attributes.get("version", "")[:1] == "2" else "trans-unit"
     )
-    file = _File(tokens, unit, target or "und")
+    file = _File(tokens, unit, target or "und", source)
     values: list[Value] = []
     for number, context in file.units():
         value = file.memory(number) if kind == "tmx" else file.segment(number, context)
@@ -87,8 +89,8 @@ def read_bilingual(content: bytes, target: str = "") -> DocumentFile:
 class _File:
     """The tokens of a file, and where its units are."""
 
-    def __init__(self, tokens: Sequence[Token], unit: str, target: str) -> None:
-        self._tokens, self._unit, self._target = tokens, unit, target
+    def __init__(self, tokens: Sequence[Token], unit: str, target: str, source: str) -> None:
+        self._tokens, self._unit, self._target, self._source = tokens, unit, target, source
         self._offsets = [0, *accumulate(len(token.raw) for token in tokens)]
         self._language = ""  # TMX: of the source
 
@@ -160,7 +162,10 @@ class _File:
         others = [n for n in range(len(variants)) if n != target]
         if not others or (self._target == "und" and len(others) > 1):
             return None
-        number = others[find_language([languages[n] for n in others], wanted) or 0]
+        found = find_language([languages[n] for n in others], self._source or wanted)
+        if found is None and self._source:
+            return None
+        number = others[found or 0]
         source = self._part(variants[number], "seg")
         if source is None:
             return None

@@ -26,7 +26,7 @@ class DocumentFormat:
     Attributes:
         media_type: its name in HTTP.
         reader: returns what a file has; raises `DataError` for a damaged file, and for one beyond the bounds. It is
-            told the language of the translation if the format is `bilingual`.
+            told the languages of the translation and of the text if the format is `bilingual`.
         lines: whether it is a text whose lines are translated one by one wherever no document is expected.
         binary: whether it is no text in UTF-8.
         most_bytes: of a file that is read.
@@ -40,9 +40,12 @@ class DocumentFormat:
     most_bytes: int = bounds.DOCUMENT_BYTES
     bilingual: bool = False
 
-    def read(self, content: bytes, target: str = "") -> DocumentFile:
-        """Return what a file to be translated into the language `target` has; raises as its reader."""
-        return self.reader(content, target) if self.bilingual else self.reader(content)
+    def read(self, content: bytes, target: str = "", source: str = "") -> DocumentFile:
+        """Return what a file has to be translated from the language `source` into `target`; raises as its reader.
+
+        A language is empty if it isn't known.
+        """
+        return self.reader(content, target, source) if self.bilingual else self.reader(content)
 
     @property
     def content_type(self) -> str:
@@ -97,8 +100,8 @@ def format_of(name: str) -> DocumentFormat | None:
     return FORMATS.get(PurePath(name).suffix.lower())
 
 
-def read_file(name: str, content: bytes, target: str = "") -> DocumentFile:
-    """Return the texts of a file, whose name says its format; `target` is the language of its translation.
+def read_file(name: str, content: bytes, target: str = "", source: str = "") -> DocumentFile:
+    """Return the texts of a file, whose name says its format, to be translated from a language into `target`.
 
     Raises `DataError` for another format, a damaged file, and one that is beyond the bounds of its format.
     """
@@ -109,4 +112,4 @@ def read_file(name: str, content: bytes, target: str = "") -> DocumentFile:
         raise DataError(
             f"file: expected a name that ends with {', '.join(others)} or {last}, found {suffix[:10]!r}"
         )
-    return found.read(content, target)
+    return found.read(content, target, source)

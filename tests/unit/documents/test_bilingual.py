@@ -199,6 +199,22 @@ def test_a_memory_gets_the_language_that_it_lacks() -> None:
     assert translated("a.tmx", result, "de-AT") == result
 
 
+@pytest.mark.parametrize(
+    ("source", "results"), [("", ["SALUT", "NO"]), ("en", ["HELLO"]), ("EN-gb", ["HELLO"])]
+)
+def test_a_memory_is_translated_from_the_language_that_is_asked_for(source: str, results: list[str]) -> None:
+    units = [{"fr": "Salut", "en-GB": "Hello"}, {"fr": "no"}]
+    variants = [
+        "".join(f"<tuv xml:lang='{code}'><seg>{text}</seg></tuv>" for code, text in unit.items())
+        for unit in units
+    ]
+    memory = f"<tmx version='1.4'><header srclang='fr'/><tu>{'</tu><tu>'.join(variants)}</tu></tmx>"
+    file = read_file("a.tmx", memory.encode(), "de", source)
+    root = ElementTree.fromstring(file.write([of_document(text, str.upper) for text in file.texts]))
+    language = "{http://www.w3.org/XML/1998/namespace}lang"
+    assert ["".join(one.itertext()) for one in root.iter("tuv") if one.get(language) == "de"] == results
+
+
 def test_utf_16_stays() -> None:
     content = XLIFF.encode("utf-16")
     file = read_file("a.xlf", content)

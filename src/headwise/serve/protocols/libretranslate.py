@@ -208,8 +208,8 @@ def _add_files(endpoints: Endpoints, context: Context) -> None:
     async def translate_file(request: Request, fields: FileFields) -> dict[str, Any]:
         client = context.access.client(request, fields.api_key)
         name, upload = await uploaded(request)
-        file = await context.documents.read(name, upload.read, fields.target)
         source = None if fields.source == "auto" else fields.source
+        file = await context.documents.read(name, upload.read, fields.target, source)
         job = TranslationJob([], fields.target, source, client=client.name)
         context.check_languages(job)
         with context.charged(request, client, file.characters):

@@ -31,14 +31,16 @@ class Documents:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._reading = asyncio.Lock()
 
-    async def read(self, name: str, content: Callable[[], Awaitable[bytes]], target: str) -> DocumentFile:
+    async def read(
+        self, name: str, content: Callable[[], Awaitable[bytes]], target: str, source: str | None
+    ) -> DocumentFile:
         """Return the texts of a file to be translated into `target`; raises `ServiceError` (400, 413, 504).
 
         Files are read one at a time, so that the bounds on one bound the memory for all.
         """
         async with Deadline(self._service.limits.seconds), self._reading:
             try:
-                file = await run_in_threadpool(read_file, name, await content(), target)
+                file = await run_in_threadpool(read_file, name, await content(), target, source or "")
             except DataError as error:
                 raise ServiceError(400, str(error)) from None
         self._service.limits.check_characters(file.characters)
