@@ -15,7 +15,7 @@ from headwise.errors import DataError
 
 _TIME = r"\d{1,4}:\d{2}:\d{2}[,.]\d{1,3}"
 _TIMES = re.compile(rf"\s*{_TIME}\s+-->\s+{_TIME}(?:\s.*)?", re.ASCII)
-_SPEAKER = re.compile(r"\s*[-–—‐](?!\d)\s*")
+_SPEAKER = re.compile(rf"\s*(?:{SUBTITLE_TAG.pattern})*\s*[-–—‐](?!\d)\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Subtitles:
 
     @property
     def texts(self) -> list[str]:
-        """The text of each cue, on one line, without the dash of a speaker."""
+        """The text of each cue, on one line, without the dash of a speaker and tags before it."""
         return [
             " ".join(self.lines[line].strip() for line in cue.lines)[len(self._dash(cue)) :]
             for cue in self.cues

@@ -185,6 +185,15 @@ def test_subtitles_keep_times_lines_and_ends() -> None:
     ).texts == ["a"]
 
 
+def test_speakers_in_tags_are_apart() -> None:
+    cue = "1\n00:00:01,000 --> 00:00:02,500\n{}<i>- {}</i>\n<i>-{} <b>{}</b></i>\n"
+    source = cue.format("{\\an8}", "Where is the dog that you saw?", "No", "idea")
+    file = read_file("a.srt", source.encode())
+    pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
+    result = file.write([of_document(text, str.upper) for text in file.texts]).decode()
+    assert result == cue.format("{\\an8}", "WHERE IS THE DOG THAT YOU SAW?", "NO", "IDEA")
+
+
 def test_lines_of_subtitles_are_balanced() -> None:
     assert wrapped("one two three four", 2) == ["one two", "three four"]
     assert wrapped("one", 3) == ["one"]
