@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from headwise.documents.sentence import Found, Item, Mark, ProtectedPiece, Range, Sentence, words
 
+KEPT = "word"  # the kind of the pieces that these words are
 _OTHER = {"open": "close", "close": "open"}
 
 
@@ -41,8 +42,23 @@ def with_kept_words(
             first, last = _span(units, partners, places[start], places[end - 1])
             if first < last:
                 raw = "".join(write(one) if isinstance(one, str) else one.raw for one in units[first:last])
-                spans[first] = last, ProtectedPiece(word, raw), translated
+                spans[first] = last, ProtectedPiece(word, raw, KEPT), translated
     return _replaced(sentence, units, spans, found) if spans else (sentence, list(found))
+
+
+def enclosed(sentence: Sentence) -> dict[int, set[int]]:
+    """Return the elements around each kept word in a sentence, by its number among the pieces."""
+    around: dict[int, set[int]] = {}
+    opened: set[int] = set()
+    number = 0
+    for item in sentence.items:
+        if isinstance(item, Mark) and item.kind != "point":
+            opened ^= {item.element}
+        elif isinstance(item, ProtectedPiece):
+            if item.kind == KEPT:
+                around[number] = opened - {0}
+            number += 1
+    return around
 
 
 def _by_word(text: str, pieces: Sequence[Range]) -> defaultdict[str, list[Range]]:

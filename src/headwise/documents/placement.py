@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.documents.kept_words import with_kept_words
+from headwise.documents.kept_words import KEPT, enclosed, with_kept_words
 from headwise.documents.sentence import Found, Mark, ProtectedPiece, Range, Sentence, Weights, words
 from headwise.documents.tokens import escaped
 
@@ -34,6 +34,7 @@ class _Insertion:
     offset: int
     kind: Literal["before", "open", "point", "close", "after"]
     raw: str
+    element: int = 0
 
 
 @dataclass
@@ -99,19 +100,13 @@ def placed(
     write = escaped if sentence.markup else str
     if not (found or sentence.has_marks):
         return write(translation)
-    sentence, found = with_kept_words(sentence, translation, found, write)
-    source = source_words(sentence)
-    target = target_words(translation, found)
-    insertions: list[_Insertion] = []
-    if sentence.has_marks:
-        root = _tree(sentence, source)
-        root.first, root.last = 0, len(target)
-        if len(source) * len(target) > MOST_WEIGHTS:
-            _spread(root)
-        else:
-            weights = diagonal(len(target), len(source)) if weights is None else weights
-            _Placement(_with_pieces(weights, source, target, sentence, found)).place(root)
-        _insert(root, target, translation, (0, len(translation)), insertions)
+    kept, places = with_kept_words(sentence, translation, found, write)
+    insertions = _insertions(kept, translation, places, weights)
+    if kept is not sentence:
+        if _enclosing(kept, places, insertions) == enclosed(kept):
+            sentence, found = kept, places
+        else:  # a word would leave its element
+            insertions = _insertions(sentence, translation, found, weights)
     pieces = sentence.pieces
     raws = {one.start: _written(pieces[one.piece], translation[one.start : one.end], write) for one in found}
     ends = {one.start: one.end for one in found}
@@ -126,6 +121,43 @@ def placed(
         else:
             parts.append(raw)
     return "".join(parts)
+
+
+def _insertions(
+    sentence: Sentence, translation: str, found: Sequence[Found], weights: Weights | None
+) -> list[_Insertion]:
+    """Return what is inserted for the marks of a sentence, in order."""
+    source = source_words(sentence)
+    target = target_words(translation, found)
+    insertions: list[_Insertion] = []
+    if sentence.has_marks:
+        root = _tree(sentence, source)
+        root.first, root.last = 0, len(target)
+        if len(source) * len(target) > MOST_WEIGHTS:
+            _spread(root)
+        else:
+            weights = diagonal(len(target), len(source)) if weights is None else weights
+            _Placement(_with_pieces(weights, source, target, sentence, found)).place(root)
+        _insert(root, target, translation, (0, len(translation)), insertions)
+    return insertions
+
+
+def _enclosing(
+    sentence: Sentence, found: Sequence[Found], insertions: Sequence[_Insertion]
+) -> dict[int, set[int]]:
+    """Return the elements around each kept word in the translation, by its number among the pieces."""
+    pieces = sentence.pieces
+    around: dict[int, set[int]] = {}
+    opened: set[int] = set()
+    place = 0
+    for one in found:
+        while place < len(insertions) and insertions[place].offset <= one.start:
+            if insertions[place].kind in ("open", "close"):
+                opened ^= {insertions[place].element}
+            place += 1
+        if pieces[one.piece].kind == KEPT:
+            around[one.piece] = opened - {0}
+    return around
 
 
 def _written(piece: ProtectedPiece, found: str, write: Callable[[str], str]) -> str:
@@ -339,11 +371,12 @@ def _insert(
         if child.opening is not None:
             left, right = _spaces(child.opening, translation, start)
             insertions += [_Insertion(start, "before", " ")] * left
-            insertions.append(_Insertion(start, child.opening.kind, child.opening.raw))
+            opening = child.opening
+            insertions.append(_Insertion(start, opening.kind, opening.raw, opening.element))
             insertions += [_Insertion(start, "after", " ")] * right
         _insert(child, target, translation, (start, end), insertions)
         if child.closing is not None:
-            insertions.append(_Insertion(end, "close", child.closing.raw))
+            insertions.append(_Insertion(end, "close", child.closing.raw, child.closing.element))
         position = end
 
 

@@ -230,6 +230,14 @@ def test_tags_go_where_the_weights_say() -> None:
     assert result == "<i>drei <img></i> vier <b>eins zwei</b>"
 
 
+def test_a_word_with_tags_inside_stays_in_its_element() -> None:
+    weights = np.zeros((3, 3), np.float32)
+    weights[[0, 1, 2], [1, 2, 0]] = 1  # as if the word that is kept came from another one
+    result = through("<b>a CO<sub>2</sub></b> c", HTML, lambda _: "CO2 x y", lambda *_: weights)
+    tree = html5lib.parse(result, namespaceHTMLElements=False)
+    assert [parent.tag for parent in tree.iter() if parent.find("sub") is not None] == ["b"]
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(
     ("source", "translation", "expected"),
