@@ -97,10 +97,9 @@ KINDS = {
             "content.xml",
             re.compile(r"(?:content|styles)\.xml"),
             rules=TagRules(
-                "xml",
+                "odf",
                 ignore=frozenset(_ODF_KEPT.split() + _ODF_APART.split()),
                 splitting=frozenset(_ODF_SPLITS.split() + _ODF_APART.split()),
-                outline=False,
                 nested=_ODF_NESTED,
             ),
         ),

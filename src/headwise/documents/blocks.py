@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from headwise.documents.codes import PLACEHOLDER, code_tokens
+from headwise.documents.codes import PLACEHOLDER, code_tokens, range_tokens
 from headwise.documents.protected import find_arguments
 from headwise.documents.rules import BLOCKS, NEVER, TagRules
 from headwise.documents.sentence import Item, Mark, ProtectedPiece, Range, Sentence
@@ -28,7 +28,13 @@ from headwise.documents.tokens import (
     xml_tokens,
 )
 
-_TOKENS = {"html": html_tokens, "xml": xml_tokens, "subtitles": subtitle_tokens, "codes": code_tokens}
+_TOKENS = {
+    "html": html_tokens,
+    "xml": xml_tokens,
+    "subtitles": subtitle_tokens,
+    "codes": code_tokens,
+    "odf": range_tokens,
+}
 TAG = re.compile(r"<(/?)(?:\d{1,3}|[a-zA-Z][\w.:-]{0,80}(?:\s[^<>]{0,1000})?)/?>")
 _MOST_NESTED = 8  # notes inside each other; further ones are inside sentences as other elements are
 _MOST_UNOPENED = 64  # end tags of a block for elements that began before it

@@ -1,4 +1,4 @@
-"""Inline codes of bilingual files: what stands in a segment of XLIFF 1.2 or 2.1, or of TMX, for tags and placeholders.
+"""Inline codes: what stands for tags and placeholders in segments of XLIFF 1.2, 2.1 and TMX; OpenDocument's ranges.
 
 A code with two ends, in whichever way a format writes it, becomes the two tags of an element, so that it is placed as
 one; every other code, with the native source in it, is a placeholder or a point. See
@@ -9,6 +9,7 @@ https://www.gala-global.org/tmx-14b#ContentMarkup_Section.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from headwise.documents.tokens import Token, end_of_element, xml_tokens
@@ -24,6 +25,10 @@ _CLOSES = {
     "em": ("sm", "startRef"),
 }
 _WHOLE = _NATIVE | {"x", *_OPENS, *_CLOSES}  # their tags are one code, also where nothing is between them
+# Of OpenDocument: the two ends of a bookmark, a reference, a tracked change, and what names them.
+_RANGE = re.compile(r"(text:[\w-]+)-(start|end)")
+_RANGE_NAMES = ("text:name", "text:id", "text:change-id")
+_MOST_RANGES = 64  # that are open at once in an element
 
 
 def code_tokens(source: str) -> list[Token]:
@@ -58,6 +63,35 @@ def code_tokens(source: str) -> list[Token]:
         else:
             found.append(token if token.kind != "point" else Token("point", raw))
     return found
+
+
+def range_tokens(source: str) -> list[Token]:
+    """Return the tokens of OpenDocument's XML, in which the ends of a range, such as a bookmark, are an element's tags.
+
+    One that doesn't begin and end inside the same element, or that overlaps another, is left as it is. Raises
+    `DataError` as `xml_tokens`.
+    """
+    tokens = xml_tokens(source)
+    levels: list[list[tuple[str, int]]] = [
+        []
+    ]  # the ranges that are open in each open element, and their tokens
+    for number, token in enumerate(tokens):
+        if token.kind == "open":
+            levels.append([])
+        elif token.kind == "close":
+            levels.pop()
+        elif match := _RANGE.fullmatch(token.name):
+            opened = levels[-1]
+            name = f"{match[1]} {_key(token, _RANGE_NAMES)}"
+            place = next((n for n in reversed(range(len(opened))) if opened[n][0] == name), None)
+            if match[2] == "start" and len(opened) < _MOST_RANGES:
+                opened.append((name, number))
+            elif match[2] == "end" and place is not None:
+                start = opened[place][1]
+                del opened[place:]
+                tokens[start] = Token("open", tokens[start].raw, name)
+                tokens[number] = Token("close", token.raw, name)
+    return tokens
 
 
 def local_name(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 from headwise.documents.codes import PLACEHOLDER
 from headwise.documents.tokens import Token
 
-Syntax = Literal["html", "xml", "subtitles", "codes"]
+Syntax = Literal["html", "xml", "subtitles", "codes", "odf"]
 
 _BLOCK_NAMES = """address article aside audio blockquote body br button canvas caption center col colgroup dd details
 dialog dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html
@@ -26,7 +26,8 @@ class TagRules:
     """How tags are handled, in the words of DeepL's protocol.
 
     Attributes:
-        format: what the source is: HTML, XML, a cue of subtitles, or a segment of a bilingual file with its codes.
+        format: what the source is: HTML, XML, a cue of subtitles, a segment of a bilingual file with its codes, or
+            OpenDocument's XML.
         ignore: names of elements whose content isn't translated, besides those that no document means to be.
         splitting: names of elements that always separate sentences.
         non_splitting: names of elements that never do.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import re
 import zipfile
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
@@ -178,6 +180,31 @@ def test_a_note_is_translated_and_the_sentence_around_it_is_whole() -> None:
     for keyword in ("{n, plural,", " one {", "other"):
         expected = expected.replace(keyword.upper(), keyword)
     assert re.sub(r"\s", "", found) == re.sub(r"\s", "", expected)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_range_of_an_opendocument_text_ends_before_it_begins(seed: int) -> None:
+    part = (
+        'One <text:bookmark-start text:name="a"/>dog <text:change-start text:change-id="b"/>runs<text:change-end '
+        'text:change-id="b"/> so<text:bookmark-end text:name="a"/> far <text:span><text:bookmark-end text:name="c"/>'
+        'now <text:reference-mark-start text:name="d"/></text:span>and<text:reference-mark-end text:name="d"/> then'
+    )
+    content = f"<office:text xmlns:office='o' xmlns:text='t'><text:p>{part}</text:p></office:text>"
+    weights = np.random.default_rng(seed)
+    file = read_file("a.odt", archive({"content.xml": content}))
+    texts = [
+        of_document(text, str.upper, lambda rows, columns: weights.random((rows, columns), np.float32))
+        for text in file.texts
+    ]
+    with zipfile.ZipFile(io.BytesIO(file.write(texts))) as result:
+        found = result.read("content.xml").decode()
+    ElementTree.fromstring(found)
+    assert sorted(re.findall("<[^<>]+>", found)) == sorted(re.findall("<[^<>]+>", content))
+    for name in ("bookmark-{} text:name=.a", "change-{} text:change-id"):
+        start, end = (re.search(name.format(which), found) for which in ("start", "end"))
+        assert start is not None
+        assert end is not None
+        assert start.start() < end.start()
 
 
 def test_notes_inside_each_other_are_read_to_a_bound() -> None:
