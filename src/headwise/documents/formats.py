@@ -6,6 +6,7 @@ a file is read: a program that translates lines needs none.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -47,10 +48,17 @@ class DocumentFormat:
         """
         return self.reader(content, target, source) if self.bilingual else self.reader(content)
 
-    @property
-    def content_type(self) -> str:
-        """The media type, with the encoding of a text."""
-        return self.media_type if self.binary else f"{self.media_type}; charset=utf-8"
+    def content_type(self, content: bytes) -> str:
+        """Return the media type of a file, with the encoding of a text: UTF-8, UTF-16 or Latin-1, as it is read."""
+        if self.binary:
+            return self.media_type
+        if content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return f"{self.media_type}; charset=utf-16"
+        try:
+            content.decode("utf-8")
+        except UnicodeDecodeError:
+            return f"{self.media_type}; charset=iso-8859-1"
+        return f"{self.media_type}; charset=utf-8"
 
 
 def _reader(module: str, function: str, **options: Any) -> Callable[..., DocumentFile]:

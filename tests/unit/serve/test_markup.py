@@ -205,6 +205,22 @@ def test_documents_through_deepls_client(client: Any, german: list[str]) -> None
         translated("a.docx", word_file()[:500])
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "encoding"),
+    [
+        ("a.strings", '// é\n"a" = "A man rides a horse.";', "utf-16"),
+        ("a.properties", "# é\na = A man rides a horse.\n", "iso-8859-1"),
+        ("a.properties", "# é\na = A man rides a horse.\n", "utf-8"),
+    ],
+)
+def test_a_file_says_in_which_encoding_it_is(address: str, name: str, text: str, encoding: str) -> None:
+    files = {"file": (name, text.encode(encoding))}
+    sent = httpx.post(f"{address}/translate_file", files=files, data={"source": "en", "target": "de"})
+    answer = httpx.get(sent.json()["translatedFileUrl"])
+    assert answer.headers["content-type"].endswith(f"; charset={encoding}")
+    assert answer.text.startswith(text[:4])
+
+
 def test_a_document_through_libretranslates_protocol(address: str, german: list[str]) -> None:
     files = {"file": ("a.docx", word_file())}
     sent = httpx.post(f"{address}/translate_file", files=files, data={"source": "en", "target": "de"})

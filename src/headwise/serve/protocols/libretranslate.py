@@ -244,7 +244,7 @@ def file_response(name: str, content: bytes) -> Response:
     ascii_name = name.encode("ascii", "replace").decode().replace("?", "_").replace('"', "_")
     return Response(
         content,
-        media_type=form.content_type,
+        media_type=form.content_type(content),
         headers={"Content-Disposition": f'attachment; filename="{ascii_name}"'},
     )
 
