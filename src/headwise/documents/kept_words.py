@@ -23,9 +23,8 @@ def with_kept_words(
     `found` says where the pieces are that the sentence has already, and `write` returns the source of a text.
     """
     units = [unit for item in sentence.items for unit in (item if isinstance(item, str) else [item])]
-    places: dict[
-        int, int
-    ] = {}  # the units of the characters outside of pieces, by their positions in the text
+    # The units of the characters outside of pieces, by their positions in the text.
+    places: dict[int, int] = {}
     position = 0
     for number, unit in enumerate(units):
         if isinstance(unit, str):

@@ -351,9 +351,8 @@ class Service:
         """Translate the sentences that take the same way."""
         every = [plan.prepared.all_sentences for plan in plans]
         prefixes = None
-        if (
-            job.prefixes is not None
-        ):  # the first sentence of a text gets its prefix, none inside an ICU message
+        if job.prefixes is not None:
+            # The first sentence of a text gets its prefix; those of its ICU messages come before it.
             first = [len(plan.prepared.inner_sentences) for plan in plans]
             prefixes = [job.prefixes[index] if number == first[index] else "" for index, number in places]
         return await self._render(models, [every[index][number] for index, number in places], job, prefixes)
