@@ -8,7 +8,10 @@ from typing import Any
 from headwise.config.model import ModelConfig
 
 # Keys without effect on the function of a trained Transformer of the paper's kind.
-_FREE = ("dropout", "attention_dropout", "activation_dropout", "attention_options", "position_options")
+_FREE = (
+    *("dropout", "attention_dropout", "activation_dropout", "attention_options", "position_options"),
+    *("recurrent", "convolutional"),  # of other architectures, which are named already
+)
 FULL_ATTENTION = ("fused", "reference", "memory_efficient")  # kinds that compute the same function
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from headwise.config import Config, ModelConfig, apply_overrides
 from headwise.config.keys import recorded
+from headwise.config.support import Support
 from headwise.errors import ConfigError
 
 
@@ -139,6 +140,14 @@ def test_a_shape_that_cannot_be_built_is_refused(changes: dict[str, Any], senten
 
 def test_heads_need_not_divide_where_there_are_none() -> None:
     assert ModelConfig(architecture="recurrent", d_model=500).d_model == 500
+
+
+@pytest.mark.parametrize(("architecture", "section"), [("recurrent", "size"), ("convolutional", "channels")])
+def test_what_cannot_be_expressed_of_another_architecture_is_its_name(
+    architecture: str, section: str
+) -> None:
+    model = ModelConfig(architecture=architecture, **{architecture: {section: 264}})
+    assert Support().problems(model) == [f"model.architecture={architecture}"]
 
 
 @pytest.mark.parametrize("symbols", [["<a>", "<a>"], ["</s>"], ["a b"]])
