@@ -86,20 +86,22 @@ class Explanation:
         self,
         path: str | os.PathLike[str],
         *,
-        part: Part = "cross",
+        part: Part | None = None,
         words: bool = False,
         head: str | None = None,
     ) -> None:
         """Write it as a page that needs nothing else (.html), a picture (.png) or all values (.json).
 
-        `part`, `words` (joined subwords) and `head` (LAYER.HEAD from 1, alone) are of a picture. Raises `ConfigError`
-        for another suffix, a part that the model lacks or an unknown head, and `TrainingError` for a failing disk.
+        `part` (by default that of `weights`), `words` (joined subwords) and `head` (LAYER.HEAD from 1, alone) are of a
+        picture. Raises `ConfigError` for another suffix, a part that the model lacks or an unknown head, and
+        `TrainingError` for a failing disk.
         """
         out = Path(path)
         check_suffix(out)
         if out.suffix == ".png":
             from headwise.analysis.picture import draw_trace
 
+            part = part or self._part
             draw_trace(self.trace, out, part=part, words=words, shown=_head(self.trace, part, head))
             return
         from headwise.files import write_text

@@ -28,7 +28,9 @@ Hypothesis = Annotated[
 ]
 AttentionPart = Annotated[
     Literal["encoder", "decoder", "cross"] | None,
-    typer.Option(metavar="PART", help="In a .png: encoder, decoder, cross.", show_default="cross"),
+    typer.Option(
+        metavar="PART", help="In a .png: encoder, decoder, cross.", show_default="cross, or the only one"
+    ),
 ]
 BoxLayer = Annotated[
     int | None, typer.Option(metavar="N", min=1, max=bounds.LAYERS, help="Of the box, from 1.")
@@ -141,7 +143,7 @@ def command(
     elif out is None:
         _print(explanation, word, words=words, steps=steps, tree=tree)
     else:
-        explanation.save(out, part=part or "cross", words=words, head=head)
+        explanation.save(out, part=part, words=words, head=head)
         for note in explanation.trace.notes:
             typer.echo(f"note: {note}", err=True)
 

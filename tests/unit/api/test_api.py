@@ -6,6 +6,7 @@ import importlib
 import json
 import subprocess
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from headwise.errors import CheckpointError, ConfigError, DataError, HeadwiseErr
 from headwise.models.base import Seq2Seq
 from headwise.processes import child_environment, python_command
 from headwise.text.tokens.subwords import BOS, EOS
+from language_model_run import make_language_model_run, make_masked_model_run
 from program import call
 from toy import Toy
 from translator_run import ENGLISH, GERMAN, make_run
@@ -251,6 +253,19 @@ def test_an_explanation_has_the_weights_of_an_independent_pass(run: headwise.Run
     assert changed.plain.text == run.explain(ENGLISH[1]).output
     with pytest.raises(ConfigError, match=r"ends in \.png, \.html or \.json"):
         seen.save(tmp_path / "a.txt")
+
+
+@pytest.mark.parametrize(
+    ("make", "text"), [(make_language_model_run, "the cat"), (make_masked_model_run, "the <mask>at")]
+)
+def test_the_picture_of_a_model_without_cross_attention_is_of_the_part_that_it_has(
+    tmp_path: Path, make: Callable[[Path], Path], text: str
+) -> None:
+    seen = headwise.load(make(tmp_path / "run"), device="cpu").explain(text)
+    (part,) = seen.attention
+    seen.save(tmp_path / "own.png")
+    seen.save(tmp_path / "named.png", part=part)
+    assert (tmp_path / "own.png").read_bytes() == (tmp_path / "named.png").read_bytes()
 
 
 def test_a_translation_is_shown_with_its_alignment(run: headwise.Run) -> None:
