@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,15 +46,13 @@ def command(
     if (text is None) == (source is None):
         raise ConfigError("attribute: expected either --text or --source")
     tracer = TranslationTracer(Translator.load(run, device=device))
-    sources = (
-        [text]
-        if text is not None
-        else [line for _, line in zip(range(limit), read_lines(source), strict=False)]
-    )
+    most = limit if text is None else 1
+    sources = list(islice(read_lines(source), most)) if text is None else [text]
     if target is not None:
-        targets = [line for _, line in zip(range(len(sources)), read_lines(target), strict=False)]
-        if len(targets) < len(sources):
-            raise ConfigError(f"{target}: expected {len(sources)} lines, found {len(targets)}")
+        targets = list(islice(read_lines(target), most))
+        if len(targets) != len(sources):
+            found = "more" if len(targets) > len(sources) else f"{len(targets)}"
+            raise ConfigError(f"{target}: expected {len(sources)} lines, found {found}")
     else:
         targets = [translation.text for translation in tracer.translator.translate(sources)]
     pairs = [
