@@ -190,8 +190,9 @@ def _measured(
     """Return the sentence pairs to measure the heads on, if any; the options are those of `read_sentences`."""
     if (source is None) != (target is None):
         raise ConfigError("serve: expected --source and --target together, found one of them alone")
-    if gold is not None and source is None:
-        raise ConfigError("serve: expected --gold together with --source and --target, found it alone")
+    for name, given in {"gold": gold is not None, **options}.items():
+        if given and source is None:
+            raise ConfigError(f"serve: expected --{name} together with --source and --target, found it alone")
     if source is None and not miniature:
         return None
     if not installed("torch"):
