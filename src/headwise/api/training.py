@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headwise.api.arguments import with_arguments
 from headwise.config import Config
 from headwise.config.languages import parse_languages
-from headwise.config.presets import STUDENT, preset_changes, student_changes
+from headwise.config.presets import STUDENT, STUDENT_LAYERS, preset_changes, student_changes
 from headwise.errors import ConfigError
 from headwise.plugins import import_modules
 
@@ -112,6 +112,8 @@ class TrainingRequest:
             return changed(Config.load(self.config)) if student else Config.load(self.config, changes), []
         resumes = (run / "latest").exists() and not self.restart
         if run_config.exists() and (self.source is None or resumes):
+            if student:  # whose width may have been changed since
+                changes = [*STUDENT_LAYERS, *changes]
             return Config.load(run_config, changes), [f"{run}: going on with its own configuration"]
         if self.source is None and any(change.startswith("data.prepared=") for change in changes):
             return changed(Config()), [

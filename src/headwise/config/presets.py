@@ -48,6 +48,7 @@ TRAINING_DIFFERENCES: dict[str, dict[str, Any]] = {
 
 PRESETS = tuple(_DIFFERENCES)
 STUDENT = "student"  # changes the size of a model and nothing else: `student_changes`
+STUDENT_LAYERS = ("model.encoder_layers=6", "model.decoder_layers=2")
 
 
 def preset(name: str) -> ModelConfig:
@@ -81,7 +82,5 @@ def student_changes(model: ModelConfig) -> list[str]:
     many layers in both, and faster (Kasai et al. 2021, "Deep encoder, shallow decoder"; Kim et al. 2019, "From research
     to production and back").
     """
-    size = {"encoder_layers": 6, "decoder_layers": 2}
-    if model.d_model > 256:
-        size |= {"d_model": 256, "d_ff": 1024, "heads": 4}
-    return [f"model.{key}={value}" for key, value in size.items()]
+    narrow = ("model.d_model=256", "model.d_ff=1024", "model.heads=4")
+    return [*STUDENT_LAYERS, *(narrow if model.d_model > 256 else ())]

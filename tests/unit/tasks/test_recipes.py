@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwise.api.training import TrainingRequest
 from headwise.config import AugmentConfig, Config, DataConfig, OptimizerConfig, TrainingConfig
+from headwise.config.keys import changed_keys
 from headwise.config.presets import student_changes
 from headwise.models.build import build_model, weightless
 from headwise.tasks.recipes import CorpusSize, adapt, choose, measure, subword_count
@@ -172,3 +174,29 @@ def test_a_student_has_a_shallow_decoder_and_is_never_wide(pairs: int, width: in
         shape |= {"d_ff": 1024, "heads": 4}
     assert config == usual.config.model_copy(update={"model": usual.config.model.model_copy(update=shape)})
     assert student_changes(config.model) == student_changes(usual.config.model)[:2]
+
+
+@pytest.mark.parametrize("width", [64, 512])
+def test_a_student_that_resumes_is_one_of_its_own_width(tmp_path: Path, width: int) -> None:
+    """And a run that isn't a student doesn't resume as one: its layers differ from those that it was begun with."""
+    texts = [str(tmp_path / name) for name in ("a.en", "a.de")]
+    for file in texts:
+        Path(file).write_text("".join(f"{word} and so on\n" for word in WORDS[:40]), encoding="utf-8")
+    student = TrainingRequest(
+        [f"model.d_model={width}"],
+        source=texts[:1],
+        target=texts[1:],
+        out=tmp_path / "run",
+        preset="student",
+        checks=False,
+    )
+    for begun in (student, replace(student, preset=None)):
+        config = begun.plan().config
+        (tmp_path / "run").mkdir(exist_ok=True)
+        (tmp_path / "run" / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
+        (tmp_path / "run" / "latest").write_text("step-1")
+        changed = changed_keys(config, student.plan().config)
+        assert [key.partition("=")[0] for key in changed] == (
+            [] if begun is student else ["model.decoder_layers", "model.encoder_layers"]
+        )
+        (tmp_path / "run" / "latest").unlink()
