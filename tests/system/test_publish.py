@@ -77,7 +77,7 @@ def test_the_folder_can_be_moved_and_names_no_path_of_this_machine(folder: Path,
     source = Path(Config.load(moved / "config.yaml").data.dev_source or "")
     assert source == moved / "corpus" / "test.en"
     assert source.read_text("utf-8").splitlines() == ENGLISH[:2]
-    assert suggestions(Config.load(moved / "config.yaml").data)[0] == "A dog sleeps."
+    assert suggestions(moved, Config.load(moved / "config.yaml").data)[0] == "A dog sleeps."
     moved.rename(model)
 
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+
 from headwise.config import DataConfig
-from headwise.errors import DataError
+from headwise.data.ragged import Ragged
+from headwise.errors import CheckpointError, DataError
+from headwise.text.preparation.stores import SIDES
 from headwise.text.reading.lines import open_text, text_lines
 from headwise.text.reading.pairs import CleaningReport, Pair, clean_pairs, development_files, read_pairs
 
@@ -16,11 +20,12 @@ _SAMPLES_FROM = 200  # sentence pairs they are chosen from
 _MOST_EXAMPLES, _LONGEST_EXAMPLE = 20, 300  # lines of the file of examples, and their bytes
 
 
-def development_pairs(data: DataConfig, most: int) -> list[Pair]:
-    """Return the first `most` sentence pairs; none if the files no longer exist."""
+def development_pairs(run: Path | None, data: DataConfig, most: int) -> list[Pair]:
+    """Return the first `most` sentence pairs; none if neither their files nor what was split off exist any more."""
     files = development_files(data)
     if files is None:
-        return []
+        folders = data.prepared or ([] if run is None else [run / "prepared"])
+        return [pair for folder in folders for pair in _split_off(Path(folder), most)][:most]
     try:
         pairs = read_pairs(files, data.source_field, data.target_field)
         return list(islice(clean_pairs(pairs, data.cleaning, CleaningReport()), most))
@@ -28,7 +33,18 @@ def development_pairs(data: DataConfig, most: int) -> list[Pair]:
         return []
 
 
-def suggestions(data: DataConfig) -> list[str]:
+def _split_off(prepared: Path, most: int) -> list[Pair]:
+    """Return the first pairs of the development set that a folder of prepared text has."""
+    try:
+        tables = [Ragged(prepared / f"dev.{side}.text", np.uint8) for side in SIDES]
+        rows = range(min(most, *map(len, tables)))
+        sources, targets = (table.texts(rows) for table in tables)
+    except (CheckpointError, UnicodeDecodeError):
+        return []
+    return [Pair(*texts, line) for line, texts in enumerate(zip(sources, targets, strict=True), start=1)]
+
+
+def suggestions(run: Path | None, data: DataConfig) -> list[str]:
     """Return sentences that the page suggests.
 
     First those of the file `examples` beside the development set, such as `examples.en` beside `dev.en`, if there is
@@ -36,7 +52,7 @@ def suggestions(data: DataConfig) -> list[str]:
     """
     candidates = [
         pair.source
-        for pair in development_pairs(data, _SAMPLES_FROM)
+        for pair in development_pairs(run, data, _SAMPLES_FROM)
         if len(pair.source.split()) in _SAMPLE_WORDS
     ]
     samples = candidates[:: max(1, len(candidates) // SAMPLES)][:SAMPLES]

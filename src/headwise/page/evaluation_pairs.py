@@ -57,13 +57,13 @@ class EvaluationPairs:
 
     @classmethod
     def of(cls, run: PageRun) -> EvaluationPairs | None:
-        """Return the run's development set, or None if its files no longer exist.
+        """Return the run's development set, or None if it no longer exists.
 
         Trees are read from CoNLL-U files beside it (`dev.en.conllu` beside `dev.en`) and alignments from a Pharaoh
         file (`dev.align`), as `headwise demo` writes them. Raises `DataError` if one of these is damaged.
         """
         translates = run.config.task == "translation"
-        pairs = development_pairs(run.config.data, MOST_SENTENCES) if translates else []
+        pairs = development_pairs(run.path, run.config.data, MOST_SENTENCES) if translates else []
         if not pairs:
             return None
         source, target = run.config.data.dev_source, run.config.data.dev_target

@@ -16,7 +16,7 @@ pytest.importorskip("starlette", reason="needs pip install 'headwise[serve]'")
 from headwise.analysis.attention import SentenceWords
 from headwise.analysis.heads.measuring import Annotated, PartReport
 from headwise.cli.annotated import read_sentences
-from headwise.config import Config
+from headwise.config import Config, DataConfig, SubwordConfig
 from headwise.corpora.built_in import read_built_in, write_built_in
 from headwise.engine.translator import Translator
 from headwise.errors import DataError
@@ -25,8 +25,9 @@ from headwise.page.application import Page
 from headwise.page.development_set import suggestions
 from headwise.page.evaluation_pairs import EvaluationPairs
 from headwise.page.runs import PageRun, open_runs
+from headwise.text.preparation.in_process import prepare
 from planted_heads import Planted, antecedent, subject
-from translator_run import ENGLISH, make_run
+from translator_run import ENGLISH, GERMAN, make_run
 
 PAIRS = 150  # of 500 in use
 EXAMPLES = read_built_in("miniature", "examples.en")
@@ -142,6 +143,26 @@ def test_pairs_that_are_longer_than_the_model_reads_are_left_out(tmp_path: Path)
     assert corpus.within(Translator.load(run, device="cpu")).sources == [fitting[0], fitting[0]]
 
 
+def test_a_development_set_that_was_split_off_is_that_of_the_training(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "run")
+    for code, side in (("en", ENGLISH), ("de", GERMAN)):
+        lines = [f"{line} {number}\n" for number in range(20) for line in side]
+        (tmp_path / f"train.{code}").write_text("".join(lines), encoding="utf-8")
+    config = Config.load(path / "config.yaml")
+    config.data = DataConfig(
+        source=[str(tmp_path / "train.en")], target=[str(tmp_path / "train.de")], dev_pairs=3, workers=1
+    )
+    (path / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
+    (run,) = open_runs([path], "cpu").values()
+    assert EvaluationPairs.of(run) is None
+    held_out = prepare(config.data, SubwordConfig(size=80), path / "prepared", max_length=100)
+    corpus = EvaluationPairs.of(run)
+    assert corpus is not None
+    assert corpus.texts(9) == (held_out.dev_source, held_out.dev_target)
+    assert len(held_out.dev_source) == 3
+    assert set(run.describe()["samples"]) <= set(held_out.dev_source)
+
+
 def test_the_page_suggests_the_examples_beside_the_development_set_first(tmp_path: Path) -> None:
     write_built_in("miniature", tmp_path / "corpus", "[de]*")
     path = make_run(tmp_path / "run")
@@ -151,8 +172,8 @@ def test_the_page_suggests_the_examples_beside_the_development_set_first(tmp_pat
         for side, name in (("source", "en"), ("target", "de"))
     }
     data = config.data.model_copy(update=files)
-    suggested = suggestions(data)
+    suggested = suggestions(path, data)
     assert suggested[: len(EXAMPLES)] == EXAMPLES
     assert len(suggested) > len(EXAMPLES)
     (tmp_path / "corpus" / "examples.en").write_bytes(b"\xff\x00\xff")
-    assert len(suggestions(data)) == len(suggested) - len(EXAMPLES)
+    assert len(suggestions(path, data)) == len(suggested) - len(EXAMPLES)

@@ -17,9 +17,13 @@ class TranslationView(TextView[TranslationTracer]):
 
     tasks = ("translation",)
 
+    def __init__(self, model: TranslationTracer, config: Config, run: Path | None = None) -> None:
+        super().__init__(model, config)
+        self._run = run
+
     @classmethod
     def load(cls, run: Path, config: Config, device: str, threads: int) -> TranslationView:  # noqa: D102
-        return cls(TranslationTracer.load(run, device, threads), config)
+        return cls(TranslationTracer.load(run, device, threads), config, run)
 
     def can(self) -> dict[str, bool]:  # noqa: D102
         switches = dict.fromkeys(("boxes", "switches"), self.config.model.architecture == "transformer")
@@ -28,7 +32,7 @@ class TranslationView(TextView[TranslationTracer]):
     @cached_property
     def samples(self) -> list[str]:
         """Sentences that the page suggests."""
-        return suggestions(self.config.data)
+        return suggestions(self._run, self.config.data)
 
     def describe(self) -> dict[str, Any]:  # noqa: D102
         translator, history = self.model.translator, self.model.history
