@@ -16,6 +16,7 @@ from headwise.config.languages import parse_languages
 from headwise.config.presets import STUDENT, STUDENT_LAYERS, preset_changes, student_changes
 from headwise.errors import ConfigError
 from headwise.plugins import import_modules
+from headwise.shipped.runs import find_run
 
 if TYPE_CHECKING:
     from headwise.api.run import Run
@@ -288,7 +289,7 @@ def _choose(changes: list[str], *, checks: bool) -> Recipe:
         architecture = config.model.architecture
         recipe = choose(size, data, seed=training.seed, timed=timed, architecture=architecture)
         copied = config.subwords.copy_from
-        recipe = recipe if copied is None else with_subwords_of(recipe, Path(copied))
+        recipe = recipe if copied is None else with_subwords_of(recipe, find_run(copied))
     else:
         recipe = adapt(size, start, data, training, timed=timed)
     return Recipe(recipe.config, [*found, *recipe.reasons])

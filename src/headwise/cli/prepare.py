@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Languages
+from headwise.cli.arguments import Languages, named
 
 EXAMPLE = "Example: headwise data prepare --source 'crawl/*.en.gz' --target 'crawl/*.de.gz' --near -o prepared/crawl"
 
@@ -70,7 +70,9 @@ KeepDuplicates = Annotated[bool, typer.Option("--keep-duplicates", help="Keep ex
 Size = Annotated[
     int, typer.Option("--subwords", metavar="N", min=8, max=bounds.VOCABULARY, help="Subwords to learn.")
 ]
-SubwordsFrom = Annotated[Path | None, typer.Option(help="Or those of this run or prepared corpus.")]
+SubwordsFrom = Annotated[
+    Path | None, typer.Option(callback=named, help="Or those of this run or prepared corpus.")
+]
 Sample = Annotated[int, typer.Option(metavar="N", min=1, max=bounds.COUNT, help="Pairs to learn them from.")]
 DevSource = Annotated[str | None, typer.Option(help="Development text; else pairs are held out.")]
 DevTarget = Annotated[str | None, typer.Option(help="Its other side.")]

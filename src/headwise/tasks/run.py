@@ -26,6 +26,7 @@ from headwise.models.build import build_for_training
 from headwise.models.counting import parameter_count
 from headwise.nn.device import find_device, find_precision
 from headwise.plugins import import_modules
+from headwise.shipped.runs import find_run
 from headwise.tasks.base import Prepared, TaskKind
 from headwise.tasks.origins import MAIN, modules_of
 from headwise.tasks.registry import find_task
@@ -190,7 +191,7 @@ def checked_task(config: Config, run: Path) -> tuple[TaskKind, torch.device]:
     kind = find_task(config.task)
     kind.check(config)
     start = config.training.initialize_from
-    if start is not None and Path(start).resolve() == run.resolve():
+    if start is not None and find_run(start).resolve() == run.resolve():
         raise ConfigError(
             f"training.initialize_from: expected another run than the one to train, found {start}"
         )

@@ -10,6 +10,7 @@ from pathlib import Path
 from headwise.config import Config
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import read_errors
+from headwise.shipped.runs import find_run
 from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import Subwords
 from headwise.text.tokens.vocabulary import Pieces, Vocabulary
@@ -57,7 +58,7 @@ class Start:
 def begun_from(run: str | Path, tasks: Sequence[str] = ("translation",)) -> Config:
     """Return the configuration of a run to begin from; raises `CheckpointError` if there is none of these tasks."""
     try:
-        return Config.of_run(Path(run), *tasks)
+        return Config.of_run(find_run(run), *tasks)
     except CheckpointError as error:
         raise CheckpointError(f"training.initialize_from: {error}") from None
 
@@ -70,7 +71,7 @@ def find_start(config: Config, tasks: Sequence[str] = _ENCODERS) -> Start | None
     """
     if config.training.initialize_from is None:
         return None
-    run = Path(config.training.initialize_from)
+    run = find_run(config.training.initialize_from)
     theirs = begun_from(run, tasks)
     own, other = config.model.model_dump(mode="json"), theirs.model.model_dump(mode="json")
     may_differ = _MAY_DIFFER if config.model.positions != "learned" else _MAY_DIFFER[:-1]

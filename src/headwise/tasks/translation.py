@@ -23,6 +23,7 @@ from headwise.evaluation.metrics import find_metric
 from headwise.evaluation.translation import bleu
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_weights, weightless
+from headwise.shipped.runs import find_run
 from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.tasks.batches.pairs import Batch, BatchStream, make_batch
 from headwise.tasks.start import find_start
@@ -312,4 +313,4 @@ def _copied_subwords(config: Config) -> Subwords | None:
     Raises `CheckpointError` if that run has none, or other options of `subwords`.
     """
     directory = config.subwords.copy_from
-    return None if directory is None else Subwords.load(Path(directory), config.subwords)
+    return None if directory is None else Subwords.load(find_run(directory), config.subwords)

@@ -6,19 +6,23 @@ import hashlib
 import importlib
 import typing
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from headwise.api.training import TrainingRequest
 from headwise.cli.arguments import named
 from headwise.cli.main import COMMANDS
 from headwise.config import Config
 from headwise.corpora.acquire import MANIFEST
 from headwise.corpora.catalog import find_corpus
 from headwise.shipped.runs import DEMO, FOLDER, GENERAL, MODELS, find_run
+from headwise.tasks.registry import find_task
+from headwise.tasks.start import find_start
 from paths import ROOT
 from program import call
-from translator_run import make_run
+from translator_run import ENGLISH, GERMAN, make_run
 
 RUNS = {
     "run",
@@ -28,6 +32,7 @@ RUNS = {
     "compare",
     "reverse",
     "start",
+    "subwords_from",
 }  # parameters that are run directories
 
 
@@ -49,6 +54,29 @@ def test_every_command_with_a_run_takes_the_name() -> None:
     found = run_parameters()
     assert len({command for command, _ in found}) > 9
     assert [key for key, option in found.items() if option.callback is not named] == []
+
+
+def test_a_training_takes_the_name_from_its_configuration_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    demo = FOLDER / DEMO
+    for name, lines in {"a.en": ENGLISH, "a.de": GERMAN}.items():
+        Path(name).write_text("".join(f"{line} {n}\n" for n in range(9) for line in lines), encoding="utf-8")
+    request = TrainingRequest(
+        ["data.workers=1"], source=["a.en"], target=["a.de"], out=Path("run"), checks=False
+    )
+    begun = replace(request, initialize_from=DEMO).plan().config
+    start = find_start(begun, ("translation",))
+    assert start is not None
+    assert start.run == demo
+    copying = replace(request, changes=[*request.changes, f"subwords.copy_from={DEMO}"]).plan().config
+    assert begun.training.initialize_from == copying.subwords.copy_from == DEMO
+    prepared = find_task("translation").prepare(
+        copying, Path("prepared"), expected=None, say=lambda line: None
+    )
+    prepared.save(tmp_path)
+    assert (tmp_path / "spm.model").read_bytes() == (demo / "spm.model").read_bytes()
 
 
 def test_other_paths_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
