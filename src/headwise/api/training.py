@@ -123,15 +123,19 @@ class TrainingRequest:
         if self.source is None:
             raise ConfigError("train: expected --source and --target, or -c FILE, found neither")
         recipe = _choose(changes, checks=self.checks)
-        config = changed(recipe.config)
-        if not student:
-            return config, recipe.reasons
-        layers = f"{config.model.encoder_layers}+{config.model.decoder_layers}"
-        reason = (
-            f"model: {layers} layers of width {config.model.d_model}, as decoding spends most of its time in the "
-            "decoder"
-        )
-        return config, [reason, *(other for other in recipe.reasons if not other.startswith("model"))]
+        chosen, reasons, config = recipe.config, recipe.reasons, changed(recipe.config)
+        if student:
+            chosen = chosen.with_overrides(student_changes(chosen.model))
+            layers = f"{config.model.encoder_layers}+{config.model.decoder_layers}"
+            reason = (
+                f"model: {layers} layers of width {config.model.d_model}, as decoding spends most of its time in the "
+                "decoder"
+            )
+            reasons = [reason, *(other for other in reasons if not other.startswith("model"))]
+        before, now = (settings(each.model_dump(mode="json")) for each in (chosen, config))
+        if given := [one for one in now if one not in before]:
+            reasons = [*reasons, f"given, which overrides the above: {' '.join(given)}"]
+        return config, reasons
 
 
 @dataclass(frozen=True)

@@ -176,27 +176,40 @@ def test_a_student_has_a_shallow_decoder_and_is_never_wide(pairs: int, width: in
     assert student_changes(config.model) == student_changes(usual.config.model)[:2]
 
 
-@pytest.mark.parametrize("width", [64, 512])
-def test_a_student_that_resumes_is_one_of_its_own_width(tmp_path: Path, width: int) -> None:
-    """And a run that isn't a student doesn't resume as one: its layers differ from those that it was begun with."""
+@pytest.fixture
+def small(tmp_path: Path) -> TrainingRequest:
+    """A training from two files of 40 pairs."""
     texts = [str(tmp_path / name) for name in ("a.en", "a.de")]
     for file in texts:
         Path(file).write_text("".join(f"{word} and so on\n" for word in WORDS[:40]), encoding="utf-8")
-    student = TrainingRequest(
-        [f"model.d_model={width}"],
-        source=texts[:1],
-        target=texts[1:],
-        out=tmp_path / "run",
-        preset="student",
-        checks=False,
-    )
+    return TrainingRequest(source=texts[:1], target=texts[1:], out=tmp_path / "run", checks=False)
+
+
+@pytest.mark.parametrize("preset", [None, "big", "student"])
+def test_the_reasons_end_with_what_was_given_instead(small: TrainingRequest, preset: str | None) -> None:
+    chosen, given = small.plan(), "given, which overrides the above: "
+    assert not any(line.startswith(given) for line in chosen.reasons)
+    changed = replace(small, preset=preset, changes=["batch.tokens=512", "data.augment.typos=0"], max_steps=9)
+    plan = changed.plan()
+    settings = plan.reasons[-1].removeprefix(given).split(" ")
+    student = student_changes(chosen.config.model) if preset == "student" else []
+    assert chosen.config.with_overrides([*student, *settings]) == plan.config
+    assert {"batch.tokens=512", "training.max_steps=9"} <= set(settings)
+    assert ("model.d_model=1024" in settings) == (preset == "big")
+
+
+@pytest.mark.parametrize("width", [64, 512])
+def test_a_student_that_resumes_is_one_of_its_own_width(small: TrainingRequest, width: int) -> None:
+    """And a run that isn't a student doesn't resume as one: its layers differ from those that it was begun with."""
+    student = replace(small, changes=[f"model.d_model={width}"], preset="student")
+    run = Path(str(small.out))
     for begun in (student, replace(student, preset=None)):
         config = begun.plan().config
-        (tmp_path / "run").mkdir(exist_ok=True)
-        (tmp_path / "run" / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
-        (tmp_path / "run" / "latest").write_text("step-1")
+        run.mkdir(exist_ok=True)
+        (run / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
+        (run / "latest").write_text("step-1")
         changed = changed_keys(config, student.plan().config)
         assert [key.partition("=")[0] for key in changed] == (
             [] if begun is student else ["model.decoder_layers", "model.encoder_layers"]
         )
-        (tmp_path / "run" / "latest").unlink()
+        (run / "latest").unlink()
