@@ -11,6 +11,8 @@ import typer
 
 from headwise import bounds
 from headwise.config import Config
+from headwise.config.keys import changed_keys
+from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
     from headwise.cli.annotated import AnnotatedSentences
@@ -28,7 +30,7 @@ def command(
 
     It takes two to four minutes on two cores; the remaining time is shown during training.
 
-    A demo's earlier results in the run directory are replaced.
+    Interrupted, the same command resumes; the results of a demo that has ended are replaced.
 
     Example: headwise demo --out runs/demo
     """
@@ -42,6 +44,8 @@ def command(
     from headwise.tasks.run import train
 
     say = typer.secho if not as_json else _nothing
+    config = _configuration(out / "corpus", seed)
+    resumes = _resumes(out, config)
     write_built_in("miniature", out / "corpus")
     dev, test = (read_sentences(None, None, miniature=part) for part in ("dev", "test"))
     assert test.targets is not None
@@ -52,7 +56,7 @@ def command(
         f"and {len(test.sources):,} with combinations that training never shows.",
         err=True,
     )
-    trained = train(_configuration(out / "corpus", seed), out, restart=True, quiet=as_json)
+    trained = train(config, out, restart=not resumes, quiet=as_json)
     if not trained.progress.finished:
         raise KeyboardInterrupt  # training catches a Ctrl-C, saves a checkpoint and stops
 
@@ -123,6 +127,21 @@ def _configuration(corpus: Path, seed: int) -> Config:
             },
         }
     )
+
+
+def _resumes(out: Path, config: Config) -> bool:
+    """Whether the directory has a demo of this configuration that was interrupted.
+
+    Raises `ConfigError` where it has another run, which must not be replaced.
+    """
+    if not (out / "config.yaml").exists():
+        return False
+    if not (out / "corpus" / "train.en").exists():
+        raise ConfigError(
+            f"--out: expected a new directory or that of an earlier demo, found another run in {out}"
+        )
+    interrupted = (out / "latest").exists() and not (out / "model.safetensors").exists()
+    return interrupted and not changed_keys(Config.load(out / "config.yaml", trained=True), config)
 
 
 def _illustrative_sentence(test: AnnotatedSentences, references: list[str], translations: list[str]) -> int:
