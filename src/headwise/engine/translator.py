@@ -215,6 +215,7 @@ class Translator:
         """
         if isinstance(texts, str):
             raise ConfigError("translate: expected a list of sentences, found one string")
+        texts = list(texts)  # an open file, for instance, can be read once
         if split not in (True, False, "long"):
             raise ConfigError(f"split: expected True, False or 'long', found {split!r}")
         if prefixes is not None and len(prefixes) != len(texts):

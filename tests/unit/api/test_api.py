@@ -178,6 +178,13 @@ def test_a_run_does_what_its_translator_does(run: headwise.Run, directory: Path)
         headwise.load(directory / "none")
 
 
+def test_an_open_file_is_a_list_of_its_lines(run: headwise.Run, tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_text("".join(f"{text}\n" for text in ENGLISH[:2]), encoding="utf-8")
+    with open(tmp_path / "a.en", encoding="utf-8") as file:
+        translated = run.translate(file, beam=2)  # type: ignore[arg-type]
+    assert [one.text for one in translated] == [one.text for one in run.translate(ENGLISH[:2], beam=2)]
+
+
 def test_files_are_translated_as_by_the_command(run: headwise.Run, directory: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n".join([*ENGLISH, "ξ"]) + "\n", encoding="utf-8")
     (tmp_path / "a.html").write_text(f"<p>{ENGLISH[0]}</p>", encoding="utf-8")
