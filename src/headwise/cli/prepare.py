@@ -68,15 +68,31 @@ HeldOut = Annotated[
 ]
 KeepDuplicates = Annotated[bool, typer.Option("--keep-duplicates", help="Keep exact duplicates.")]
 Size = Annotated[
-    int, typer.Option("--subwords", metavar="N", min=8, max=bounds.VOCABULARY, help="Subwords to learn.")
+    int | None,
+    typer.Option(
+        "--subwords",
+        metavar="N",
+        min=8,
+        max=bounds.VOCABULARY,
+        help="Subwords to learn.",
+        show_default="37000",
+    ),
 ]
 SubwordsFrom = Annotated[
     Path | None, typer.Option(callback=named, help="Or those of this run or prepared corpus.")
 ]
-Sample = Annotated[int, typer.Option(metavar="N", min=1, max=bounds.COUNT, help="Pairs to learn them from.")]
+Sample = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, max=bounds.COUNT, help="Pairs to learn them from.", show_default="1000000"
+    ),
+]
 DevSource = Annotated[str | None, typer.Option(help="Development text; else pairs are held out.")]
 DevTarget = Annotated[str | None, typer.Option(help="Its other side.")]
-DevPairs = Annotated[int, typer.Option(metavar="N", min=0, max=bounds.EXAMPLES, help="Pairs to hold out.")]
+DevPairs = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=0, max=bounds.EXAMPLES, help="Pairs to hold out.", show_default="1000"),
+]
 MaxLength = Annotated[
     int, typer.Option(metavar="N", min=2, max=bounds.LENGTH, help="Most subwords of a side.")
 ]
@@ -107,10 +123,10 @@ def command(
     held_out: HeldOut = None,
     keep_duplicates: KeepDuplicates = False,
     near: Annotated[bool, typer.Option("--near", help="Drop near duplicates, too (MinHash).")] = False,
-    size: Size = 37000,
+    size: Size = None,
     subwords_from: SubwordsFrom = None,
-    sample: Sample = 1_000_000,
-    dev_pairs: DevPairs = 1000,
+    sample: Sample = None,
+    dev_pairs: DevPairs = None,
     max_length: MaxLength = 512,
     shard_pairs: ShardPairs = 1 << 18,
     seed: Annotated[int, typer.Option(metavar="N", min=0, max=bounds.SEED, help="Of all choices.")] = 1,
@@ -135,6 +151,15 @@ def command(
         pair_files(dev_source, dev_target)
     elif dev_target is not None:
         raise ConfigError(f"--dev-source: expected the partner of {dev_target}, found none")
+    alternatives = {
+        "--subwords": (size, "--subwords-from", subwords_from),
+        "--sample": (sample, "--subwords-from", subwords_from),
+        "--dev-pairs": (dev_pairs, "--dev-source", dev_source),
+    }
+    for option, (value, other, given) in alternatives.items():
+        if value is not None and given is not None:
+            raise ConfigError(f"{option}: expected it without {other}, found both")
+    held_out_pairs = 1000 if dev_pairs is None else dev_pairs
     if keep_duplicates and near:
         raise ConfigError(
             "--keep-duplicates: expected none with --near, which drops exact ones, too, found both"
@@ -167,11 +192,11 @@ def command(
             filters or [],
         ),
         near=near,
-        subwords=SubwordConfig(size=size),
+        subwords=SubwordConfig(size=size or 37000),
         given=None if subwords_from is None else Subwords.load(subwords_from),
-        sample=sample,
+        sample=sample or 1_000_000,
         development=None if dev_source is None else (dev_source, dev_target),
-        dev_pairs=dev_pairs if dev_source is None else 0,
+        dev_pairs=held_out_pairs if dev_source is None else 0,
         longest=max_length,
         shard_pairs=shard_pairs,
         seed=seed,
