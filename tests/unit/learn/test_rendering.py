@@ -72,3 +72,13 @@ def test_formulas_have_raised_and_lowered_parts() -> None:
     assert "<code>headwise.learn.from_scratch" not in body
     assert "from_scratch.py</a>" in page("03-queries-keys-values")  # a name isn't a formula
     assert "step<sup>-0.5</sup>" in page("12-training")
+
+
+@pytest.mark.parametrize("name", [file.stem for file in chapters(PAGES)])
+def test_no_formula_is_left_as_it_is_typed(name: str) -> None:
+    body = parsed(name)
+    for parent in list(body.iter()):
+        for child in [*parent]:
+            if child.tag in (f"{_SPACE}code", f"{_SPACE}pre"):
+                parent.remove(child)
+    assert "^" not in text(body)
