@@ -15,7 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from headwise.errors import HeadwiseError
 from headwise.text.tokens import pair_vocabulary, source_words, subwords
 from headwise.weights import find_model
 
@@ -117,9 +116,10 @@ class Reloader:
         """Load a run anew; where it can't be loaded, say why and return False."""
         try:
             run.reload()
-        except HeadwiseError as error:
+        except Exception as error:  # too little memory, for instance: the next change is to be seen, too
+            reason = str(error) or type(error).__name__
             self._say(
-                f"{run.path}: has changed, and the model from before is still used, because of an error: {error}"
+                f"{run.path}: has changed, and the model from before is still used, because of an error: {reason}"
             )
             return False
         return True

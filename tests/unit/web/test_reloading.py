@@ -18,6 +18,7 @@ import httpx
 from headwise.engine.base import SearchSentence
 from headwise.engine.translator import Translator
 from headwise.web import reloading
+from headwise.web.run_directories import RunDirectory
 from serve_sockets import serving
 from translation_server import make_pair, production_of
 from translator_run import ENGLISH
@@ -99,6 +100,29 @@ def test_a_damaged_run_keeps_its_model_and_is_reported_once(tmp_path: Path) -> N
         time.sleep(0.3)  # some more looks
         assert len(said) == 1
         assert "the model from before is still used, because of an error: " in said[0]
+        assert ask(port).json()["translatedText"] == before
+        replace(run, other)
+        wait_until(lambda: len(said) == 2)
+        assert ask(port).json()["translatedText"] == after
+
+
+def test_a_run_for_which_there_is_no_memory_is_as_a_damaged_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, other = make_pair(tmp_path, "en", "de"), make_pair(tmp_path / "other", "en", "de", seed=1)
+    before, after = translation(run), translation(other)
+    said: list[str] = []
+
+    def too_large(run: RunDirectory) -> None:
+        raise MemoryError
+
+    app, _ = production_of([run], say=said.append)
+    with serving(app) as port:
+        with monkeypatch.context() as full:
+            full.setattr(RunDirectory, "reload", too_large)
+            (run / "model.safetensors").touch()
+            wait_until(lambda: said)
+        assert said[0].endswith("the model from before is still used, because of an error: MemoryError")
         assert ask(port).json()["translatedText"] == before
         replace(run, other)
         wait_until(lambda: len(said) == 2)
