@@ -104,7 +104,7 @@ def command(
     if gold_alignments is not None:
         record |= _scores(links, gold_alignments, scored)
     if out is not None or not as_json:
-        with line_writer(out, source, target) as write:
+        with line_writer(out, source, target, gold) as write:
             for sentence_links in links:
                 write(format_alignment(Alignment.of(sentence_links)))
     if as_json:

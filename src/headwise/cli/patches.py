@@ -11,6 +11,7 @@ import typer
 
 from headwise.config import Config
 from headwise.errors import ConfigError
+from headwise.files import check_output
 
 if TYPE_CHECKING:
     from headwise.analysis.viewer import Viewer
@@ -51,6 +52,7 @@ def draw(run: Path, picture: Picture, text: str | None, out: Path | None, device
         raise ConfigError(
             f"-o: expected a file that ends in .png for attention over an image, found {out or 'none'}"
         )
+    check_output(out, picture.file)
     from headwise.analysis.patches import ClassifiedImage, draw_attention, draw_words
     from headwise.analysis.viewer import TASKS, open_viewer
 

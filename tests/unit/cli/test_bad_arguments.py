@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
+from matplotlib.image import imsave
 
 from image_run import make_image_run
 from language_model_run import make_language_model_run, make_masked_model_run
@@ -234,6 +236,7 @@ EXPLAIN_IMAGES = [
     ("DIGITS --row 6 -o p.jpg", "p.jpg"),
     ("DIGITS --row 6 --image NONE -o p.png", "--image"),
     ("DIGITS --image NONE -o p.png", "NONE"),
+    ("DIGITS --image seven.png -o seven.png", "seven.png"),
     ("DIGITS --row 6 --text seven -o p.png", "--text"),
     ("DIGITS --row 6 --box classifier --text seven", "--text"),
     ("DIGITS --row 6 --beam 2 -o p.png", "--beam"),
@@ -275,6 +278,7 @@ ANALYZE = [
     ("align RUN --source TEXT --target TEXT --symmetrize union", "--reverse"),
     ("align RUN --source TEXT --target TEXT --reverse-rule 1", "--reverse-rule"),
     ("align RUN --source LONG --target LONG", "line 1"),
+    ("align RUN --source TEXT --target TEXT --gold LINKS -o LINKS", "LINKS"),
     ("heads RUN --source TEXT --train-source TEXT", "--train-target"),
     *(("align RUN --source TEXT --target TEXT --rule " + n, "rule") for n in (DIGITS, "²", "٣")),
     ("attribute RUN", "--text"),
@@ -381,6 +385,7 @@ def words(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "SHORT": b"Ein Mann.\n",
         "BINARY": b"A man.\n\xff\xfe\x00\n",
         "TERMS": b"man\tMann\n",
+        "LINKS": b"0-0\n0-0\n",
         "BLANK": b"\n",
         "LONG": b"A man. " * 500 + b"\n",
         "good": b"a fine film\na good one\n" * 9,
@@ -408,7 +413,10 @@ def words(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def words_of_images(words: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     pytest.importorskip("sklearn", reason="the digits need pip install 'headwise[digits]'")
     digits = make_image_run(tmp_path_factory.mktemp("images") / "digits", "image_classification", patch=2)
-    return words | {"DIGITS": str(digits), "CAPTIONS": str(CONFIGS / "digits-clip.yaml")}
+    seven = digits.parent / "seven.png"
+    imsave(seven, np.eye(8))
+    images = {"DIGITS": str(digits), "CAPTIONS": str(CONFIGS / "digits-clip.yaml"), "seven.png": str(seven)}
+    return words | images
 
 
 def check(
@@ -465,4 +473,5 @@ def test_a_bad_argument_of_a_model_of_images(
 def test_the_input_is_left_alone(words: dict[str, str]) -> None:
     assert Path(words["TEXT"]).read_bytes() == b"A man.\nA dog.\n"
     assert Path(words["TERMS"]).read_bytes() == b"man\tMann\n"
+    assert Path(words["LINKS"]).read_bytes() == b"0-0\n0-0\n"
     assert not os.path.exists(words["NONE"])
