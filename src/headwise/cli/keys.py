@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -38,7 +39,9 @@ def add(
     """Make a key and print it, once: the file has only its hash. A running server knows it at once."""
     from headwise.serve.protocols.keys import KeyStore
 
-    typer.echo(KeyStore(file, create=True).add(name, characters, requests))
+    with closing(KeyStore(file, create=True)) as store:
+        key = store.add(name, characters, requests)
+    typer.echo(key)
 
 
 @app.command("list", epilog="Example: headwise keys list keys.db")
@@ -46,16 +49,16 @@ def list_keys(file: File, as_json: AsJson = False) -> None:
     """List the keys' names, quotas, and the characters used this month."""
     from headwise.serve.protocols.keys import KeyStore
 
-    store = KeyStore(file)
-    entries = [
-        {
-            "name": key.name,
-            "characters": store.used(key),
-            "characters_per_month": key.characters_per_month,
-            "requests_per_minute": key.requests_per_minute,
-        }
-        for key in store.all()
-    ]
+    with closing(KeyStore(file)) as store:
+        entries = [
+            {
+                "name": key.name,
+                "characters": store.used(key),
+                "characters_per_month": key.characters_per_month,
+                "requests_per_minute": key.requests_per_minute,
+            }
+            for key in store.all()
+        ]
     if as_json:
         typer.echo(json.dumps({"keys": entries}))
         return
@@ -68,4 +71,5 @@ def remove(file: File, name: Name) -> None:
     """Remove a key; a running server refuses it from now on."""
     from headwise.serve.protocols.keys import KeyStore
 
-    KeyStore(file).remove(name)
+    with closing(KeyStore(file)) as store:
+        store.remove(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -47,6 +48,19 @@ def test_another_process_adds_and_removes_keys(tmp_path: Path, capsys: pytest.Ca
     assert capsys.readouterr().out == "alice\t0\t10\t2\nbob\t0\tno limit\tno limit\n"
     assert command_line(["keys", "remove", str(file), "alice"]) == 0
     assert store.find(secret) is None
+    store.close()
+
+
+def test_a_copy_of_the_file_has_the_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, copy = tmp_path / "keys.db", tmp_path / "copy.db"
+    for arguments in (["add", str(file), "alice"], ["add", str(file), "bob"], ["remove", str(file), "bob"]):
+        assert command_line(["keys", *arguments]) == 0
+        assert list(tmp_path.iterdir()) == [file]
+    secret = capsys.readouterr().out.split()[0]
+    shutil.copy(file, copy)
+    store = KeyStore(copy)
+    assert store.find(secret) is not None
+    assert [key.name for key in store.all()] == ["alice"]
     store.close()
 
 
