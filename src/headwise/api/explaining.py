@@ -147,6 +147,8 @@ def explain(
             raise ConfigError(
                 f"-s {name}: expected options of one search, which is looked into, found {name}"
             )
+    if None not in (options.get("target"), options.get("hypothesis")):
+        raise ConfigError("--hypothesis: expected none beside --target, found one")
     interventions = parse_interventions(list(do))
     trace = tracer.trace(text, interventions, **options)
     searched = {name: value for name, value in options.items() if name not in ("target", "hypothesis")}

@@ -193,6 +193,7 @@ EXPLAIN = [
     ("RUN --text a -o a.pdf", "a.pdf"),
     ("RUN --text a --do silence:cross.7.1", "silence:cross.7.1"),
     ("RUN --text a --hypothesis 9", "hypothesis"),
+    ("RUN --text a --hypothesis 1 --target b", "--hypothesis"),
     ("RUN --text a --head 9.9 -o a.png", "head"),
     (f"RUN --text a --head 1.{DIGITS} -o a.png", "head"),
     ("RUN --text a --head 1.² -o a.png", "head"),
