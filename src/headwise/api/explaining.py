@@ -44,8 +44,8 @@ class Explanation:
 
     @property
     def output(self) -> str:
-        """The translation, or the completed text."""
-        return self.trace.text
+        """The translation that the weights are of (the best, or `target`, or `hypothesis`), or the completed text."""
+        return "" if self.trace.forced is None else self.trace.forced.target.text
 
     @property
     def attention(self) -> dict[Part, NDArray[np.float32]]:

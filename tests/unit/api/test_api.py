@@ -256,6 +256,9 @@ def test_an_explanation_has_the_weights_of_an_independent_pass(run: headwise.Run
     assert page == seen.page()
     assert shown.startswith("<iframe srcdoc=")
     assert shown.count('"') == 4  # the page is quoted
+    other = run.explain(ENGLISH[1], beam=2, hypothesis=1)
+    given = run.explain(ENGLISH[1], target=other.output)
+    assert given.output == other.output == other.trace.hypotheses[1].text != seen.output
     changed = run.explain(ENGLISH[1], do=["silence:cross.1.1"])
     assert changed.plain.text == run.explain(ENGLISH[1]).output
     with pytest.raises(ConfigError, match=r"ends in \.png, \.html or \.json"):
