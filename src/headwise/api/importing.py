@@ -28,6 +28,12 @@ def import_run(
                 raise ConfigError(
                     f"--languages: expected a translation model, found one with task {imported.config.task}"
                 )
+            told = imported.config.data.languages
+            if None not in told and told != pair:
+                files = ":".join(map(str, told))
+                imported.notes.append(
+                    f"its languages are {languages}, as given; the model's files say {files}"
+                )
             imported = imported.in_languages(*pair)
         parameters = write_run(imported, out, source)
     return [*imported.notes, f"{out}: {parameters:,} parameters from {source} ({name})"]

@@ -89,6 +89,9 @@ def test_a_package_of_an_opennmt_model(
     given = ["import", str(opennmt), "-o", str(tmp_path / "given"), "--languages", "en:pt-BR"]
     assert headwise(given) == 0
     assert Config.load(tmp_path / "given" / "config.yaml").data.languages == ("en", "pt-BR")
+    assert "the model's files say" not in capsys.readouterr().err
+    assert headwise(["import", str(file), "-o", str(tmp_path / "swapped"), "--languages", "de-en"]) == 0
+    assert "its languages are de-en, as given; the model's files say en:de" in capsys.readouterr().err
     one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("zipped", "plain"))
     assert one.keys() == other.keys()
     assert any(tensor.dtype == torch.int8 for tensor in one.values())
