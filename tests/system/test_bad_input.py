@@ -174,7 +174,7 @@ def test_an_invalid_configuration_file_is_refused(text: str | bytes, program: Ca
 
 def test_an_error_in_a_process_of_its_own(toy: Toy, tmp_path: Path) -> None:
     outcome = headwise("train", "-c", toy.config, "model.droput=0.2", "-o", tmp_path / "run")
-    assert outcome.error == f"{toy.config}: model.droput: unknown key (did you mean model.dropout?)"
+    assert outcome.error == "command line: model.droput: unknown key (did you mean model.dropout?)"
     assert outcome.out == ""
 
 

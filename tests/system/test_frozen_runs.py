@@ -113,5 +113,5 @@ def test_a_removed_key_is_dropped_unused_and_refused_by_training_alone(
     assert program("train", "-o", run, "--max-steps", 9).error == f"{run}/config.yaml: {sentence}"
     assert program("train", "-c", toy.config, "-o", run, "--max-steps", 9).error.endswith(sentence)
     given = ("train", "-c", toy.config, f"{key}={json.dumps(value)}", "-o", tmp_path / "new")
-    assert program(*given).error == f"{toy.config}: {sentence}"
+    assert program(*given).error == f"command line: {sentence}"
     assert not (tmp_path / "new").exists()

@@ -101,7 +101,8 @@ class Config(Section):
         `{run}/` is in the folder of the YAML file, so that it moves together with the run. With `trained`, removed
         keys are ignored, because only the trained model is used (`headwise.config.removed`).
 
-        Raises `ConfigError` with the file and every unknown key or invalid value in it.
+        Raises `ConfigError` with the file, or the command line where the file alone has none, and every unknown key or
+        invalid value.
         """
         path = find_file(Path(path))
         if not path.exists():
@@ -114,7 +115,14 @@ class Config(Section):
         data = tree.get("data")
         if isinstance(data, dict):
             tree = tree | {"data": _placed(data, path.parent)}
-        return cls.from_tree(apply_overrides(tree, overrides), origin=str(path), trained=trained)
+        changed = apply_overrides(tree, overrides)
+        try:
+            return cls.from_tree(changed, origin=str(path), trained=trained)
+        except ConfigError:
+            if changed == tree:
+                raise
+            cls.from_tree(tree, origin=str(path), trained=trained)
+            return cls.from_tree(changed, origin="command line", trained=trained)
 
     @classmethod
     def from_tree(

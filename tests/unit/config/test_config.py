@@ -256,6 +256,23 @@ def test_a_file_that_is_no_configuration_is_named(tmp_path: Path, content: bytes
     assert "\n" not in str(caught.value)
 
 
+def test_an_error_names_the_file_or_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("model: {d_model: 60, heads: 4}\n")
+    for override, found in {
+        "model.heads=7": "heads=7",
+        "model.hedas=2": "model.heads",
+        "seed=1": "seed",
+    }.items():
+        with pytest.raises(ConfigError, match=f"^command line: .*{found}"):
+            Config.load(file, [override])
+    file.write_text("model: {d_model: 60, heads: 7}\n")
+    assert Config.load(file, ["model.heads=6"]).model.heads == 6
+    for overrides in ([], ["model.hedas=2"]):
+        with pytest.raises(ConfigError, match=f"^{file}: .*heads=7"):
+            Config.load(file, overrides)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no such configuration file"):
         Config.load(tmp_path / "config.yaml")
