@@ -10,6 +10,7 @@ import typer
 from headwise import bounds
 from headwise.cli.arguments import Languages, named
 
+_SUBWORDS, _SAMPLE, _DEV_PAIRS = 37_000, 1_000_000, 1_000
 EXAMPLE = "Example: headwise data prepare --source 'crawl/*.en.gz' --target 'crawl/*.de.gz' --near -o prepared/crawl"
 
 
@@ -75,7 +76,7 @@ Size = Annotated[
         min=8,
         max=bounds.VOCABULARY,
         help="Subwords to learn.",
-        show_default="37000",
+        show_default=str(_SUBWORDS),
     ),
 ]
 SubwordsFrom = Annotated[
@@ -84,14 +85,16 @@ SubwordsFrom = Annotated[
 Sample = Annotated[
     int | None,
     typer.Option(
-        metavar="N", min=1, max=bounds.COUNT, help="Pairs to learn them from.", show_default="1000000"
+        metavar="N", min=1, max=bounds.COUNT, help="Pairs to learn them from.", show_default=str(_SAMPLE)
     ),
 ]
 DevSource = Annotated[str | None, typer.Option(help="Development text; else pairs are held out.")]
 DevTarget = Annotated[str | None, typer.Option(help="Its other side.")]
 DevPairs = Annotated[
     int | None,
-    typer.Option(metavar="N", min=0, max=bounds.EXAMPLES, help="Pairs to hold out.", show_default="1000"),
+    typer.Option(
+        metavar="N", min=0, max=bounds.EXAMPLES, help="Pairs to hold out.", show_default=str(_DEV_PAIRS)
+    ),
 ]
 MaxLength = Annotated[
     int, typer.Option(metavar="N", min=2, max=bounds.LENGTH, help="Most subwords of a side.")
@@ -159,7 +162,6 @@ def command(
     for option, (value, other, given) in alternatives.items():
         if value is not None and given is not None:
             raise ConfigError(f"{option}: expected it without {other}, found both")
-    held_out_pairs = 1000 if dev_pairs is None else dev_pairs
     if keep_duplicates and near:
         raise ConfigError(
             "--keep-duplicates: expected none with --near, which drops exact ones, too, found both"
@@ -192,11 +194,11 @@ def command(
             filters or [],
         ),
         near=near,
-        subwords=SubwordConfig(size=size or 37000),
+        subwords=SubwordConfig(size=size or _SUBWORDS),
         given=None if subwords_from is None else Subwords.load(subwords_from),
-        sample=sample or 1_000_000,
+        sample=sample or _SAMPLE,
         development=None if dev_source is None else (dev_source, dev_target),
-        dev_pairs=held_out_pairs if dev_source is None else 0,
+        dev_pairs=0 if dev_source is not None else _DEV_PAIRS if dev_pairs is None else dev_pairs,
         longest=max_length,
         shard_pairs=shard_pairs,
         seed=seed,

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from headwise.errors import HeadwiseError
 from headwise.text.tokens import pair_vocabulary, source_words, subwords
 from headwise.weights import find_model
 
@@ -116,7 +117,8 @@ class Reloader:
         """Load a run anew; where it can't be loaded, say why and return False."""
         try:
             run.reload()
-        except Exception as error:  # too little memory, for instance: the next change is to be seen, too
+        # PyTorch's lack of memory is a RuntimeError.
+        except (HeadwiseError, MemoryError, OSError, RuntimeError) as error:
             reason = str(error) or type(error).__name__
             self._say(
                 f"{run.path}: has changed, and the model from before is still used, because of an error: {reason}"
