@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from headwise.errors import CheckpointError
 from headwise.files import write_bytes
 from headwise.parsing import MOST_JSON_BYTES, Malformed, json_value, read_bounded
-from headwise.weights import Weights, saved
+from headwise.weights import mean, saved
 
 FORMAT = 1
 STATE = "state.json"
@@ -137,7 +137,6 @@ def average(folders: Sequence[Path]) -> dict[str, Array]:
     """
     if not folders:
         raise CheckpointError("averaging needs at least one checkpoint, found none")
-    total: dict[str, NDArray[np.float64]] = {}
     first: dict[str, str] | None = None
     for folder in folders:
         record = read_state(folder)
@@ -151,16 +150,7 @@ def average(folders: Sequence[Path]) -> dict[str, Array]:
                     f"{folder}: expected a checkpoint with {key} {first.get(key)}, as {folders[0]} has, "
                     f"found one with {origin.get(key)}"
                 )
-        weights = Weights(folder / MODEL)
-        tensors = {
-            name: tensor for name in sorted(weights.names) if (tensor := weights.get(name)) is not None
-        }
-        shapes = {name: tensor.shape for name, tensor in tensors.items()}
-        if total and shapes != {name: tensor.shape for name, tensor in total.items()}:
-            raise CheckpointError(f"{folder}: expected the same parameters as {folders[0]}, found others")
-        for name, tensor in tensors.items():
-            total[name] = total[name] + tensor if name in total else tensor.astype(np.float64)
-    return {name: np.asarray(tensor / len(folders), np.float32) for name, tensor in total.items()}
+    return mean([folder / MODEL for folder in folders])
 
 
 def _start_of(path: Path) -> str | None:

@@ -12,7 +12,7 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -164,6 +164,27 @@ def quantized(name: str, tensor: NDArray[np.float32], precision: str) -> dict[st
         }  # to the nearest, ties to even
     scale = np.abs(tensor).max(1).clip(np.finfo(np.float32).tiny) / np.float32(127)
     return {name: np.rint(tensor / scale[:, None]).astype(np.int8), name + SCALE: scale}
+
+
+def mean(files: Sequence[Path]) -> dict[str, NDArray[np.float32]]:
+    """Return the mean of the tensors of model files, computed in float64.
+
+    Raises `CheckpointError` if a file is damaged, or its tensors differ from those of the first in name or shape.
+    """
+    total: dict[str, NDArray[np.float64]] = {}
+    for file in files:
+        weights = Weights(file)
+        tensors = {
+            name: tensor for name in sorted(weights.names) if (tensor := weights.get(name)) is not None
+        }
+        shapes = {name: tensor.shape for name, tensor in tensors.items()}
+        if total and shapes != {name: tensor.shape for name, tensor in total.items()}:
+            raise CheckpointError(
+                f"{file.parent}: expected the same parameters as {files[0].parent}, found others"
+            )
+        for name, tensor in tensors.items():
+            total[name] = total[name] + tensor if name in total else tensor.astype(np.float64)
+    return {name: np.asarray(tensor / len(files), np.float32) for name, tensor in total.items()}
 
 
 def write_quantized(source: Path, target: Path, precision: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ def export(
     languages: tuple[str | None, str | None] = (None, None),
     *,
     shortlist: bool = False,
+    others: Sequence[Path] = (),
 ) -> list[str]:
     """Write a run's model for another toolkit, as a web page that needs no server, or as another run; return notes.
 
@@ -38,12 +40,13 @@ def export(
                 raise ConfigError(
                     f"{option}: expected it without --to run, which keeps the languages, found both"
                 )
-        if precision is None and average is None and not shortlist:
+        if precision is None and average is None and not shortlist and not others:
             raise ConfigError(
-                "--to run: expected --precision, --average or --shortlist beside it, found none"
+                "--to run: expected --precision, --average, --with or --shortlist beside it, found none"
             )
-        return [write_other_run(run, out, precision, average, shortlist=shortlist)]
-    for option, given in (("--average", average is not None), ("--shortlist", shortlist)):
+        return [write_other_run(run, out, precision, average, shortlist=shortlist, others=others)]
+    parts = {"--average": average is not None, "--with": bool(others), "--shortlist": shortlist}
+    for option, given in parts.items():
         if given:
             raise ConfigError(f"{option}: expected it together with --to run, found --to {to}")
     from headwise.interop.formats import EXPORTERS, find_exporter

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import read_errors
-from headwise.weights import model_file
+from headwise.weights import mean, model_file, read_recipe, saved
 
 if TYPE_CHECKING:
     from headwise.config import Config
@@ -20,17 +22,23 @@ PRECISIONS = ("int8", "bfloat16")
 
 
 def write_other_run(
-    run: Path, out: Path, precision: str | None = None, last: int | None = None, *, shortlist: bool = False
+    run: Path,
+    out: Path,
+    precision: str | None = None,
+    last: int | None = None,
+    *,
+    shortlist: bool = False,
+    others: Sequence[Path] = (),
 ) -> str:
     """Write a run directory with the configuration, subwords and vocabulary of `run`; return a sentence about it.
 
-    The model is that of `run`, or the average of its last checkpoints, its matrices in `precision` if that isn't None.
-    Training resumes from the original only. Raises `ConfigError` and `CheckpointError` where `run` lacks what is asked
-    for, or `out` exists.
+    The model is that of `run`, the average of its last checkpoints, or the mean of it and the models of `others`; its
+    matrices are in `precision` if that isn't None. Training resumes from the original only. Raises `ConfigError` and
+    `CheckpointError` where `run` lacks what is asked for, another run isn't of the same model, or `out` exists.
     """
     from headwise.config import Config
     from headwise.engine.shortlist import FILE as SHORTLIST
-    from headwise.files import atomic_directory
+    from headwise.files import atomic_directory, write_bytes
     from headwise.images.prepared import FORMAT_FILE
     from headwise.text.preparation.labelled.examples import LABELS_FILE
     from headwise.text.tokens.pair_vocabulary import FILE as VOCABULARY
@@ -44,6 +52,8 @@ def write_other_run(
         )
     if not (run / "config.yaml").is_file():
         raise CheckpointError(f"{run}: expected a run directory, found none")
+    if last is not None and others:
+        raise ConfigError("--average: expected it without --with, found both")
     if out.exists():
         raise CheckpointError(f"{out}: expected a new directory's name, found something there")
     config, said = Config.of_run(run), ""
@@ -56,10 +66,15 @@ def write_other_run(
         if last is not None:
             model = folder / _MODEL
             said += f"; the average of steps {', '.join(map(str, _average(run, config, last, model)))}"
+        if others:
+            names = [file.name for pattern in text for file in run.glob(pattern)]
+            model = folder / _MODEL
+            write_bytes(model, _mean(run, config, others, names))
+            said += f"; the mean with {', '.join(map(str, others))}"
         before = _megabytes(model)
         if precision is not None:
             write_quantized(model, folder / _MODEL, precision)
-        elif last is None:
+        elif model.parent != folder:
             shutil.copy(model, folder / _MODEL)
         if shortlist:
             learned, subwords, covered = _learn_shortlist(run)
@@ -87,6 +102,26 @@ def _average(run: Path, config: Config, last: int, file: Path) -> list[int]:
         )
     checkpoints.write_average(steps, file, config.digest())
     return steps
+
+
+def _mean(run: Path, config: Config, others: Sequence[Path], vocabulary: Sequence[str]) -> bytes:
+    """Return a model file with the mean of the runs' parameters (Wortsman et al. 2022, "Model soups").
+
+    Raises `ConfigError` for a run with another model or vocabulary, whose files have these names.
+    """
+    from headwise.config import Config
+    from headwise.tasks.start import check_same_model
+
+    for other in others:
+        check_same_model(config, Config.of_run(other, config.task), f"--with: {other}")
+        for name in vocabulary:
+            with read_errors(other / name):
+                if (other / name).read_bytes() != (run / name).read_bytes():
+                    raise ConfigError(f"--with: expected {name} as {run} has it, found another in {other}")
+    first = model_file(run)
+    return saved(
+        mean([first, *map(model_file, others)]), {"headwise": json.dumps(read_recipe(first), sort_keys=True)}
+    )
 
 
 def _learn_shortlist(run: Path) -> tuple[Shortlist, str, str]:

@@ -229,22 +229,32 @@ class Run:
         precision: str | None = None,
         average: int | None = None,
         shortlist: bool = False,
+        others: Sequence[StrPath] = (),
         languages: tuple[str | None, str | None] = (None, None),
     ) -> list[str]:
         """Write the model for another toolkit, as `headwise export` does; return notes.
 
-        `to` is huggingface, ctranslate2, argos, onnx, marian, page, or run; `average` and `shortlist` are those of a
-        `run`. Raises `ConfigError` for a model that the toolkit can't express, and `CheckpointError` if something is
-        at `path`.
+        `to` is huggingface, ctranslate2, argos, onnx, marian, page, or run; `average`, `shortlist` and `others` (runs
+        with whose models this one's is averaged) are those of a `run`. Raises `ConfigError` for a model that the
+        toolkit can't express, and `CheckpointError` if something is at `path`.
         """
         from headwise.api.exporting import export
 
         if self.path is not None:
-            return export(self.path, Path(path), to, precision, average, languages, shortlist=shortlist)
+            runs = [find_run(os.fspath(other)) for other in others]
+            return export(
+                self.path, Path(path), to, precision, average, languages, shortlist=shortlist, others=runs
+            )
         with tempfile.TemporaryDirectory() as folder:
             saved = self.save(Path(folder) / "model")
             return saved.export(
-                path, to=to, precision=precision, average=average, shortlist=shortlist, languages=languages
+                path,
+                to=to,
+                precision=precision,
+                average=average,
+                shortlist=shortlist,
+                others=others,
+                languages=languages,
             )
 
 

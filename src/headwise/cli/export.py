@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import Imports, TrainedRun
+from headwise.cli.arguments import Imports, TrainedRun, named
 from headwise.cli.streams import say
 
 
@@ -34,6 +34,12 @@ def command(
             help="To run: average the last N checkpoints.",
         ),
     ] = None,
+    others: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with", metavar="RUN", callback=named, help="To run: average with another run; repeatable."
+        ),
+    ] = None,
     shortlist: Annotated[
         bool, typer.Option("--shortlist", help="To run: learn a shortlist of target subwords, too.")
     ] = False,
@@ -49,7 +55,8 @@ def command(
 
     A model that the toolkit can't express is refused, with the keys of the configuration that it lacks. A run in int8
     has a quarter of the size and translates in int8; its translations may differ a little. --average is that of
-    section 6.1 of the paper (5 checkpoints for base, 20 for big), which training does at its end. `translate
+    section 6.1 of the paper (5 checkpoints for base, 20 for big), which training does at its end; --with is for runs
+    that were trained from one another, whose mean is often better than each (Wortsman et al. 2022). `translate
     --shortlist` restricts the search to the subwords that a source can need.
 
     Example: headwise export runs/de --to huggingface -o exported/de
@@ -58,6 +65,7 @@ def command(
     """
     from headwise.api.exporting import export
 
-    notes = export(run, out, to, precision, last, (from_language, to_language), shortlist=shortlist)
+    languages = (from_language, to_language)
+    notes = export(run, out, to, precision, last, languages, shortlist=shortlist, others=others or ())
     for note in notes:
         say(note)

@@ -63,6 +63,19 @@ def begun_from(run: str | Path, tasks: Sequence[str] = ("translation",)) -> Conf
         raise CheckpointError(f"training.initialize_from: {error}") from None
 
 
+def check_same_model(config: Config, theirs: Config, name: str) -> None:
+    """Raise `ConfigError` if parameters have another shape or meaning in a run, called `name`, naming each key."""
+    own, other = config.model.model_dump(mode="json"), theirs.model.model_dump(mode="json")
+    may_differ = _MAY_DIFFER if config.model.positions != "learned" else _MAY_DIFFER[:-1]
+    different = [
+        f"model.{key}={other[key]} there, found {own[key]} here"
+        for key in own
+        if own[key] != other[key] and key not in may_differ
+    ]
+    if different:
+        raise ConfigError(f"{name} has {'; '.join(different)}")
+
+
 def find_start(config: Config, tasks: Sequence[str] = _ENCODERS) -> Start | None:
     """Open the run that `training.initialize_from` names; None if it isn't set.
 
@@ -73,15 +86,7 @@ def find_start(config: Config, tasks: Sequence[str] = _ENCODERS) -> Start | None
         return None
     run = find_run(config.training.initialize_from)
     theirs = begun_from(run, tasks)
-    own, other = config.model.model_dump(mode="json"), theirs.model.model_dump(mode="json")
-    may_differ = _MAY_DIFFER if config.model.positions != "learned" else _MAY_DIFFER[:-1]
-    different = [
-        f"model.{key}={other[key]} there, found {own[key]} here"
-        for key in own
-        if own[key] != other[key] and key not in may_differ
-    ]
-    if different:
-        raise ConfigError(f"training.initialize_from: {run} has {'; '.join(different)}")
+    check_same_model(config, theirs, f"training.initialize_from: {run}")
     file = model_file(run)
     with read_errors(file), open(file, "rb") as content:
         checksum = hashlib.file_digest(content, "sha256").hexdigest()[:12]

@@ -321,6 +321,8 @@ EXPORT = [
     ("RUN --to run --precision int8 --from-language en -o NEW", "--from-language"),
     (". --to run --precision int8 -o NEW", "."),
     ("RUN --to huggingface --average 2 -o NEW", "--average"),
+    ("RUN --to huggingface --with RUN -o NEW", "--with"),
+    ("RUN --to run --average 1 --with RUN -o NEW", "--average"),
     ("RUN --to huggingface --shortlist -o NEW", "--shortlist"),
     ("RUN --to huggingface --precision int4 -o NEW", "--precision"),
     ("RUN --to page --precision int4 -o NEW", "--precision"),

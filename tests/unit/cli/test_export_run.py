@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from headwise.config import Config
 from headwise.config.data import SPECIAL_PIECES
@@ -50,6 +53,36 @@ def test_average_precision_and_shortlist_combine(
         *("config.yaml", "spm.model", WORDS, MODEL, SHORTLIST)
     }
     assert Translator.load(tmp_path / "all", shortlist=True).shortlist is not None
+
+
+def test_the_mean_of_runs(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = load_file(trained / MODEL)
+    random = np.random.default_rng(1)
+    others = [shutil.copytree(trained, tmp_path / name) for name in ("second", "third")]
+    models = [
+        own,
+        *({name: random.normal(size=w.shape).astype("f4") for name, w in own.items()} for _ in others),
+    ]
+    for other, model in zip(others, models[1:], strict=True):
+        save_file(model, other / MODEL)
+    export = ("export", trained, "--to", "run", "--with", others[0])
+    outcome = call(capsys, *export, "--with", others[1], "-o", tmp_path / "mean")
+    assert outcome.code == 0, outcome.err
+    for name, tensor in load_file(tmp_path / "mean" / MODEL).items():
+        np.testing.assert_allclose(tensor, np.mean([model[name] for model in models], axis=0), atol=1e-6)
+    assert call(capsys, *export, "--precision=int8", "-o", tmp_path / "small").code == 0
+    assert Translator.load(tmp_path / "small").engine is not None
+
+    (others[0] / "spm.model").write_bytes(b"another")
+    refused = call(capsys, *export, "-o", tmp_path / "no")
+    assert refused.code == 2
+    assert f"--with: expected spm.model as {trained} has it, found another in {others[0]}" in refused.err
+    config = Config.load(others[0] / "config.yaml")
+    (others[0] / "config.yaml").write_text(config.with_overrides(["model.norm=pre"]).to_yaml())
+    refused = call(capsys, *export, "-o", tmp_path / "no")
+    assert refused.code == 2
+    assert f"--with: {others[0]} has model.norm=pre there, found post here" in refused.err
+    assert not (tmp_path / "no").exists()
 
 
 def test_a_tokenizer_of_byte_pairs_comes_along(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
