@@ -52,9 +52,9 @@ PUBLISH := models/publish.py --shortlist --set decoding.recase=true --developmen
 	--data "308,862 pairs of openly licensed text, below" --license "MIT, as Headwise; the texts are attributed below"
 SETS := test/tatoeba-test test/ntrex128 open-source-guides
 general-models: $(VENV)/user
-	$(BIN)/python $(PUBLISH) runs/open-en-de models/open-en-de --name open-en-de --examples models/examples.en \
+	$(BIN)/python $(PUBLISH) --with runs/open-en-de-2 runs/open-en-de models/open-en-de --name open-en-de --examples models/examples.en \
 	$(foreach set,$(SETS),--test $(OPEN)/$(set).en $(OPEN)/$(set).de)
-	$(BIN)/python $(PUBLISH) runs/open-de-en models/open-de-en --name open-de-en --examples models/examples.de \
+	$(BIN)/python $(PUBLISH) --with runs/open-de-en-2 runs/open-de-en models/open-de-en --name open-de-en --examples models/examples.de \
 	$(foreach set,$(SETS),--test $(OPEN)/$(set).de $(OPEN)/$(set).en)
 	cd models && find open-en-de open-de-en -type f -exec sha256sum {} +
 

@@ -40,8 +40,8 @@ def publish(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as scratch, atomic_directory(out) as folder:
         stored = Path(scratch) / "run"
         export = ["export", str(options.run), "--to", "run", "-o", str(stored)]
-        shortlist = ["--shortlist"] if options.shortlist else []
-        if headwise([*export, "--precision", options.precision, *shortlist]):
+        export += ["--precision", options.precision, *(["--shortlist"] if options.shortlist else [])]
+        if headwise([*export, *(argument for run in options.others for argument in ("--with", run))]):
             raise CheckpointError(f"{options.run}: expected a trained run, found none that can be quantized")
         shutil.copytree(stored, folder, dirs_exist_ok=True)
         for name in CURVES:
@@ -158,6 +158,7 @@ def main() -> int:
     parser.add_argument("--license", required=True, help="The terms of the model.")
     parser.add_argument("--precision", default="int8", help="int8 or bfloat16.")
     parser.add_argument("--shortlist", action="store_true", help="Learn a shortlist, too.")
+    parser.add_argument("--with", dest="others", action="append", default=[], help="A run to average with.")
     parser.add_argument("--about", type=Path, help="Markdown for the end of the card.")
     parser.add_argument(
         "--set",

@@ -83,29 +83,29 @@ OPEN_TEXT: dict[str, str] = {
 }
 
 OPEN_EN_DE: dict[str, str] = {
-    "README.md": "b0714d6f38fd0b640f09bc6f2c46083129d740462bd2bc50f3038426243c8a78",
-    "config.yaml": "9ffd8e9d27998c520cc04088aafc35e0692193da8d12b3084c4851a114d06ccf",
+    "README.md": "deffbb967132f03f94678ec9e5cdfab271b2e445067be4771cfdd73aa91aaa73",
+    "config.yaml": "09889932b4e73aa49858f911366676484b68ff78e975bef7b3b893ba7ee0ffb2",
     "corpus/examples.en": "8a8c5d1b6b26b8f610cb76dfc5a520f95357d52629d32cbd5a8a9744d9cf430d",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
-    "measured.json": "35cd344a373e78b15daa385e51fac1a98f4aa1bd348a77f6e2b397c5e1c3df72",
-    "metrics.jsonl": "d54052d584db34f4f1bd4c13220063e28474f6a9d2567c7b4bc44cca25d05111",
-    "model.safetensors": "3d98d68b7a56560a359286c0872a5c2a3a987c4875c36b6e04ea8213e382c069",
-    "shortlist.safetensors": "b3fe1ed672e665b60fbb1cf08c5103eb59e0c8dfdd703bb07691def909d2bedc",
+    "measured.json": "4ebc3efa4da6f56e28d65d0024dcd246f0d7e3e764314e938d06c32dc40ed9ed",
+    "metrics.jsonl": "d595f8954e1947b68dfc3cc559975608609d3856a700d152bff7d0ef2a86b6ad",
+    "model.safetensors": "46699e4cd38dfc871339b9c160f0e29d0c2f065ec83ecda324a6af801059447b",
+    "shortlist.safetensors": "20708949f0433e5c1d2973f23f6f4b5c09979f254df712937b7d5ee97778cca5",
     "spm.model": "33409048d4e0192fa8af7dd7dbeaba70012cf37f2419874ee7bddd3a4ac8e062",
-    "words.txt": "0b6b13a4a1980962f7ce7e13bd35c9af8b328bfebdab21671ac79989fab0b994",
+    "words.txt": "36bfe78f18b75a8cbbf4723d4a22829430af2ee26aa5e8b5182ac5a66221a71a",
 }
 
 OPEN_DE_EN: dict[str, str] = {
-    "README.md": "d0e1ce2198b889657430a47c71d8ff77a62799c55ae2a2f09dc9533426d5333c",
-    "config.yaml": "59608e8d008fdf1abb3891f41f13652d006c9675ac4168752944e7a47be95779",
+    "README.md": "81d1fbd1a182343135e06b83f0d67d44d21c1d2f44403dfe41410c6ce84a9bd3",
+    "config.yaml": "75ad4b09f62d76e014fe629374a7b5c4b22baadac6b382111ed5e371785f641b",
     "corpus/examples.de": "ae422e14aa3ee7fa7ff75ed388e619d380dbb23ddb46fd78dee10567596dba03",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
-    "measured.json": "0581fa62e6c830334e2364f4b78584e4eb5064cd91f5e39da43a6336c0c9d5f3",
-    "metrics.jsonl": "123c8a8350945b085b0f2edf193d9c0b49d6c35facce874473de94b579547315",
-    "model.safetensors": "ddf0edd670e11f6161c1b2b98d385d06ebc4eb4463130633111462b9f4b5a8c8",
-    "shortlist.safetensors": "6dda3e73dc4c40f8f8bcc3e864aa3c00a533d1812eaec2e436cee22fc84ab62f",
+    "measured.json": "8489d3641fb545a6deff2c43a3fd4535859fd658025dfd1ec87b4dcbfbd3f0ff",
+    "metrics.jsonl": "7e0160a683a24d95091b58758dee05307304925380b9a1b7783abe4103dbb1ec",
+    "model.safetensors": "34e9b5c5b1cb1e66f44826b2f4410c99f0321ff9ec8ea28e6540f52f7198ddeb",
+    "shortlist.safetensors": "9530b3e435b95619625950fe88d90fdb038830198d5ceb8a12b952ed08297205",
     "spm.model": "47aa8ea5627432201204d152ac9af2054c61f793f6f222f649d2fc097f65a65a",
-    "words.txt": "d0b0ee924074a140f522493f6122c0a1a2cd082be5cc43ef27b6eff9a0949dc1",
+    "words.txt": "46ffaee76c675406ecc34bc3022276400926e8ab431053a37a4afa2c7c3e1c8d",
 }
