@@ -49,7 +49,8 @@ class AugmentConfig(Section):
     no_diacritics: Share = 0.0  # the source without diacritics
     typos: Share = 0.0  # a typing error in one of ten words of the source, and in one at least
     no_punctuation: Share = 0.0  # both sides without their final punctuation
-    # on both sides, an emoji, a placeholder or an amount in front, behind or for a name; or brackets or quotes around
+    # on both sides, a symbol such as 😀 or ©, a placeholder or an amount in front, behind or for a name; or brackets or
+    # quotes around
     inserted: Share = 0.0
     copied: Share = 0.0  # the target as the source, too
     joined: Share = 0.0  # with another pair behind it

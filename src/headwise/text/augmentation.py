@@ -18,7 +18,7 @@ from headwise.characters import UNSPACED, join_texts
 from headwise.config import AugmentConfig
 
 # What is inserted on both sides: text that a translation repeats as it is.
-EMOJI = tuple("😀😂🙂😉😍😢😡🤔👍👎🙏👏💪🔥🎉🎂🌞⭐✅❌❤🚀🐶🍕")
+SYMBOLS = tuple("😀😂🙂😉😍😢😡🤔👍👎🙏👏💪🔥🎉🎂🌞⭐✅❌❤🚀🐶🍕©®™§•→←✓★♥½±×÷≈≤≥°")
 PLACEHOLDERS = (
     *("{0}", "{1}", "{name}", "{count}", "{{value}}", "${name}", "%s", "%d", "%1", "%(name)s", "$1", "@name"),
     *("#tag", "<b>", "</b>", "<br/>", "[1]", "https://example.com", "name@example.com"),
@@ -29,7 +29,7 @@ AMOUNTS = tuple(
     for number in (1, 2, 5, 10, 12, 20, 37, 50, 100, 250)
 )
 MARKS = (("(", ")"), ("[", "]"), ('"', '"'), ("“", "”"), ("*", "*"))  # what a text may stand between
-_KINDS = (EMOJI, PLACEHOLDERS, AMOUNTS, MARKS)
+_KINDS = (SYMBOLS, PLACEHOLDERS, AMOUNTS, MARKS)
 
 _NAME = re.compile(r"(?<![\w'’])[^\W\d_]{3,}(?![\w'’])")  # or another whole word, if it has a capital
 _FINAL = re.compile(r"\s*[.!?…。！？]+\s*$")

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from headwise.config import AugmentConfig
 from headwise.text.augmentation import (
     AMOUNTS,
-    EMOJI,
     MARKS,
     PLACEHOLDERS,
+    SYMBOLS,
     augment,
     title_case,
     typo,
@@ -56,12 +56,12 @@ def test_what_is_inserted_is_the_same_on_both_sides() -> None:
             assert target == f"{before}I know Tom is tired.{after}"
         elif stays:
             places.add("in front" if before else "behind")
-            assert (before + after).strip() in EMOJI + PLACEHOLDERS + AMOUNTS
+            assert (before + after).strip() in SYMBOLS + PLACEHOLDERS + AMOUNTS
             assert target == f"{before}I know Tom is tired.{after}"
         else:
             places.add("in place")
             inserted = source.removesuffix(" ist müde.")
-            assert inserted in EMOJI + PLACEHOLDERS + AMOUNTS
+            assert inserted in SYMBOLS + PLACEHOLDERS + AMOUNTS
             assert target == f"I know {inserted} is tired."
     assert places == {"around", "in front", "behind", "in place"}
 
