@@ -16,6 +16,11 @@ _EMOJI = (
     r"[\u00a9\u00ae\u2122\u231a\u231b\u2328\u23cf\u23e9-\u23f3\u23f8-\u23fa\u2600-\u27bf\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55"
     r"\U0001f000-\U0001f1e5\U0001f200-\U0001faff]"
 )
+# What few vocabularies have, such as ½, ×, • and →; not the minus sign, which is part of a number.
+_SYMBOL = (
+    r"\d{0,9}[\u00bc-\u00be\u2150-\u215e]|"
+    r"[\u00b1\u00b6\u00d7\u00f7\u2020-\u2023\u2190-\u2211\u2213-\u22ff\u25a0-\u25ff]"
+)
 _KINDS = {
     "url": r"(?<![\w@])(?:(?:https?|ftp)://|www\.)[^\s<>\"“”„{}|\\^`]++",
     "email": r"(?<![\w.+%-])[\w.+%-]++@[\w-]++(?:\.[\w-]++)++",
@@ -28,6 +33,7 @@ _KINDS = {
     r"(?<![\d%])%(?:\d{1,3}\$)?#@\w{1,80}@|(?<![\w%])%[A-Za-z_][\w.-]{1,80}%(?![\w%])|%%",
     "number": rf"(?<![\w.,])(?:{_NUMBER}[ \u00a0\u202f]?(?:{_UNITS})(?!\w)|[$€£¥]\s?{_NUMBER})",
     "emoji": rf"(?:{_EMOJI})[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]?(?:\u200d(?:{_EMOJI})[\ufe0f\U0001f3fb-\U0001f3ff]?)*",
+    "symbol": _SYMBOL,
 }
 _ANY = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS.items()))
 _AFTER_ADDRESS = ".,;:!?'\"…»”’*_~"
@@ -41,7 +47,7 @@ def find_pieces(text: str) -> Iterator[tuple[int, int, str]]:
     """Yield the start, end and kind of the pieces of a text that must not change, in order.
 
     Kinds: `url`, `email`, `placeholder` ({name}, ${x}, {{x}}, %{x}, $t(x), @:x), `format` (%s, %(name)d, %1, %name%),
-    `number` (with a unit or currency) and `emoji`.
+    `number` (with a unit or currency), `emoji` and `symbol`.
     """
     for match in _ANY.finditer(text):
         kind = match.lastgroup

@@ -238,6 +238,11 @@ def test_a_word_with_tags_inside_stays_in_its_element() -> None:
     assert [parent.tag for parent in tree.iter() if parent.find("sub") is not None] == ["b"]
 
 
+def _without_symbols(text: str) -> str:
+    """Translate as a model that has no subwords for symbols."""
+    return re.sub(r"[^ -~]+", "€", text.upper())
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(
     ("source", "translation", "expected"),
@@ -276,6 +281,8 @@ def test_tags_inside_a_word_stay_where_the_word_does(
         ("Walk 3.5 km now.", lambda _: "Geh 3,5 km jetzt.", "Geh 3,5 km jetzt."),
         ("A 😀 dog.", lambda text: text.upper(), "A 😀 DOG."),
         ("© 2024 A dog® of ours™.", lambda text: re.sub("[©®™]", "à", text), "© 2024 A dog® of ours™."),
+        ("• Add 1½ cups, ± a bit, 3 × 4.", _without_symbols, "• ADD 1½ CUPS, ± A BIT, 3 × 4."),
+        ("Open File ▸ Save → End.", _without_symbols, "OPEN FILE ▸ SAVE → END."),
         ("{n, plural, =0 {no dogs} other {# dogs}}", str.upper, "{n, plural, =0 {NO DOGS} other {# DOGS}}"),
         (
             "I saw {n, select, a {one {n, plural, other {# cat}}} other {two}}.",
@@ -321,7 +328,10 @@ def test_hostile_documents_are_bounded(part: str, times: int) -> None:
     assert time.process_time() - began < 8
 
 
-@pytest.mark.parametrize("source", [" ".join(f"{n} km" for n in range(8_000)), "\N{DOG FACE}" * 20_000])
+@pytest.mark.parametrize(
+    "source",
+    [" ".join(f"{n} km" for n in range(8_000)), "\N{DOG FACE}" * 20_000, "×" * 20_000, "1" * 100_000],
+)
 def test_many_pieces_of_a_sentence_are_bounded(source: str) -> None:
     began = time.process_time()
     assert through(f"a {source}", None) == f"a {source}"
