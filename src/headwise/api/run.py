@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -240,22 +241,21 @@ class Run:
         """
         from headwise.api.exporting import export
 
-        if self.path is not None:
-            runs = [find_run(os.fspath(other)) for other in others]
+        runs = [find_run(os.fspath(other)) for other in others]
+        with self._saved() as run:
             return export(
-                self.path, Path(path), to, precision, average, languages, shortlist=shortlist, others=runs
+                run, Path(path), to, precision, average, languages, shortlist=shortlist, others=runs
             )
+
+    @contextmanager
+    def _saved(self) -> Iterator[Path]:
+        """Context manager that gives the run directory, which is temporary for a model that isn't saved."""
+        if self.path is not None:
+            yield self.path
+            return
         with tempfile.TemporaryDirectory() as folder:
-            saved = self.save(Path(folder) / "model")
-            return saved.export(
-                path,
-                to=to,
-                precision=precision,
-                average=average,
-                shortlist=shortlist,
-                others=others,
-                languages=languages,
-            )
+            self.save(path := Path(folder) / "model")
+            yield path
 
 
 @with_arguments

@@ -144,14 +144,14 @@ def _parse(
     position = 0
     while position < len(tokens):
         token = tokens[position]
-        ignored = token.kind in ("open", "point") and token.name and rules.ignored(token)
-        end = position + 1
-        nested = token.name in rules.nested and depth < _MOST_NESTED
-        if token.kind == "open" and (ignored or nested):
-            end = _end(tokens, position, rules.format == "html")
+        opens = token.kind == "open"
+        ignored = (opens or token.kind == "point") and token.name and rules.ignored(token)
+        nested = opens and token.name in rules.nested and depth < _MOST_NESTED
+        whole = opens and (ignored or nested)
+        end = _end(tokens, position, rules.format == "html") if whole else position + 1
         if ignored:
             reader.ignored(tokens[position:end])
-        elif end > position + 1:
+        elif nested:
             inside = _parse(tokens[position + 1 : end - 1], rules, splitters, depth + 1)
             reader.nested([token.raw, *inside, tokens[end - 1].raw])
         else:

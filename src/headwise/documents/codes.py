@@ -72,9 +72,8 @@ def range_tokens(source: str) -> list[Token]:
     `DataError` as `xml_tokens`.
     """
     tokens = xml_tokens(source)
-    levels: list[list[tuple[str, int]]] = [
-        []
-    ]  # the ranges that are open in each open element, and their tokens
+    # The ranges that are open in each open element, and their tokens.
+    levels: list[list[tuple[str, int]]] = [[]]
     for number, token in enumerate(tokens):
         if token.kind == "open":
             levels.append([])

@@ -5,12 +5,9 @@ from __future__ import annotations
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
-
 from headwise.config import DataConfig
-from headwise.data.ragged import Ragged
 from headwise.errors import CheckpointError, DataError
-from headwise.text.preparation.stores import SIDES
+from headwise.text.preparation.stores import development_texts
 from headwise.text.reading.lines import open_text, text_lines
 from headwise.text.reading.pairs import CleaningReport, Pair, clean_pairs, development_files, read_pairs
 
@@ -36,12 +33,10 @@ def development_pairs(run: Path | None, data: DataConfig, most: int) -> list[Pai
 def _split_off(prepared: Path, most: int) -> list[Pair]:
     """Return the first pairs of the development set that a folder of prepared text has."""
     try:
-        tables = [Ragged(prepared / f"dev.{side}.text", np.uint8) for side in SIDES]
-        rows = range(min(most, *map(len, tables)))
-        sources, targets = (table.texts(rows) for table in tables)
+        sources, targets = development_texts(prepared, most)
     except (CheckpointError, UnicodeDecodeError):
         return []
-    return [Pair(*texts, line) for line, texts in enumerate(zip(sources, targets, strict=True), start=1)]
+    return [Pair(*texts, line) for line, texts in enumerate(zip(sources, targets, strict=False), start=1)]
 
 
 def suggestions(run: Path | None, data: DataConfig) -> list[str]:

@@ -40,9 +40,8 @@ from headwise.training.loss import LossSum, choice_loss
 from headwise.weights import model_file
 
 _CANDIDATES = 5  # predicted tokens to report for every mask
-_Masked = tuple[
-    NDArray[np.int64], NDArray[np.int64]
-]  # the inputs and targets of a window, see `Masking.hide`
+# The inputs and targets of a window, see `Masking.hide`.
+_Masked = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class MaskedModel:

@@ -7,18 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-
 from headwise.config import DataConfig
 from headwise.data.prepared import read_manifest
-from headwise.data.ragged import Ragged
 from headwise.errors import CheckpointError
 from headwise.files import write_bytes
 from headwise.text.preparation.stores import (
-    SIDES,
     ParallelStore,
     ShardedStore,
     Shards,
+    development_texts,
     open_store,
     together,
 )
@@ -89,8 +86,7 @@ class _Folder:
         self.subwords = Subwords.load(path, digest=self.manifest["subwords"])
         self.names: list[str] = self.manifest["names"]["train"]
         self.dev = open_store(path / "dev", self.subwords, self.manifest["names"]["dev"])
-        tables = [Ragged(path / f"dev.{side}.text", np.uint8) for side in SIDES]
-        self.dev_texts = [table.texts(range(len(table))) for table in tables]
+        self.dev_texts = development_texts(path)
 
     def shards(self) -> Shards:
         """Return the shards, none of which is read."""

@@ -24,6 +24,15 @@ SHARD = "shard-{:05}"  # name of the files of a shard
 _OPEN = 64  # shards whose files stay mapped
 
 
+def development_texts(prepared: Path, most: int | None = None) -> list[list[str]]:
+    """Return the first texts of each side of the development set in a prepared folder, by default all of them.
+
+    Raises `CheckpointError` where they are missing or damaged.
+    """
+    tables = [Ragged(prepared / f"dev.{side}.text", np.uint8) for side in SIDES]
+    return [table.texts(range(len(table))[:most]) for table in tables]
+
+
 class ParallelStore:
     """Encoded sentence pairs in memory-mapped arrays, in the order of the files.
 
