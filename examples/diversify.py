@@ -22,6 +22,7 @@ from pathlib import Path
 from sacrebleu.metrics.chrf import CHRF
 
 from headwise.errors import DataError, HeadwiseError
+from headwise.files import check_output, write_text
 from headwise.text.reading.lines import read_lines
 
 LEAST = 40  # chrF2
@@ -65,6 +66,15 @@ def main() -> None:
         "out", type=Path, help="The files to write, without the suffixes of source and target."
     )
     options = parser.parse_args()
+    inputs = (options.source, options.target, options.made_source, options.made_target)
+    outputs = [options.out.with_name(options.out.name + side.suffix) for side in inputs[:2]]
+    if outputs[0] == outputs[1]:
+        raise DataError(
+            f"{options.target}: expected another suffix than that of {options.source}, which the files to write get, "
+            f"found {options.target.suffix or 'none'}"
+        )
+    for file in outputs:
+        check_output(file, *inputs)
     source = read(options.source)
     target, made_source, made_target = (
         read(file, len(source)) for file in (options.target, options.made_source, options.made_target)
@@ -74,9 +84,8 @@ def main() -> None:
         *new_translations(source, target, made_target),
         *((made, text) for text, made in new_translations(target, source, made_source)),
     ]
-    for side, real in enumerate((options.source, options.target)):
-        file = options.out.with_name(options.out.name + real.suffix)
-        file.write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
+    for side, file in enumerate(outputs):
+        write_text(file, "".join(f"{pair[side]}\n" for pair in pairs))
     print(f"{options.out}: {len(pairs):,} pairs")
 
 

@@ -122,6 +122,13 @@ def test_translations_that_are_near_real_ones_but_new_are_added_to_the_pairs(tmp
     wrong = script("diversify.py", *(tmp_path / name for name in names), tmp_path / "diverse")
     assert wrong.returncode == 2
     assert wrong.stderr == f"{made_german}: expected 4 lines, one for each pair, found 1\n"
+    before = english.read_bytes()
+    refused = script("diversify.py", *(tmp_path / name for name in names), tmp_path / "text")
+    assert (refused.returncode, english.read_bytes()) == (2, before)
+    assert refused.stderr == f"{english}: expected an output file that is not an input file\n"
+    same = script("diversify.py", english, made_english, made_english, english, tmp_path / "diverse")
+    assert same.returncode == 2
+    assert "expected another suffix than that of" in same.stderr
 
 
 def test_everyday_text_has_short_sentences_and_idioms_more_often(tmp_path: Path) -> None:
