@@ -55,10 +55,18 @@ def unused_keys(
     for field_name, field in type(section).model_fields.items():
         key, value = f"{prefix}{field_name}", getattr(section, field_name)
         if any(isinstance(item, users) and name not in item for item in field.metadata):
-            if value != field.get_default(call_default_factory=True):
-                yield key, value
+            yield from _set_keys(key, value, field.get_default(call_default_factory=True))
         elif isinstance(value, BaseModel):
             yield from unused_keys(value, users, name, f"{key}.")
+
+
+def _set_keys(key: str, value: object, default: object) -> Iterator[tuple[str, Any]]:
+    """Yield a key, or the keys of a section, with values, that aren't the defaults."""
+    if isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from _set_keys(f"{key}.{name}", getattr(value, name), getattr(default, name))
+    elif value != default:
+        yield key, value
 
 
 def recorded(section: BaseModel) -> dict[str, Any]:

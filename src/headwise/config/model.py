@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from headwise import bounds
 from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Rate, Section, Width, Writable
-from headwise.config.keys import ENCODERS, PAIRS, TRANSFORMERS, Models, Tasks
+from headwise.config.keys import ENCODERS, PAIRS, TRANSFORMERS, Models, Tasks, unused_keys
 from headwise.errors import ConfigError
 
 # Architectures without Transformer layers, and so without heads, pre-norm, and matrices for Muon.
@@ -258,6 +258,11 @@ class ModelConfig(Section):
                 f"found max_length={self.max_length} and d_model={self.d_model}"
             )
         return self
+
+    def check_keys(self, kind: str, what: str) -> None:
+        """Raise `ConfigError` if a key is set that has no effect on a kind of model, described for the message."""
+        for key, value in unused_keys(self, Models, kind, "model."):
+            raise ConfigError(f"{key}: expected nothing here, as {what} has no use for it, found {value!r}")
 
     def check_vocabularies(self, source_size: int, target_size: int) -> None:
         """Raise `ConfigError` if vocabularies of these sizes can't share their embeddings as configured."""

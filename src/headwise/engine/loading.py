@@ -151,6 +151,7 @@ def _open_native(
     """Build the native engine; weights are packed as they are read, so that memory never holds a second copy."""
     model, sizes = config.model, (subwords.source_size, subwords.target_size)
     weights = Weights(model_file(path))
+    model.check_keys(model.architecture, f"architecture {model.architecture}")
     model.check_vocabularies(*sizes)
     weights.check(parameter_shapes(model, *sizes))
     precision = "int8" if options.precision == "auto" else options.precision

@@ -11,7 +11,6 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from headwise.config import Config, ModelConfig
-from headwise.config.keys import Models, unused_keys
 from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
 from headwise.models.convolutional import ConvolutionalSeq2Seq
@@ -48,7 +47,7 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
         raise ConfigError(f"model.architecture: expected one of {known}, found {config.architecture!r}")
     architecture = ARCHITECTURES[config.architecture]
     if architecture.__module__.partition(".")[0] == "headwise":  # which keys another one uses, only it knows
-        _refuse_unused(config, config.architecture, f"architecture {config.architecture}")
+        config.check_keys(config.architecture, f"architecture {config.architecture}")
     config.check_vocabularies(source_size, target_size)
     return _build_checked(
         lambda: architecture(config, source_size, target_size), config, source_size, target_size
@@ -98,13 +97,7 @@ def check_keys(config: ModelConfig, kind: str, what: str) -> None:
         raise ConfigError(
             f"model.architecture: expected transformer for {what}, found {config.architecture!r}"
         )
-    _refuse_unused(config, kind, what)
-
-
-def _refuse_unused(config: ModelConfig, kind: str, what: str) -> None:
-    """Raise `ConfigError` if a key is set that has no effect on a kind of model."""
-    for key, value in unused_keys(config, Models, kind, "model."):
-        raise ConfigError(f"{key}: expected nothing here, as {what} has no use for it, found {value!r}")
+    config.check_keys(kind, what)
 
 
 _RANDOM_INIT = (nn.init.normal_, nn.init.uniform_, torch.Tensor.normal_, torch.Tensor.uniform_)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +71,16 @@ def test_wrong_names_are_named() -> None:
         EngineOptions(precision="int4")
     with pytest.raises(ConfigError, match="workers: expected a whole number of at least 0, found -1"):
         EngineOptions(workers=-1)
+
+
+@compiled
+@pytest.mark.parametrize("engine", ["native", "readable"])
+def test_both_engines_refuse_a_key_of_another_architecture(engine: str, run: Path, tmp_path: Path) -> None:
+    changed = shutil.copytree(run, tmp_path / "run")
+    text = (run / "config.yaml").read_text(encoding="utf-8")
+    (changed / "config.yaml").write_text(text.replace("cell: gru", "cell: lstm"), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"model\.recurrent\.cell: expected nothing here, .* found 'lstm'"):
+        Translator.load(changed, engine=engine)
 
 
 @compiled
