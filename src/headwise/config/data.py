@@ -52,6 +52,8 @@ class AugmentConfig(Section):
     # on both sides, a symbol such as 😀 or ©, a placeholder or an amount in front, behind or for a name; or brackets or
     # quotes around
     inserted: Share = 0.0
+    # likewise, a made-up word with Latin letters such as ł and ğ, or in Cyrillic or Greek where neither side has them
+    foreign: Annotated[Share, YOUNGER] = 0.0
     copied: Share = 0.0  # the target as the source, too
     joined: Share = 0.0  # with another pair behind it
 

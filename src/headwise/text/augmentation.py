@@ -25,11 +25,19 @@ PLACEHOLDERS = (
 )
 AMOUNTS = tuple(
     written.format(number)
-    for written in ("{} €", "€{}", "${}", "£{}", "{} %", "{}%", "{} °C", "{} km", "{} kg", "{} GB")
+    for written in ("{} €", "€{}", "${}", "£{}", "¥{}", "{} %", "{}%", "{} °C", "{} km", "{} kg", "{} GB")
     for number in (1, 2, 5, 10, 12, 20, 37, 50, 100, 250)
 )
 MARKS = (("(", ")"), ("[", "]"), ('"', '"'), ("“", "”"), ("*", "*"))  # what a text may stand between
 _KINDS = (SYMBOLS, PLACEHOLDERS, AMOUNTS, MARKS)
+# Letters of names from elsewhere: of Latin, those beyond the alphabet; of other scripts, all.
+LETTERS = {
+    "LATIN": tuple("áàâãåäăąæćčçďđéèêëěęğíìîïıłńñňóòôõöőøœřśšşșťțúùûüůűýÿźžż"),
+    "CYRILLIC": tuple("абвгґдежзиіїйклмнопрстуфхцчшщъыьэєюя"),
+    "GREEK": tuple("αάβγδεέζηήθιίκλμνξοόπρσςτυύφχψωώ"),
+}
+
+_USUAL = 0.6  # of the letters of a made-up Latin word
 
 _NAME = re.compile(r"(?<![\w'’])[^\W\d_]{3,}(?![\w'’])")  # or another whole word, if it has a capital
 _FINAL = re.compile(r"\s*[.!?…。！？]+\s*$")
@@ -44,7 +52,10 @@ _NEIGHBORS = {
     for place, key in enumerate(row)
 }
 # The random numbers of a pair, in the order in which the changes are made.
-_DRAWS = ("joined", "copied", "no_punctuation", "typos", "no_diacritics", "first_letter", "inserted", "case")
+_DRAWS = (
+    *("joined", "copied", "no_punctuation", "typos", "no_diacritics", "first_letter", "inserted", "foreign"),
+    "case",
+)
 
 
 def augment(
@@ -106,14 +117,35 @@ def _augmented(
     elif draw["case"] < config.capitals + config.title + config.lower_case and not copied:
         source = source.lower()
     if draw["inserted"] < config.inserted:
-        source, target = _with_inserted(source, target, random)
+        kind = _KINDS[int(random.integers(len(_KINDS)))]
+        source, target = _with_inserted(kind[int(random.integers(len(kind)))], source, target, random)
+    if draw["foreign"] < config.foreign:
+        word = _foreign_word(source + target, random)
+        source, target = _with_inserted(word, source, target, random)
     return source, target
 
 
-def _with_inserted(source: str, target: str, random: np.random.Generator) -> tuple[str, str]:
+def _foreign_word(text: str, random: np.random.Generator) -> str:
+    """Make up a word such as a name: Latin with unusual letters, or of a script that a pair's text doesn't have."""
+    scripts = {unicodedata.name(char, "").partition(" ")[0] for char in text}
+    others = [name for name in LETTERS if name not in {"LATIN", *scripts}]
+    name = others[int(random.integers(len(others)))] if others and random.random() < 0.5 else "LATIN"
+    letters = LETTERS[name]
+    word = [
+        letters[place] for place in random.integers(len(letters), size=int(random.integers(2, 8))).tolist()
+    ]
+    if name == "LATIN":
+        usual = random.random(len(word)) < _USUAL
+        usual[int(random.integers(len(word)))] = False  # one letter at least is unusual
+        plain = random.integers(ord("a"), ord("z") + 1, size=len(word)).tolist()
+        word = [chr(p) if common else letter for letter, p, common in zip(word, plain, usual, strict=True)]
+    return "".join(word).title() if random.random() < 0.5 else "".join(word)
+
+
+def _with_inserted(
+    inserted: str | tuple[str, str], source: str, target: str, random: np.random.Generator
+) -> tuple[str, str]:
     """Put marks around both sides, or something else in place of a name that both have, in front or behind."""
-    kind = _KINDS[int(random.integers(len(_KINDS)))]
-    inserted = kind[int(random.integers(len(kind)))]
     in_place, in_front = (random.random(2) < 0.5).tolist()
     if isinstance(inserted, tuple):
         before, after = inserted

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from headwise.config import AugmentConfig
 from headwise.text.augmentation import (
     AMOUNTS,
+    LETTERS,
     MARKS,
     PLACEHOLDERS,
     SYMBOLS,
@@ -64,6 +65,25 @@ def test_what_is_inserted_is_the_same_on_both_sides() -> None:
             assert inserted in SYMBOLS + PLACEHOLDERS + AMOUNTS
             assert target == f"I know {inserted} is tired."
     assert places == {"around", "in front", "behind", "in place"}
+
+
+@pytest.mark.parametrize(
+    ("source", "scripts"),
+    [("Der Mann war müde.", {"LATIN", "CYRILLIC", "GREEK"}), ("Мужчина устал.", {"LATIN", "GREEK"})],
+)
+def test_a_foreign_word_is_the_same_on_both_sides_and_of_no_script_that_is_translated(
+    source: str, scripts: set[str]
+) -> None:
+    found = set()
+    for seed in range(200):
+        before, after = changed(source, "The man was tired.", seed=seed, foreign=1)
+        word = before.replace(source, "").strip()
+        assert after.replace("The man was tired.", "").strip() == word
+        (script,) = {name for name, letters in LETTERS.items() if set(word.lower()) & set(letters)}
+        found.add(script)
+        assert word[1:].islower()
+        assert 2 <= len(word) <= 7
+    assert found == scripts
 
 
 @pytest.mark.parametrize(
