@@ -29,7 +29,10 @@ Importance = Annotated[
 ]
 Prune = Annotated[Order | None, typer.Option(help="Remove heads in this order and score the translations.")]
 Points = Annotated[
-    int, typer.Option(min=1, max=bounds.COUNT, help="Points of the pruning curve, besides none removed.")
+    int | None,
+    typer.Option(
+        min=1, max=bounds.COUNT, help="Points of the pruning curve, besides none removed; 8 unless given."
+    ),
 ]
 
 
@@ -44,7 +47,7 @@ def command(
     limit: Limit = None,
     importance: Importance = False,
     prune: Prune = None,
-    points: Points = 8,
+    points: Points = None,
     train_source: Annotated[Path | None, typer.Option(help="Training text, to count rare words in.")] = None,
     train_target: Annotated[Path | None, typer.Option(help="Its translation.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Draw a summary as .png.")] = None,
@@ -71,6 +74,8 @@ def command(
 
     if out is not None and out.suffix != ".png":
         raise ConfigError(f"{out}: expected a file that ends in .png")
+    if points is not None and prune is None:
+        raise ConfigError(f"--points: expected it together with --prune, found {points} alone")
     subset = "test" if miniature else None
     sentences = read_sentences(
         source, target, miniature=subset, tokenized=tokenized, lowercase=lowercase, limit=limit
@@ -107,7 +112,7 @@ def command(
     lines = [line for report in reports for line in heads_table(report, importances)]
     lines += [line for report in reports for line in relations_table(report)]
     if prune is not None:
-        lines += _pruned(translator, record, importances, prune, sources, texts, points, seed)
+        lines += _pruned(translator, record, importances, prune, sources, texts, points or 8, seed)
     if out is not None:
         from headwise.analysis.heads.summary import draw_heads
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from headwise.engine.options import GenerationOptions
     from headwise.tasks.base import Predictor
 
+_CHUNK = 1024  # lines read ahead, to batch them by length
+
 
 def command(
     run: TrainedRun,
@@ -43,9 +45,6 @@ def command(
     device: Device = "auto",
     imports: Imports = None,
     precision: Precision = "float32",
-    chunk: Annotated[
-        int, typer.Option(min=1, max=bounds.COUNT, help="Lines read ahead, to batch them by length.")
-    ] = 1024,
 ) -> None:
     """Predict for each line of a file or of standard input, in its order; an empty line stays empty.
 
@@ -74,7 +73,7 @@ def command(
         for option in (name for name, value in given.items() if value):
             raise ConfigError(f"{option}: expected a run of task language_model, found one of {config.task}")
         predict = find_task(config.task).predictor(run, config, device=device, precision=precision)
-        _predict_lines(predict, file, out, as_json, chunk)
+        _predict_lines(predict, file, out, as_json, _CHUNK)
         return
     from headwise.decoding.generation import Generator
     from headwise.tasks.language_model import continuing

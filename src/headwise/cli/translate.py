@@ -123,12 +123,11 @@ def command(
         "--alignments": alignments,
         "--jsonl": jsonl,
         "--prefix-file": prefix_file,
-        "--source-field": source_field != "source",
-        "--target-field": target_field != "target",
         "--on-bad-line": on_bad_line,
         "--restart": restart,
         "--engine ray": engine == "ray",
     }
+    _refuse_fields(file, source=source_field, target=target_field)
     document = document_format(file, out, [option for option, given in of_lines.items() if given])
     terms = _terms(glossary, run, ignore_case)
     _use_threads(threads)
@@ -143,7 +142,13 @@ def command(
         handling = {"bad_lines": on_bad_line, "restart": restart, "say": say}
         warn(translate_file(translation, file, out, (source_field, target_field), **handling))
     else:
-        _refuse({"--on-bad-line": on_bad_line, "--restart": restart, "--engine ray": runs.on_cluster})
+        of_files = {
+            "--target-field": target_field != "target",
+            "--on-bad-line": on_bad_line,
+            "--restart": restart,
+            "--engine ray": runs.on_cluster,
+        }
+        _refuse(of_files)
         _translate_stream(translation, file, out, source_field)
 
 
@@ -152,6 +157,18 @@ def _use_threads(threads: int) -> None:
         from headwise.nn.device import use_threads  # imports torch, which the native engine doesn't need
 
         use_threads(threads)
+
+
+def _refuse_fields(file: Path | None, **fields: str) -> None:
+    """Raise `ConfigError` for a field that isn't the usual one, of a file without fields."""
+    from headwise.engine.corpus.rows import form_of
+
+    for side in (side for side, name in fields.items() if name != side):
+        if file is None or not form_of(file):
+            raise ConfigError(
+                f"--{side}-field: expected a FILE of records (.jsonl, .parquet) beside it, "
+                f"found {file or 'standard input'}"
+            )
 
 
 def _refuse(options: dict[str, str | bool | None]) -> None:
