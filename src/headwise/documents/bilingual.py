@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from headwise.config.languages import find_language
+from headwise.config.languages import base_code, find_language
 from headwise.documents.blocks import Block, TextRun, parse
 from headwise.documents.codes import SEGMENT, code_tokens, local_name
 from headwise.documents.preparation import ParsedText
@@ -64,7 +64,8 @@ def read_bilingual(content: bytes, target: str = "", source: str = "") -> Docume
 
     Of TMX, the texts in the language `source` are translated, by default those in the file's own source language.
 
-    Raises `DataError` for what isn't XLIFF or TMX, for XML that isn't well-formed, and for what is beyond the bounds.
+    Raises `DataError` for what isn't XLIFF or TMX, for XLIFF between other languages, for XML that isn't well-formed,
+    and for what is beyond the bounds.
     """
     text, encode = decode(content)
     encode = markup_encoder(text) if content.isascii() else encode
@@ -77,6 +78,8 @@ def read_bilingual(content: bytes, target: str = "", source: str = "") -> Docume
         kind, "segment" if root.attributes.get("version", "")[:1] == "2" else "trans-unit"
     )
     file = _File(tokens, unit, target or "und", source)
+    if kind == "xliff":
+        file.check_languages()
     values: list[Value] = []
     for number, context in file.units():
         value = file.memory(number) if kind == "tmx" else file.segment(number, context)
@@ -181,18 +184,34 @@ class _File:
         opening = f'{gap}<tuv xml:lang="{escaped(self._target)}"><seg>'
         return self._value(source, start, start, (opening, "</seg></tuv>"), _RULES, True)
 
+    def check_languages(self) -> None:
+        """Raise `DataError` if XLIFF says that it is between other languages than it is to be translated between."""
+        names = ("srcLang", "trgLang") if self._unit == "segment" else ("source-language", "target-language")
+        for _, token in self._with_languages():
+            for name, wanted in zip(names, (self._source, self._target), strict=True):
+                found = token.attributes.get(name, "")
+                if found and wanted not in ("", "und") and base_code(found) != base_code(wanted):
+                    raise DataError(f"file: expected {name} {wanted}, found {found!r}")
+
     def languages(self) -> list[Value]:
         """Return the attributes that XLIFF wants for the language of translations, where they are missing."""
-        name, element = ("trgLang", "xliff") if self._unit == "segment" else ("target-language", "file")
+        name = "trgLang" if self._unit == "segment" else "target-language"
         places = [
             self._offsets[number] + 1 + len(token.name)
-            for number, token in enumerate(self._tokens)
-            if token.kind == "open" and local_name(token.name) == element and name not in token.attributes
+            for number, token in self._with_languages()
+            if name not in token.attributes
         ]
         attribute = f' {name}="{escaped(self._target)}"'
         return [
             Value(place, place, ParsedText((), "none", False), 0, lambda _: attribute) for place in places
         ]
+
+    def _with_languages(self) -> Iterator[tuple[int, Token]]:
+        """Yield the start tags of XLIFF's elements that have languages, with their numbers."""
+        element = "xliff" if self._unit == "segment" else "file"
+        for number, token in enumerate(self._tokens):
+            if token.kind == "open" and local_name(token.name) == element:
+                yield number, token
 
     def _value(
         self, part: _Element, start: int, end: int, tags: tuple[str, str], rules: TagRules, preserve: bool

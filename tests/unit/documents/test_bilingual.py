@@ -85,6 +85,19 @@ def test_the_models_estimate_is_beside_the_translation(source: str, mark: str) -
     assert not any(text.text for text in read_file("a.xlf", rated.encode(), "de").texts)
 
 
+@pytest.mark.parametrize(
+    ("content", "names"), [(XLIFF, ("source-language", "target-language")), (XLIFF_2, ("srcLang", "trgLang"))]
+)
+def test_xliff_between_other_languages_is_refused(content: str, names: tuple[str, str]) -> None:
+    other = content.replace(f'{names[0]}="en"', f'{names[0]}="en-GB" {names[1]}="fr-CA"').encode()
+    read_file("a.xlf", other, "fr", "en")
+    read_file("a.xlf", other)
+    with pytest.raises(DataError, match=f"file: expected {names[1]} de, found 'fr-CA'"):
+        read_file("a.xlf", other, "de", "en")
+    with pytest.raises(DataError, match=f"file: expected {names[0]} nl, found 'en-GB'"):
+        read_file("a.xlf", other, "fr", "nl")
+
+
 def targets(source: str) -> list[str]:
     return [part.partition("</target>")[0].partition(">")[2] for part in source.split("<target")[1:]]
 
