@@ -1,7 +1,7 @@
 /** The figure of a Transformer: its boxes in two columns, from the inputs at the bottom to the output at the top. */
 
 import { s } from "./dom.js";
-import { counted, number } from "./text.js";
+import { counted, number, shortened } from "./text.js";
 
 /**
  * @typedef {import("./types.js").BoxSize} BoxSize
@@ -213,8 +213,7 @@ function told({ boxes, folded, stack }) {
  * @param {number} y
  */
 function caption(text, x, y) {
-  const short = text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text;
-  return s("text", { class: "caption", x, y: y + 4 }, short, s("title", {}, text));
+  return s("text", { class: "caption", x, y: y + 4 }, shortened(text, LONGEST), s("title", {}, text));
 }
 
 /**

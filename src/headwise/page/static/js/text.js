@@ -42,6 +42,12 @@ export function piece(piece) {
   return /^<.*>$/.test(piece) ? piece : `·${piece}`;
 }
 
+/** A text of at most so many characters, which ends in … where it was longer. @param {string} text @param {number} most */
+export function shortened(text, most) {
+  const characters = [...text]; // an emoji is two units of a string
+  return characters.length > most ? `${characters.slice(0, most - 1).join("")}…` : text;
+}
+
 /**
  * A token of a language model, whose spaces and line ends are parts of the text.
  * @param {string} piece

@@ -3,7 +3,7 @@
 import { fill, h, s } from "../dom.js";
 import { oneStop, roving } from "../keys.js";
 import { panel, twin, watch } from "../panel.js";
-import { lengthPenalty, number, percent, piece } from "../text.js";
+import { lengthPenalty, number, percent, piece, shortened } from "../text.js";
 
 const [WIDTH, HEIGHT, LEFT] = [82, 34, 8]; // of a column and a row, and of the left margin, in pixels
 
@@ -228,7 +228,7 @@ function state(node) {
 /** The label of a node, at most 9 characters. @param {TreeNode} node */
 function short(node) {
   const text = node.finished ? `end${node.rank === null ? "" : ` · ${node.rank + 1}`}` : piece(node.piece);
-  return text.length > 9 ? `${text.slice(0, 8)}…` : text;
+  return shortened(text, 9);
 }
 
 /**
