@@ -142,7 +142,6 @@ def translate_document(
     `say` gets the description of the engine.
     """
     from headwise.api.remarks import Notes, UnknownWords
-    from headwise.documents.segments import UNTOLD
     from headwise.engine.documents import translate_document as translated
     from headwise.files import atomic_file, check_output, read_errors
 
@@ -172,7 +171,7 @@ def translate_document(
                 translator,
                 document,
                 options,
-                language or UNTOLD,
+                language or "",
                 glossary=request.glossary,
                 chunk=request.chunk,
                 notice=notice,

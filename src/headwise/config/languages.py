@@ -58,6 +58,13 @@ zul zu
 """
 
 
+# Languages that are written, or may be, in another script than Latin.
+_NOT_LATIN = """
+ab am ar as av ba be bg bh bn bo ce ckb cu cv dv dz el fa gu he hi hy ii iu ja ka kk km kn ko ks kv ky lo mk ml mn mr my
+ne or os pa pi pnb ps ru sa sd si sr ta te tg th ti tt ug uk ur yi yue za zh
+"""
+
+
 def _by_code(entries: str) -> dict[str, str]:
     """Return what follows each code in a list of `CODE TEXT, …`."""
     split = (entry.partition(" ") for entry in entries.replace("\n", " ").strip().split(", "))
@@ -84,6 +91,11 @@ def base_code(code: str) -> str:
     """Return a code without its region, as a detector names the language: `pt` for `por_BR` and `pb`, `no` for `nb`."""
     base = short_code(code).partition("-")[0]
     return _SAME.get(base, base)
+
+
+def is_latin(code: str) -> bool:
+    """Whether a language is known to be written in Latin letters; an empty code is of an unknown one."""
+    return code != "" and base_code(code) not in _NOT_LATIN.split()
 
 
 def find_language(codes: Sequence[str], wanted: str) -> int | None:

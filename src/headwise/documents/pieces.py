@@ -21,6 +21,12 @@ _SYMBOL = (
     r"\d{0,9}[\u00bc-\u00be\u2150-\u215e]|"
     r"[\u00b1\u00b6\u00d7\u00f7\u2020-\u2023\u2190-\u2211\u2213-\u22ff\u25a0-\u25ff]"
 )
+# Letters of scripts other than Latin; of Greek, a single one may be a symbol.
+_FOREIGN = (
+    "\u0400-\u1cff\u2c00-\u2c5f\u2c80-\u2dff\u3040-\ua717\ua800-\uab2f\uab70-\ud7ff\uf900-\ufaff\ufb13-\ufdff\ufe70-\ufefc"
+    "\U00020000-\U0003ffff"
+)
+_GREEK = "\u0370-\u03ff\u1f00-\u1fff"
 _KINDS = {
     "url": r"(?<![\w@])(?:(?:https?|ftp)://|www\.)[^\s<>\"“”„{}|\\^`]++",
     "email": r"(?<![\w.+%-])[\w.+%-]++@[\w-]++(?:\.[\w-]++)++",
@@ -47,6 +53,7 @@ _KINDS = {
     "number": rf"(?<![\w.,])(?:{_NUMBER}[ \u00a0\u202f]?(?:{_UNITS})(?!\w)|[$€£¥]\s?{_NUMBER})",
     "emoji": rf"(?:{_EMOJI})[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]?(?:\u200d(?:{_EMOJI})[\ufe0f\U0001f3fb-\U0001f3ff]?)*",
     "symbol": _SYMBOL,
+    "foreign": rf"[{_FOREIGN}]+|[{_GREEK}]{{2,}}",
 }
 _ANY = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS.items()))
 _AFTER_ADDRESS = ".,;:!?'\"…»”’*_~"
@@ -56,15 +63,18 @@ _SEPARATES = frozenset(
 )  # what a sentence can't end in
 
 
-def find_pieces(text: str) -> Iterator[tuple[int, int, str]]:
+def find_pieces(text: str, *, foreign: bool = False) -> Iterator[tuple[int, int, str]]:
     """Yield the start, end and kind of the pieces of a text that must not change, in order.
 
     Kinds: `url`, `email`, `placeholder` ({name}, ${x}, #{x}, {{x}}, %{x}, $x, :name, @name, $t(x), @:x, and TeX between
-    dollars), `format` (%s, %(name)d, %1, %name%), `number` (with a unit or currency), `emoji` and `symbol`.
+    dollars), `format` (%s, %(name)d, %1, %name%), `number` (with a unit or currency), `emoji` and `symbol`;
+    and with `foreign` those, the words in other scripts than Latin.
     """
     for match in _ANY.finditer(text):
         kind = match.lastgroup
         assert kind is not None
+        if kind == "foreign" and not foreign:
+            continue
         end = _end_of_address(match[0]) + match.start() if kind == "url" else match.end()
         yield match.start(), end, kind
 

@@ -1,7 +1,8 @@
 """Where the tags of a sentence go in its translation.
 
 The weights of a word alignment say how much of each target word comes from inside an element. The element gets the
-interval of target words with the largest sum of (that share − 1/2), and at least one word. An element's children get
+interval of target words with the largest sum of (that share − 1/2), and at least one word; one that begins and ends
+with words gets no punctuation before its first or behind its last. An element's children get
 intervals inside its own, disjoint ones, so that the tags are always balanced and every element stays in its parent.
 What has no words (an image, a piece that was taken out) goes between the words to which its neighbours are aligned.
 """
@@ -21,6 +22,7 @@ from headwise.documents.sentence import Found, Mark, ProtectedPiece, Range, Sent
 from headwise.documents.tokens import escaped
 
 _SHARE = 0.5
+_HARDLY = 1e-3
 MOST_WEIGHTS = 1_000_000  # beyond it, and with very many tags, the diagonal is used
 _MOST_STEPS = 2_000_000
 _FOLLOWS = ".,;:!?…)]}»”’%"  # without a space before it
@@ -137,9 +139,15 @@ def _insertions(
             _spread(root)
         else:
             weights = diagonal(len(target), len(source)) if weights is None else weights
-            _Placement(_with_pieces(weights, source, target, sentence, found)).place(root)
+            weights = _with_pieces(weights, source, target, sentence, found)
+            _Placement(weights, _lettered(sentence.text, source), _lettered(translation, target)).place(root)
         _insert(root, target, translation, (0, len(translation)), insertions)
     return insertions
+
+
+def _lettered(text: str, ranges: Sequence[Range]) -> NDArray[np.bool_]:
+    """Return whether each word has a letter or a digit."""
+    return np.array([any(map(str.isalnum, text[start:end])) for start, end in ranges], dtype=bool)
 
 
 def _enclosing(
@@ -239,8 +247,9 @@ def _tree(sentence: Sentence, source: list[Range]) -> _Node:
 class _Placement:
     """Places the nodes of one sentence, by the weights of its alignment, shape (target words, source words)."""
 
-    def __init__(self, weights: Weights) -> None:
-        self._weights = weights
+    def __init__(self, weights: Weights, source: NDArray[np.bool_], target: NDArray[np.bool_]) -> None:
+        """`source` and `target` say which words have letters or digits."""
+        self._weights, self._source, self._target = weights, source, target
         self._totals = weights.sum(1) + 1e-9
         self._factors = np.where(self._totals > 1.5, _CERTAIN, 1.0)
 
@@ -281,6 +290,11 @@ class _Placement:
     def _best(self, node: _Node, child: _Node, free: NDArray[np.bool_]) -> tuple[float, int, int]:
         """Return the largest sum of scores of an interval of free words, and the interval: empty if none is free."""
         scores = self._scores(node, child)
+        if self._source[child.start] and self._source[child.end - 1]:
+            lettered = self._target[node.first : node.last]
+            # Between words of the element, punctuation costs hardly anything; alone, it comes after any word.
+            most = -_HARDLY if (scores[lettered & free] > 0).any() else -1.0
+            scores = np.where(lettered, scores, np.minimum(scores, most))
         best = (-np.inf, 0, 0)
         total, start = 0.0, 0
         for position, score in enumerate(scores):

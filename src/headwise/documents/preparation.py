@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from headwise.config.languages import is_latin
 from headwise.documents.blocks import (
     Block,
     BlockItem,
@@ -116,10 +117,33 @@ class ParsedText:
         """The text without tags."""
         return "\n".join(block.text for block in every_block(self.blocks))
 
-    def prepare(self, language: str) -> PreparedDocument:
-        """Split it into sentences."""
-        found = _joined([_block(block, language, self.mode, self.protect) for block in self.blocks])
+    def prepare(self, language: str, *, foreign: bool = True) -> PreparedDocument:
+        """Split it into sentences by the rules of its language, an empty code if nobody tells which.
+
+        With `foreign`, words in other scripts stay as they are if its language is written in Latin letters.
+        """
+        rules = _Rules(language, self.mode, self.protect, foreign and is_latin(language))
+        found = _joined([_block(block, rules) for block in self.blocks])
         return _strict(found) if self.strict else found
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """How a text becomes sentences.
+
+    Attributes:
+        language: the code of its language.
+        mode: where it is split.
+        protect: whether pieces are found that must not change.
+        foreign: whether words in other scripts are such pieces.
+        depth: how many ICU messages it is inside of.
+    """
+
+    language: str
+    mode: Mode
+    protect: bool
+    foreign: bool
+    depth: int = 0
 
 
 def read(text: str, mode: Mode = "all", rules: TagRules | None = None, *, protect: bool = True) -> ParsedText:
@@ -130,7 +154,9 @@ def read(text: str, mode: Mode = "all", rules: TagRules | None = None, *, protec
     if rules is not None:
         return ParsedText(tuple(parse(text, rules)), mode, protect)
     check_length(len(text))
-    protect = protect and (bool(find_arguments(text)) or next(find_pieces(text), None) is not None)
+    protect = protect and (
+        bool(find_arguments(text)) or next(find_pieces(text, foreign=True), None) is not None
+    )
     return ParsedText((Block([TextRun(text, text)], lines=True, markup=False),), mode, protect)
 
 
@@ -159,33 +185,33 @@ def _joined(parts: Sequence[PreparedDocument]) -> PreparedDocument:
     return PreparedDocument(tuple(sentences), tuple(between), messages)
 
 
-def _block(block: str | Block, language: str, mode: Mode, protect: bool, depth: int = 0) -> PreparedDocument:
+def _block(block: str | Block, rules: _Rules) -> PreparedDocument:
     parts = tagged(block) if isinstance(block, Block) and block.tags else [block]
-    return _joined([_part(part, language, mode, protect, depth) for part in parts])
+    return _joined([_part(part, rules) for part in parts])
 
 
-def _part(block: str | Block, language: str, mode: Mode, protect: bool, depth: int) -> PreparedDocument:
+def _part(block: str | Block, rules: _Rules) -> PreparedDocument:
     if isinstance(block, str):
         return PreparedDocument((), (block,))
     messages = {
-        stands: IcuMessage((_joined([_block(one, language, mode, protect) for one in parts]),), ("", ""))
+        stands: IcuMessage((_joined([_block(one, replace(rules, depth=0)) for one in parts]),), ("", ""))
         for stands, parts in block.nested.items()
     }
     if not any(map(str.isalpha, block.text)):
         return PreparedDocument((), ("".join(source_of(item) for item in block.items),), messages)
-    if protect:
-        if depth < MOST_DEPTH:
-            block, found = _without_messages(block, language, mode, depth)
+    if rules.protect:
+        if rules.depth < MOST_DEPTH:
+            block, found = _without_messages(block, rules)
             messages |= found
         items: list[BlockItem] = []
         for item in block.items:
-            items += _protected(item, depth) if isinstance(item, TextRun) else [item]
+            items += _protected(item, rules) if isinstance(item, TextRun) else [item]
         block = replace(block, items=items)
     if not messages and all(isinstance(item, TextRun) for item in block.items) and not block.markup:
-        segments = segment(block.text, language, mode)  # nothing to place or to keep
+        segments = segment(block.text, rules.language, rules.mode)  # nothing to place or to keep
         return PreparedDocument(tuple(Sentence((one,)) for one in segments.sentences), segments.between)
     sentences, between = block.split(
-        _ranges(block, language, "all" if block.lines and block.markup else mode)
+        _ranges(block, rules.language, "all" if block.lines and block.markup else rules.mode)
     )
     return PreparedDocument(tuple(sentences), tuple(between), messages)
 
@@ -213,12 +239,12 @@ def _ranges(block: Block, language: str, mode: Mode) -> list[Range]:
     return ranges
 
 
-def _protected(run: TextRun, depth: int) -> list[TextRun | ProtectedPiece]:
+def _protected(run: TextRun, rules: _Rules) -> list[TextRun | ProtectedPiece]:
     """Return a run with its pieces; inside an ICU message, `#` is one."""
     items: list[TextRun | ProtectedPiece] = []
     position = 0
-    every = list(find_pieces(run.text))
-    if depth:
+    every = list(find_pieces(run.text, foreign=rules.foreign))
+    if rules.depth:
         every += [(at, at + 1, "format") for at, character in enumerate(run.text) if character == "#"]
         every.sort(key=lambda one: (one[0], -one[1]))
     for start, end, kind in every:
@@ -232,9 +258,7 @@ def _protected(run: TextRun, depth: int) -> list[TextRun | ProtectedPiece]:
     return [item for item in items if item.text]
 
 
-def _without_messages(
-    block: Block, language: str, mode: Mode, depth: int
-) -> tuple[Block, dict[str, IcuMessage]]:
+def _without_messages(block: Block, rules: _Rules) -> tuple[Block, dict[str, IcuMessage]]:
     """Return a block with a piece in place of each ICU argument, and their messages by the pieces' sources."""
     text = "".join(item.text for item in block.items if not isinstance(item, Mark))
     arguments = find_arguments(text)
@@ -248,7 +272,7 @@ def _without_messages(
         literals, inner = ["".join(map(source_of, next(parts)))], []
         for _ in argument.messages:
             part = replace(block, items=next(parts), nested={})
-            inner.append(_block(part, language, mode, True, depth + 1))
+            inner.append(_block(part, replace(rules, depth=rules.depth + 1)))
             literals.append("".join(map(source_of, next(parts))))
         stands = stand_in()
         messages[stands] = IcuMessage(tuple(inner), tuple(literals))

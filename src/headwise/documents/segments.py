@@ -16,7 +16,7 @@ from headwise.extras import optional_module
 
 Mode = Literal["all", "punctuation", "none"]
 
-UNTOLD = "en"  # whose rules split a text of which nobody tells the language
+_UNTOLD = "en"  # whose rules split a text of which nobody tells the language
 
 _LINE_ENDS = re.compile(r"([\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+)")
 _BULLET = re.compile(r"\s*(?:[-*+•‣▪◦–—·]|\w\)|\(\w{1,3}\)|\d{1,3}\))\s+")
@@ -82,7 +82,7 @@ def _parts(text: str, language: str, mode: Mode) -> list[str]:
 def sentences_of(line: str, language: str | None) -> list[str]:
     """Return the sentences of a line without the white space between them; what has no letter goes with one before."""
     sentences: list[str] = []
-    for part in _sentences(line, language or UNTOLD):
+    for part in _sentences(line, language or ""):
         if sentences and not any(map(str.isalpha, part)):
             sentences[-1] += part
         else:
@@ -94,5 +94,5 @@ def _sentences(text: str, language: str) -> list[str]:
     if not text.strip():
         return [text]
     split_sentences = optional_module("sentencex", "documents").segment
-    sentences = split_sentences(language.partition("-")[0].lower(), text)
+    sentences = split_sentences((language or _UNTOLD).partition("-")[0].lower(), text)
     return sentences if "".join(sentences) == text else [text]

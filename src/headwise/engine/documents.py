@@ -31,8 +31,9 @@ def translate_document(
 ) -> bytes:
     """Return a file with the translations of its texts, in its format.
 
-    `language` is the code of its language, by whose rules texts are split into sentences, `chunk` the most sentences
-    that are searched at once; `notice` gets each sentence. Raises as `Translator.translate`.
+    `language` is the code of its language, by whose rules texts are split into sentences, empty where nobody tells;
+    `chunk` is the most sentences that are searched at once; `notice` gets each sentence. Raises as
+    `Translator.translate`.
     """
     texts = [text.prepare(language) for text in file.texts]
     sentences = [sentence for text in texts for sentence in text.all_sentences]

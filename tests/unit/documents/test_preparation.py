@@ -500,3 +500,39 @@ def test_subtitles_have_no_references() -> None:
     assert (
         through("Two <i>dogs</i> & {\\an8}cats < 5", rules, str.upper) == "TWO <i>DOGS</i> & {\\an8}CATS < 5"
     )
+
+
+@pytest.mark.parametrize(
+    ("language", "foreign", "pieces"),
+    [
+        ("en", True, ["Москва"]),
+        ("pt-BR", True, ["Москва"]),
+        ("en", False, []),
+        ("", True, []),
+        ("rus", True, []),
+        ("zt", True, []),
+    ],
+)
+def test_words_in_another_script_are_pieces_of_a_language_in_latin_letters(
+    language: str, foreign: bool, pieces: list[str]
+) -> None:
+    prepared = read("To Москва, with 5 µg of β").prepare(language, foreign=foreign)
+    assert [
+        piece.text for one in prepared.sentences for piece in one.pieces if piece.kind == "foreign"
+    ] == pieces
+
+
+@given(st.lists(st.sampled_from([True, True, False]), min_size=3, max_size=8))
+def test_an_element_of_words_has_no_punctuation_at_its_edges(letters: list[bool]) -> None:
+    """Where the model lost the element's word, it is around another one, not around a comma."""
+    words = [f"w{number}" if one else "," for number, one in enumerate([True, *letters])]
+
+    def nothing(rows: int, columns: int):
+        weights = np.zeros((rows, columns), dtype=np.float32)
+        weights[:, 0] = 1  # no target word comes from inside
+        return weights
+
+    found = through("a <i>b</i>", HTML, lambda _: " ".join(words), nothing)
+    inside = re.search("<i>(.*)</i>", found)
+    assert inside is not None
+    assert inside[1] in set(words) - {","}

@@ -20,6 +20,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
+from headwise.config.languages import is_latin
 from headwise.documents.preparation import ParsedText, PreparedDocument, put_messages, read
 from headwise.documents.rendering import Rendered, lost, render
 from headwise.documents.rules import TagRules
@@ -298,13 +299,15 @@ class Service:
     def _plans(self, job: TranslationJob, texts: Iterable[ParsedText]) -> list[_Plan]:
         """Find each text's language, models and sentences; raises `ServiceError` (400)."""
         plans: list[_Plan] = []
+        # A sentence in another script may be one that a served model reads.
+        foreign = all(map(is_latin, self.models.sources))
         for text in texts:
             source, detected = self.source_of(job, text.text)
             is_translated = (
                 detected is not None and self._keeps(job) and source == self.models.target(job.target)
             )
             models = [] if is_translated else self.route_of(job, source)
-            prepared = text.prepare(source)
+            prepared = text.prepare(source, foreign=foreign)
             routes = [self._route_of_sentence(job, each, source, models) for each in prepared.all_sentences]
             plans.append(_Plan(source, detected, models, prepared, routes))
         return plans
