@@ -140,14 +140,25 @@ def _insertions(
         else:
             weights = diagonal(len(target), len(source)) if weights is None else weights
             weights = _with_pieces(weights, source, target, sentence, found)
-            _Placement(weights, _lettered(sentence.text, source), _lettered(translation, target)).place(root)
+            _Placement(weights, _words(sentence.text, source), _words(translation, target)).place(root)
         _insert(root, target, translation, (0, len(translation)), insertions)
     return insertions
 
 
-def _lettered(text: str, ranges: Sequence[Range]) -> NDArray[np.bool_]:
+def _words(text: str, ranges: Sequence[Range]) -> list[str]:
+    return [text[start:end] for start, end in ranges]
+
+
+def _lettered(words: Sequence[str]) -> NDArray[np.bool_]:
     """Return whether each word has a letter or a digit."""
-    return np.array([any(map(str.isalnum, text[start:end])) for start, end in ranges], dtype=bool)
+    return np.array([any(map(str.isalnum, word)) for word in words], dtype=bool)
+
+
+def _inside_abbreviations(words: Sequence[str]) -> set[int]:
+    """Return the places in `z. B.`: before full stops with words behind them, and between two with one between them."""
+    last = max((n for n, word in enumerate(words) if any(map(str.isalnum, word))), default=0)
+    before = {n for n in range(last) if words[n] == "."}
+    return before | {n for n in range(1, last + 1) if words[n - 1 : n + 2 : 2] == [".", "."]}
 
 
 def _enclosing(
@@ -247,9 +258,10 @@ def _tree(sentence: Sentence, source: list[Range]) -> _Node:
 class _Placement:
     """Places the nodes of one sentence, by the weights of its alignment, shape (target words, source words)."""
 
-    def __init__(self, weights: Weights, source: NDArray[np.bool_], target: NDArray[np.bool_]) -> None:
-        """`source` and `target` say which words have letters or digits."""
-        self._weights, self._source, self._target = weights, source, target
+    def __init__(self, weights: Weights, source: Sequence[str], target: Sequence[str]) -> None:
+        self._weights = weights
+        self._source, self._target = _lettered(source), _lettered(target)
+        self._barred = _inside_abbreviations(target)
         self._totals = weights.sum(1) + 1e-9
         self._factors = np.where(self._totals > 1.5, _CERTAIN, 1.0)
 
@@ -339,7 +351,7 @@ class _Placement:
         best = (-np.inf, node.last)
         length = self._weights.shape[1]
         for place in range(node.first, node.last + 1):
-            if any(one.bars(place) for one in placed):
+            if place in self._barred or any(one.bars(place) for one in placed):
                 continue
             score = 0.0
             for row, column, edge in ((place - 1, before, 0), (place, after, len(self._weights))):

@@ -536,3 +536,13 @@ def test_an_element_of_words_has_no_punctuation_at_its_edges(letters: list[bool]
     inside = re.search("<i>(.*)</i>", found)
     assert inside is not None
     assert inside[1] in set(words) - {","}
+
+
+@given(st.integers(0, 3))
+def test_nothing_is_put_into_an_abbreviation(after: int) -> None:
+    """The code's neighbours are aligned to the parts of `z. B.`."""
+    weights = np.full((8, 4), 0.01, dtype=np.float32)
+    weights[after, 0], weights[after + 1, 1] = 1, 1
+    found = through("a <code>x</code> b c d", HTML, lambda _: "z. B. eins zwei drei.", lambda *_: weights)
+    assert "z. B." in found
+    assert found.count("<code>x</code>") == 1
