@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from headwise.config.languages import base_code
 from headwise.documents.reading import DocumentFile, check_texts, read_text, split_lines
 from headwise.documents.values import plain_value
 from headwise.errors import DataError
@@ -18,6 +19,7 @@ from headwise.errors import DataError
 _LINE = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d)\])?)?\s*"((?:[^"\\]|\\.)*)"\s*')
 _ESCAPE = re.compile(r"\\(?:([abfnrtv\\\"'?])|x([0-9a-fA-F]{2})|([0-7]{1,3}))")
 _CHARSET = re.compile(r"(Content-Type:[^\\\"]{0,80}\bcharset=)(?!utf-?8\b)[\w.:-]+", re.IGNORECASE)
+_LANGUAGE = re.compile(r"((?<!-)Language:)[ \t]*([\w.@-]{0,80})(?=\\n)")
 _MEANING = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _WRITTEN = {meaning: f"\\{letter}" for letter, meaning in _MEANING.items()} | {"\\": "\\\\", '"': '\\"'}
 
@@ -57,33 +59,55 @@ class Catalogue:
         """The messages' texts."""
         return [message.text for message in self.messages]
 
-    def write(self, translations: Sequence[str]) -> str:
+    @property
+    def language(self) -> str | None:
+        """The language that the header names; empty where it names none yet, None where it has no place for one."""
+        return next((match[2] for match in map(_LANGUAGE.search, self._header) if match), None)
+
+    @property
+    def _header(self) -> list[str]:
+        """The lines before the first message without a translation, without comments."""
+        before = self.lines[: self.messages[0].start if self.messages else None]
+        return ["" if line[:1] == "#" else line for line in before]
+
+    def write(self, translations: Sequence[str], language: str = "") -> str:
         """Return the file with translations of the texts; the lines of all else are as they were.
 
-        But where not all is ASCII, the header names UTF-8, in which the file is.
+        But the header names the `language`, if one is given, and UTF-8 where not all is ASCII.
         """
         lines = list(self.lines)
         for message, translation in zip(self.messages, translations, strict=True):
             end = "\r\n" if self.lines[message.start].endswith("\r\n") else "\n"
             lines[message.start] = _strings(message.keyword, translation, end)
             lines[message.start + 1 : message.end] = [""] * (message.end - message.start - 1)
-        if self.messages and not all(map(str.isascii, lines)):
-            before = range(self.messages[0].start)
-            header = (n for n in before if lines[n][:1] != "#" and _CHARSET.search(lines[n]))
+        named = [(_LANGUAGE, rf"\1 {language}")] if language else []
+        if not all(map(str.isascii, lines)):
+            named.append((_CHARSET, r"\1UTF-8"))
+        for pattern, name in named if self.messages else ():
+            header = (number for number, line in enumerate(self._header) if pattern.search(line))
             for number in itertools.islice(header, 1):
-                lines[number] = _CHARSET.sub(r"\1UTF-8", lines[number])
+                lines[number] = pattern.sub(name, lines[number])
         return "".join(lines)
 
 
-def read_catalogue(content: bytes) -> DocumentFile:
-    """Read a file; raises `DataError` as `parse_catalogue`, and for one beyond the bounds."""
+def read_catalogue(content: bytes, target: str = "", source: str = "") -> DocumentFile:
+    """Read a file to translate from a language into `target`, which the header names afterwards if it names none.
+
+    The header of a template may name the language of the messages instead. Raises `DataError` as `parse_catalogue`, for
+    a file in another language, and for one beyond the bounds.
+    """
     mark, text = read_text(content)
     catalogue = parse_catalogue(text)
+    named = catalogue.language
+    base = base_code((named or "").partition("@")[0])
+    if named and target and source and base not in (base_code(target), base_code(source)):
+        raise DataError(f"file: expected Language {target}, found {named!r}")
+    language = target.replace("-", "_") if named is not None and base != base_code(target) else ""
     values = [plain_value(0, 0, message.text, str) for message in catalogue.messages]
 
     def write(found: Sequence[str]) -> bytes:
         texts = [value.write(one) for value, one in zip(values, found, strict=True)]
-        return (mark + catalogue.write(texts)).encode()
+        return (mark + catalogue.write(texts, language)).encode()
 
     return DocumentFile([value.text for value in values], sum(value.characters for value in values), write)
 

@@ -80,6 +80,7 @@ def _archive(suffix: str, media_type: str) -> DocumentFormat:
 
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _XLIFF = DocumentFormat("application/xliff+xml", _reader("bilingual", "read_bilingual"), bilingual=True)
+_PO = DocumentFormat("text/x-gettext-translation", _reader("catalogue", "read_catalogue"), bilingual=True)
 _HTML = DocumentFormat("text/html", _reader("reading", "read_whole", markup="html"))
 FORMATS = {
     ".txt": DocumentFormat("text/plain", _reader("reading", "read_whole"), lines=True),
@@ -92,7 +93,8 @@ FORMATS = {
     ".xlsx": _archive(".xlsx", f"{_OFFICE}.spreadsheetml.sheet"),
     ".odt": _archive(".odt", "application/vnd.oasis.opendocument.text"),
     ".srt": DocumentFormat("application/x-subrip", _reader("subtitles", "read_subtitles")),
-    ".po": DocumentFormat("text/x-gettext-translation", _reader("catalogue", "read_catalogue")),
+    ".po": _PO,
+    ".pot": _PO,
     ".json": DocumentFormat("application/json", _reader("resources", "read_json")),
     ".properties": DocumentFormat("text/x-java-properties", _reader("resources", "read_properties")),
     ".strings": DocumentFormat("text/x-apple-strings", _reader("resources", "read_apple")),

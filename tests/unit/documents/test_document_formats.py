@@ -96,6 +96,31 @@ def test_a_catalogue_says_in_which_encoding_it_is(charset: str, tmp_path: Path) 
     assert (header if known else header.replace(charset, "UTF-8")) in (tmp_path / "a.po").read_text("utf-8")
 
 
+@pytest.mark.parametrize(
+    ("before", "target", "after"),
+    [
+        ("", "de", "de"),
+        ("en", "de", "de"),
+        ("en_US", "pt-BR", "pt_BR"),
+        ("de_AT", "de", "de_AT"),
+        ("fr", "", "fr"),
+    ],
+)
+def test_a_catalogue_says_in_which_language_it_is(before: str, target: str, after: str) -> None:
+    header = (
+        f'msgid ""\nmsgstr ""\n"Language-Team: x\\n"\n"Language: {before}\\n"\n"X-Source-Language: en\\n"\n\n'
+    )
+    file = read_file("a.pot", f'{header}msgid "a"\nmsgstr ""\n'.encode(), target, "en")
+    written = polib.pofile(file.write(["b"]).decode())
+    assert written.metadata == {"Language-Team": "x", "Language": after, "X-Source-Language": "en"}
+
+
+def test_a_catalogue_in_another_language_is_refused() -> None:
+    source = b'msgid ""\nmsgstr ""\n"Language: fr\\n"\n\nmsgid "a"\nmsgstr ""\n'
+    with pytest.raises(DataError, match="file: expected Language de, found 'fr'"):
+        read_file("a.po", source, "de", "en")
+
+
 @pytest.mark.parametrize("charset", ["iso-8859-1", "US-ASCII", "utf-8"])
 def test_a_document_is_in_the_encoding_that_it_names(charset: str) -> None:
     pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
