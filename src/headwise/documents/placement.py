@@ -9,6 +9,7 @@ What has no words (an image, a piece that was taken out) goes between the words 
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +26,9 @@ _SHARE = 0.5
 _HARDLY = 1e-3
 MOST_WEIGHTS = 1_000_000  # beyond it, and with very many tags, the diagonal is used
 _MOST_STEPS = 2_000_000
-_FOLLOWS = ".,;:!?…)]}»”’%"  # without a space before it
+_FOLLOWS = re.compile(
+    r"[.,;!?…)\]}»”’]|[:%](?![\w({])"
+)  # without a space before it, unlike :name and %(name)s
 _CERTAIN = 1000.0  # the factor of words that are known to come from a piece
 
 
@@ -413,5 +416,5 @@ def _spaces(mark: Mark, translation: str, offset: int) -> tuple[bool, bool]:
     before, after = translation[offset - 1 : offset] if offset else "", translation[offset : offset + 1]
     first, second = mark.spaces
     left = before != "" and not before.isspace() and (first is True or (first is False and before.isalnum()))
-    right = after != "" and not after.isspace() and after not in _FOLLOWS
+    right = after != "" and not after.isspace() and not _FOLLOWS.match(translation, offset)
     return left, right and (second is True or (second is False and after.isalnum()))

@@ -546,3 +546,14 @@ def test_nothing_is_put_into_an_abbreviation(after: int) -> None:
     found = through("a <code>x</code> b c d", HTML, lambda _: "z. B. eins zwei drei.", lambda *_: weights)
     assert "z. B." in found
     assert found.count("<code>x</code>") == 1
+
+
+@pytest.mark.parametrize("kept", ["%(b)s", "%s", ":name", "{b}"])
+def test_a_piece_that_is_put_before_another_one_has_a_space_behind_it(kept: str) -> None:
+    """The model loses the first piece and keeps the second."""
+    found = through(
+        f"%(a)d {kept} gone",
+        None,
+        lambda text: text.replace("%(a)d ", "").upper().replace(kept.upper(), kept),
+    )
+    assert found == f"%(a)d {kept} GONE"
