@@ -330,6 +330,18 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "sqrt-dk" in call(capsys, "reproduce", "list").out
 
 
+def test_a_seed_that_is_named_twice_counts_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A claim of two seeds of which one is the other would be decided by one."""
+    (job,) = plan(find_experiment("table1"), SCALES["tiny"], rows=["table1-gradient-trained"])
+    flows = {name: {"encoder": [1.0] * 10, "decoder": [1.0] * 9 + [len(name)]} for name in ARCHITECTURES}
+    write_record(Record(job.row.name, "tiny", 1, job.row.identity(1), "", flows), tmp_path)
+    command = ["reproduce", "table1", "--rows", job.row.name, "--out", tmp_path, "--results", tmp_path]
+    once, twice = (call(capsys, *map(str, command), "--seeds", seeds) for seeds in ("1", "1,01"))
+    assert "undecided" in once.out.split("trained on tiny: the")[1]
+    assert "(1 seed)" in once.out
+    assert twice.out == once.out
+
+
 def test_attention_of_a_missing_run(tmp_path: Path) -> None:
     place = place_in(tmp_path, SCALES["tiny"])
     row = next(

@@ -272,7 +272,7 @@ def _seeds(text: str | None) -> tuple[int, ...]:
     seeds = tuple(int(part) for part in text.split(",") if len(part) <= len(str(bounds.SEED)))
     if len(seeds) <= text.count(",") or max(seeds) > bounds.SEED:
         raise ConfigError(f"--seeds: expected whole numbers of at most {bounds.SEED:,}, found {text!r}")
-    return seeds
+    return tuple(dict.fromkeys(seeds))  # a seed twice would be two records of one training
 
 
 def _shard(text: str) -> tuple[int, int]:
