@@ -214,7 +214,7 @@ TINY = Scale(
     comparison=_TINY_COMPARISON,
     base=RowRecipe("configs/multi30k-en-de-table3.yaml", _TINY_BASE),
     budget="1,200 steps of 1,024 tokens, five passes over the text: what learns faster is ahead",
-    test=TestSet(Path(_TINY) / "test.en", Path(_TINY) / "test.de"),
+    test=TestSet(Path(_TINY) / "test.en", Path(_TINY) / "test.de", corpus="tiny"),
     minutes=0.75,
     deep=("schedule.warmup=150", "training.max_steps=600"),
     sentence=12,

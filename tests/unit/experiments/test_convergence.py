@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from headwise.corpora.built_in import write_built_in
+from headwise.corpora.catalog import find_corpus
 from headwise.errors import DataError, TrainingError
 from headwise.experiments import convergence, table2, text_size, trials
 from headwise.experiments.attention import PERMUTATION, SCALING
@@ -21,7 +23,7 @@ from headwise.experiments.harness.rows import ExperimentRow, Machine, Place, Tra
 from headwise.experiments.harness.runner import collect, finish, plan, unfinished
 from headwise.experiments.harness.test_sets import TestSet
 from headwise.experiments.harness.texts import part_of, prepare_text
-from headwise.experiments.scales import ARCHITECTURES, SCALES, RowRecipe
+from headwise.experiments.scales import ARCHITECTURES, SCALES, RowRecipe, Scale
 from paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("at_the_root", "forked")
@@ -273,6 +275,26 @@ def test_a_missing_text_names_the_command_that_makes_it(
     ):
         prepare_text(rows, scale, said.append)
     prepare_text([], scale, said.append)  # what reads no text needs none
+
+
+@pytest.mark.parametrize("name", ["dev.en", "train.de", "test.de"])
+def test_a_missing_file_of_the_built_in_text_names_the_command_that_brings_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.chdir(tmp_path)
+    write_built_in("tiny", Path("data/tiny"))
+    Path("data/tiny", name).unlink()
+    with pytest.raises(DataError, match=f"{name}: there is no such file; `headwise data get tiny` brings it"):
+        prepare_text(trials.trial_rows(TINY), TINY, pytest.fail)
+
+
+@pytest.mark.parametrize("scale", SCALES.values(), ids=lambda scale: scale.name)
+def test_a_test_set_is_part_of_the_corpus_that_brings_it(scale: Scale) -> None:
+    for test in (scale.test, *scale.other_tests.values()):
+        corpus = find_corpus(test.corpus)
+        files = {corpus.folder / file.name for file in corpus.files}
+        assert {test.source, test.target} <= files
 
 
 def test_a_smaller_text_is_part_of_a_larger_one(

@@ -24,7 +24,7 @@ from headwise.text.tokens.moses import detokenize, plain_punctuation, tokenize
 
 @dataclass(frozen=True)
 class TestSet:
-    """A test set; `corpus` is its name for `headwise data get`, empty if the scale generates its text."""
+    """A test set; `corpus` is the name for `headwise data get` of what it is a part of."""
 
     __test__ = False  # tells pytest that this class isn't a test
 
@@ -36,10 +36,14 @@ class TestSet:
     corpus: str = ""
 
     def check(self) -> None:
-        """Raise `DataError`, with the command that downloads the test set, if a file is missing."""
+        """Raise `DataError`, with the command that brings the test set, if a file is missing."""
         for file in (self.source, self.target):
             if not file.exists():
-                raise DataError(f"{file}: there is no such file; `headwise data get {self.corpus}` brings it")
+                raise DataError(f"{file}: there is no such file; {self.brought()}")
+
+    def brought(self) -> str:
+        """Return by which command its corpus is brought, for messages."""
+        return f"`headwise data get {self.corpus}` brings it"
 
     def read(self) -> tuple[list[str], list[str]]:
         """Return the lines of both files; raises `DataError` if they can't be read."""

@@ -101,8 +101,9 @@ def _run(command: list[str], say: Callable[[str], None]) -> None:
 
 
 def _check(scale: Scale, files: Sequence[str]) -> None:
-    if scale.made_by and (missing := [file for file in files if not Path(file).exists()]):
-        raise DataError(f"{missing[0]}: there is no such file; `{scale.made_by}` makes it")
+    if missing := [file for file in files if not Path(file).exists()]:
+        command = f"`{scale.made_by}` makes it" if scale.made_by else scale.test.brought()
+        raise DataError(f"{missing[0]}: there is no such file; {command}")
     found = files_checksum({"inputs": [stamp(Path(file)) for file in files]})
     if found != scale.checksum:
         raise DataError(
