@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -73,11 +73,13 @@ Price = Annotated[
     ),
 ]
 
+_OUT = Path("runs/reproduce")
+
 
 def command(
     name: Name,
     scale: Scale = None,
-    out: Annotated[Path, typer.Option(help="Folder for runs and figures.")] = Path("runs/reproduce"),
+    out: Annotated[Path, typer.Option(help="Folder for runs and figures.")] = _OUT,
     results: Annotated[Path, typer.Option(help="Folder of the recorded results.")] = Path("results"),
     rows: Rows = None,
     seeds: Seeds = None,
@@ -104,13 +106,20 @@ def command(
 
     Example: headwise reproduce wmt14 --dry-run --price 2.5
     """
+    if not dry_run and (gpu is not None or price is not None):
+        raise ConfigError("--gpu and --price: expected --dry-run beside them, found none")
+    of_all = {"seeds": seeds, "shard": shard != "1/1", "threads": threads}
+    of_rows = {
+        **of_all, "rows": rows, "device": device, "processes": processes, "dry-run": dry_run, "out": out != _OUT,
+    }  # fmt: skip
     if show:
+        _refuse("--show", of_rows)
         _show(name, scale or "multi30k", results, as_json=as_json)
         return
     if as_json:
         raise ConfigError("--json: expected it together with --show, found it alone")
-    if not dry_run and (gpu is not None or price is not None):
-        raise ConfigError("--gpu and --price: expected --dry-run beside them, found none")
+    if name in {"list", "report"}:
+        _refuse(name, {**of_rows, "scale": scale})
     if name == "list":
         _list()
         return
@@ -132,8 +141,7 @@ def command(
         raise ConfigError(f"--scale: expected {only} or none for {name}, found {chosen.name}")
     place = Place(chosen, out, results, Machine(device, threads, processes or _gpus()))
     if experiment is None:
-        if seeds is not None or shard != "1/1":
-            raise ConfigError("--seeds and --shard: expected an experiment beside them, found all")
+        _refuse(name, of_all)  # its rows have the scale's seeds, and one thread each
         _all(place, rows or (), dry_run, gpu, price)
         return
     jobs = plan(
@@ -151,6 +159,13 @@ def command(
         typer.echo(f"\nfigure: {chart.save(out / 'figures')}")
     for claim in finding.claims:
         typer.echo(f"\n{claim.sentence()}")
+
+
+def _refuse(beside: str, options: Mapping[str, object]) -> None:
+    """Raise `ConfigError` for options that would have no effect."""
+    for name, value in options.items():
+        if value not in (None, False):
+            raise ConfigError(f"--{name}: expected none beside {beside}, found one")
 
 
 def _show(name: str, scale: str, results: Path, *, as_json: bool) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headwise.errors import DataError
 from headwise.experiments.harness.outcome import Chart, Finding, Table
 from headwise.experiments.harness.paper_claims import PAPER_CLAIMS, Evidence, PaperClaim
 from headwise.experiments.harness.records import Record, Results
@@ -63,8 +64,10 @@ def write_report(results: Path, docs: Path) -> list[Path]:
     """Write reproduction.md, a page for each experiment in reproduction/, and the images; returns the files.
 
     In a checkout, the chapters beside `docs` that quote findings are among them. Removes pages and images that are no
-    longer made. Raises `DataError` for a record that can't be read.
+    longer made. Raises `DataError` where there is no folder of records, or for a record that can't be read.
     """
+    if not results.is_dir():
+        raise DataError(f"{results}: expected the folder of the recorded results, found none")
     pages = {name: list(_sections(find_experiment(name), results)) for name in NAMES}
     charts = [
         chart
