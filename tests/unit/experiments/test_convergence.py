@@ -423,6 +423,10 @@ def test_where_a_row_was_stopped_no_other_is_started(tmp_path: Path, monkeypatch
         return subprocess.CompletedProcess(command, 130)
 
     monkeypatch.setattr(subprocess, "run", interrupted)
+    machine = Machine("cuda:1", processes=3)
     with pytest.raises(KeyboardInterrupt):
-        finish(Place(TINY, tmp_path / "runs", tmp_path / "results"), 1, lambda line: None, [["trials"]])
+        finish(
+            Place(TINY, tmp_path / "runs", tmp_path / "results", machine), 1, lambda line: None, [["trials"]]
+        )
     assert len(started) == 1
+    assert "--device cuda:1 --processes 3" in " ".join(started[0])

@@ -243,6 +243,7 @@ def _run_child(name: str, job: RowJob, place: Place, stopped: threading.Event) -
     command = python_command(
         *("-m", "headwise", "reproduce", name, "--scale", place.scale.name),
         *("--rows", job.row.name, "--seeds", str(job.seed), "--threads", "1", *device),
+        *("--processes", str(place.machine.processes)),
         *("--out", str(place.runs), "--results", str(place.results)),
     )
     environment = {**child_environment(), "OMP_NUM_THREADS": "1"}
