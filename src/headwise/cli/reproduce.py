@@ -144,6 +144,9 @@ def command(
         _refuse(name, of_all)  # its rows have the scale's seeds, and one thread each
         _all(place, rows or (), dry_run, gpu, price)
         return
+    if not experiment.rows(experiment.at(chosen, results)):
+        tried = " whose trials are recorded" if experiment.tune is not None and name != "trials" else ""
+        raise ConfigError(f"{name}: expected rows{tried} at the scale {chosen.name}, found none")
     jobs = plan(
         experiment, chosen, results=results, rows=rows or (), seeds=_seeds(seeds), shard=_shard(shard)
     )
