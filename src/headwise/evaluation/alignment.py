@@ -20,7 +20,7 @@ from headwise.errors import DataError
 from headwise.text.reading.lines import bounded_lines
 
 Link = tuple[int, int]
-_LINK = re.compile(r"([0-9]+)([-?p])([0-9]+)")
+_LINK = re.compile(r"([0-9]{1,9})([-?p])([0-9]{1,9})")
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,8 @@ def read_alignments(path: str | Path) -> list[Alignment]:
     try:
         with opener(path, "rb") as file:
             lines = enumerate(bounded_lines(file, path), start=1)
-            return [parse_alignment(line.decode("utf-8"), f"{path} line {number}") for number, line in lines]
+            texts = ((number, line.decode("utf-8").removeprefix("\ufeff")) for number, line in lines)
+            return [parse_alignment(text, f"{path} line {number}") for number, text in texts]
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such alignment file") from None
     except UnicodeDecodeError:

@@ -82,14 +82,20 @@ def test_file_round_trip_keeps_empty_sentences(tmp_path: Path, name: str) -> Non
     assert read_alignments(path) == alignments
 
 
-@pytest.mark.parametrize("bad", ["0:0", "1-", "-1-0", "a-b", "0-0,1-1", "1.5-2"])
+@pytest.mark.parametrize("bad", ["0:0", "1-", "-1-0", "a-b", "0-0,1-1", "1.5-2", "9" * 5000 + "-0"])
 def test_bad_link_names_file_and_line(tmp_path: Path, bad: str) -> None:
     path = tmp_path / "gold.align"
     path.write_text(f"0-0\n\n0-1 {bad}\n")
     with pytest.raises(DataError) as error:
         read_alignments(path)
     assert str(error.value).startswith(f"{path} line 3: expected links such as 0-0")
-    assert repr(bad) in str(error.value)
+    assert repr(bad[:40]) in str(error.value)
+
+
+def test_a_byte_order_mark_is_no_link(tmp_path: Path) -> None:
+    path = tmp_path / "gold.align"
+    path.write_text("0-0 1?2\n3-3\n", encoding="utf-8-sig")
+    assert read_alignments(path) == [Alignment.of([(0, 0)], [(1, 2)]), Alignment.of([(3, 3)])]
 
 
 def test_unreadable_files_are_named(tmp_path: Path) -> None:
