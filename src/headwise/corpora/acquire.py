@@ -86,7 +86,8 @@ def get_corpus(
     manifest = _read_manifest(directory, corpus)
     acquired = []
     for file in selected:
-        recorded = manifest.get(file.name, {}).get("sha256")
+        made = not file.origin  # here, and perhaps otherwise than by the version that made what is recorded
+        recorded = None if made and force else manifest.get(file.name, {}).get("sha256")
         item = _acquire(file, directory, file.sha256 or recorded, source, force, corpus, progress)
         acquired.append(item)
         manifest[file.name] = {

@@ -173,6 +173,19 @@ def test_get_writes_what_is_made_here_and_keeps_it(toy: Corpus) -> None:
         run("get", "reverse", "--from", "elsewhere")
 
 
+def test_force_replaces_what_another_version_has_made(toy: Corpus) -> None:
+    run("get", "reverse", "--only", "dev.source")
+    of_today = Path("data/reverse/dev.source").read_bytes()
+    of_another_version = of_today[::-1]
+    Path("data/reverse/dev.source").write_bytes(of_another_version)
+    manifest = Path("data/reverse/manifest.json")
+    digests = (hashlib.sha256(text).hexdigest() for text in (of_today, of_another_version))
+    manifest.write_text(manifest.read_text().replace(*digests))
+    assert "present, checksum verified" in run("get", "reverse", "--only", "dev.source").stdout
+    assert "written" in run("get", "reverse", "--only", "dev.source", "--force").stdout
+    assert Path("data/reverse/dev.source").read_bytes() == of_today
+
+
 @pytest.mark.parametrize("command", ["list", "get"])
 def test_help_shows_an_example(command: str) -> None:
     text = " ".join(run(command, "--help").stdout.split())
