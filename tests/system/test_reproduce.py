@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from headwise.config.removed import REMOVED
 from headwise.errors import ConfigError, DataError
 from headwise.experiments.harness.cost import duration, estimates, parameters, table
 from headwise.experiments.harness.outcome import Claim, Finding, Table
-from headwise.experiments.harness.records import Record, Results, read_record, write_record
+from headwise.experiments.harness.records import Record, Results, environment, read_record, write_record
 from headwise.experiments.harness.rows import Machine, Place, TrainingRow
 from headwise.experiments.harness.runner import NAMES, Experiment, RowJob, collect, find_experiment, plan, run
 from headwise.experiments.harness.test_sets import TestSet
@@ -349,6 +350,16 @@ def test_attention_of_a_missing_run(tmp_path: Path) -> None:
     )
     with pytest.raises(DataError, match="`headwise reproduce table2 --scale tiny --rows table2-transformer"):
         row.run(1, place)
+
+
+def test_a_slow_git_loses_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit is asked for when a row is finished, which may have taken days."""
+
+    def slow(command: list[str], *, timeout: float, **_: object) -> None:
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(subprocess, "run", slow)
+    assert environment()["version"]["commit"] is None
 
 
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:

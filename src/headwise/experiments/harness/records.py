@@ -110,12 +110,12 @@ def _load() -> dict[str, float]:
 
 
 def _commit() -> str | None:
-    """Return the checkout's commit, with `+` if files have uncommitted changes; None outside a checkout."""
+    """Return the checkout's commit, with `+` if files have uncommitted changes; None outside one or if git is slow."""
     folder = Path(__file__).parent
     try:
         commit = _git(folder, "rev-parse", "--short=12", "HEAD")
         changes = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", str(folder.parents[1]))
-    except (OSError, subprocess.CalledProcessError):
+    except (OSError, subprocess.SubprocessError):
         return None
     return commit + ("+" if changes else "")
 
