@@ -147,12 +147,16 @@ def note(scale: Scale) -> str:
 
 
 def _best_other(results: Results) -> str | None:
-    """Return the row of the best system besides the Transformer; None before every system has a record."""
-    scores = {row.name: results.mean(row.name, _TEST) for row in results.rows}
-    means = {name: score.value for name, score in scores.items() if score is not None}
-    if means.pop(_OURS, None) is None or len(means) < len(results.scale.comparison.models) - 1:
+    """Return the row of the best system besides the Transformer; None before every system has a record.
+
+    A system all of whose seeds diverged isn't the best one.
+    """
+    names = [row.name for row in results.rows]
+    if len(names) < len(results.scale.comparison.models) or results.missing(*names):
         return None
-    return max(means, key=means.__getitem__)
+    scores = {name: results.mean(name, _TEST) for name in names if name != _OURS}
+    means = {name: score.value for name, score in scores.items() if score is not None}
+    return max(means, key=means.__getitem__, default=None)
 
 
 def _against(name: str) -> str:
@@ -172,7 +176,9 @@ def _length_claim(results: Results) -> Claim:
     best = _best_other(results)
     if best is None:
         return Claim(text, "not run yet", _missing(results.scale))
-    record = next(record for record in results.records[_OURS] if "test" in record.result)
+    record = next((record for record in results.records[_OURS] if "test" in record.result), None)
+    if record is None:
+        return Claim(text, "undecided", f"{_OURS} diverged with every seed.")
     groups = list(record.result["test"]["by_length"])
     longest, shortest = (
         results.differences(_OURS, best, f"test.by_length.{groups[place]}.bleu") for place in (-1, 0)
@@ -187,10 +193,12 @@ def _length_claim(results: Results) -> Claim:
 def _cost_claim(results: Results, level: float | None) -> Claim:
     text = "The Transformer reaches a quality that all reach with fewer operations of training"
     costs = {row.name: _costs(results, row.name, level) for row in results.rows}
-    reached = {name: cost for name, cost in costs.items() if cost}
-    if _OURS not in reached or len(reached) < len(results.scale.comparison.models) - 1:
+    if _best_other(results) is None:
         return Claim(text, "not run yet", _missing(results.scale))
-    ours = reached.pop(_OURS)
+    ours = costs.pop(_OURS)
+    reached = {name: cost for name, cost in costs.items() if cost}
+    if not ours or not reached:
+        return Claim(text, "undecided", f"Not every seed reaches it ({_OURS}: {results.seeds(_OURS)}).")
     best = min(reached, key=lambda name: mean([operations for _, operations in reached[name].values()]).value)
     shares = [100 * (ours[seed][1] / other[1] - 1) for seed, other in reached[best].items() if seed in ours]
     if not shares:

@@ -234,6 +234,30 @@ def test_systems_are_compared_over_paired_seeds_and_at_equal_quality(tried: Path
         assert chart.save(tmp_path).stat().st_size > 0
 
 
+@pytest.mark.parametrize(
+    ("system", "diverged", "statuses"),
+    [
+        ("gnmt", 5, ["confirmed", "undecided", "confirmed"]),  # what diverged isn't the best of the others
+        ("gnmt", 1, ["confirmed", "undecided", "confirmed"]),
+        ("transformer", 5, ["refuted", "undecided", "undecided"]),
+        ("transformer", 1, ["undecided", "undecided", "undecided"]),
+    ],
+)
+def test_a_system_that_diverged_has_been_run(
+    tried: Path, system: str, diverged: int, statuses: list[str]
+) -> None:
+    found(tried, {"transformer": 90.0, "luong": 85.0})
+    row = next(
+        row
+        for row in convergence.system_rows(trials.with_choices(TINY, tried))
+        if row.name == f"converged-{system}"
+    )
+    for seed in range(2, 2 + diverged):
+        record(tried, row, seed, None)
+    claims = convergence.find_systems(collect(convergence.SYSTEMS, TINY, tried)).claims
+    assert [claim.status for claim in claims] == statuses
+
+
 def test_nothing_is_claimed_before_the_runs(tmp_path: Path) -> None:
     results = collect(convergence.VARIATIONS, TINY, tmp_path)
     statuses = {claim.status for claim in convergence.find_variations(results).claims}
