@@ -180,14 +180,12 @@ def _length_claim(results: Results) -> Claim:
     if record is None:
         return Claim(text, "undecided", f"{_OURS} diverged with every seed.")
     groups = list(record.result["test"]["by_length"])
-    longest, shortest = (
-        results.differences(_OURS, best, f"test.by_length.{groups[place]}.bleu") for place in (-1, 0)
-    )
+    longest, shortest = ((_OURS, best, f"test.by_length.{groups[place]}.bleu") for place in (-1, 0))
     of = (
         f"BLEU of its difference, in the fifth of longest sentences (more than {groups[-2]} words) against the "
         f"shortest (at most {groups[0]}), to {_against(best)}"
     )
-    return judge_gain(text, longest, shortest, of, _missing(results.scale))
+    return judge_gain(results, text, longest, shortest, of, _missing(results.scale))
 
 
 def _cost_claim(results: Results, level: float | None) -> Claim:

@@ -114,12 +114,10 @@ def _claim(results: Results) -> Claim:
     """Judge how much further the Transformer is ahead on all of the text than on the least of it."""
     text = "With more text, the Transformer gains on the recurrent system"
     least = max(results.scale.parts, default=1)
-    few, whole = (
-        results.differences(_name("transformer", of), _name(_RECURRENT, of), _TEST) for of in (least, 1)
-    )
+    few, whole = ((_name("transformer", of), _name(_RECURRENT, of), _TEST) for of in (least, 1))
     of = f"BLEU of its difference, on all of the text against 1/{least} of it"
     command = f"`headwise reproduce all --scale {results.scale.name}` runs it."
-    return judge_gain(text, whole, few, of, command)
+    return judge_gain(results, text, whole, few, of, command)
 
 
 EXPERIMENT = Experiment(

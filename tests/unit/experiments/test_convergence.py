@@ -386,6 +386,21 @@ def test_what_the_transformer_gains_with_text_is_judged_over_paired_seeds(
     assert [claim.status for claim in text_size.find(nothing).claims] == ["not run yet"]
 
 
+@pytest.mark.parametrize("diverged", [1, 5])
+@pytest.mark.parametrize("name", ["converged-transformer", "size-luong-8"])
+def test_a_gain_of_the_seeds_that_did_not_diverge_decides_nothing(
+    tried: Path, name: str, diverged: int
+) -> None:
+    scale = trials.with_choices(TINY, tried)
+    for row in text_size.rows(scale):
+        for seed in scale.seeds:
+            score = 60.0 if row.name.endswith("-transformer-8") else 80.0
+            record(tried, row, seed, None if row.name == name and seed < 2 + diverged else score)
+    (claim,) = text_size.find(collect(text_size.EXPERIMENT, TINY, tried)).claims
+    assert claim.status == "undecided"
+    assert f"{name}: {5 - diverged} and {diverged} diverged." in claim.because
+
+
 def test_trials_are_all_listed(tried: Path) -> None:
     systems, variations = trials.find_trials(collect(trials.TRIALS, TINY, tried)).tables
     assert [row[-1] for row in systems.rows] == ["root"] * 6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -116,15 +116,27 @@ def judge(text: str, difference: Mean, expected: int, of: str, digits: int = 2) 
     )
 
 
-def judge_gain(
-    text: str, later: Mapping[int, float], earlier: Mapping[int, float], of: str, otherwise: str
-) -> Claim:
-    """Return the claim that a difference, given by seed, is larger in one case than in another, over paired seeds.
+Case = tuple[str, str, str]  # a row, another one, and the path of the number that they are compared by
 
-    `of` is as for `judge`; `otherwise` says how the runs are made where no seed has both.
+
+def judge_gain(results: Results, text: str, later: Case, earlier: Case, of: str, otherwise: str) -> Claim:
+    """Return the claim that a difference of two rows is larger in one case than in another, over paired seeds.
+
+    `of` is as for `judge`; `otherwise` says how the runs are made where no seed has both. Where seeds diverged, those
+    that are left decide nothing.
     """
-    gains = [difference - earlier[seed] for seed, difference in later.items() if seed in earlier]
-    return judge(text, mean(gains), 1, of) if gains else Claim(text, "not run yet", otherwise)
+    before = results.differences(*earlier)
+    gains = [
+        difference - before[seed]
+        for seed, difference in results.differences(*later).items()
+        if seed in before
+    ]
+    names = dict.fromkeys((*later[:2], *earlier[:2]))
+    lost = " ".join(f"{name}: {results.seeds(name)}." for name in names if results.diverged(name))
+    if not gains:
+        return Claim(text, "undecided", lost) if lost else Claim(text, "not run yet", otherwise)
+    claim = judge(text, mean(gains), 1, of)
+    return Claim(text, "undecided", f"{claim.because} {lost}") if lost else claim
 
 
 @dataclass(frozen=True)
