@@ -179,8 +179,8 @@ def test_force_replaces_what_another_version_has_made(toy: Corpus) -> None:
     of_another_version = of_today[::-1]
     Path("data/reverse/dev.source").write_bytes(of_another_version)
     manifest = Path("data/reverse/manifest.json")
-    digests = (hashlib.sha256(text).hexdigest() for text in (of_today, of_another_version))
-    manifest.write_text(manifest.read_text().replace(*digests))
+    old, new = (hashlib.sha256(text).hexdigest() for text in (of_another_version, of_today))
+    manifest.write_text(manifest.read_text().replace(new, old))
     assert "present, checksum verified" in run("get", "reverse", "--only", "dev.source").stdout
     assert "written" in run("get", "reverse", "--only", "dev.source", "--force").stdout
     assert Path("data/reverse/dev.source").read_bytes() == of_today
