@@ -216,6 +216,16 @@ def test_systems_differ_in_their_models_and_rates_alone(name: str, kind: str) ->
     assert all(tree == trees[0] for tree in trees)
 
 
+@pytest.mark.parametrize("scale", SCALES.values(), ids=lambda scale: scale.name)
+def test_what_is_said_of_a_scales_training_is_what_base_does(scale: Scale) -> None:
+    config = Config.load(scale.base.file, scale.base.changes)
+    steps, tokens = config.training.max_steps, config.batch.tokens
+    assert scale.budget.startswith(f"{steps:,} steps of {tokens:,} tokens")
+    transformer = scale.systems["transformer"]
+    subwords = Config.load(transformer.file, transformer.changes).subwords
+    assert f"the same {subwords.size:,} subwords" in scale.comparison.treatment
+
+
 def test_tuning_tries_the_same_with_every_system_and_never_sees_the_test_set() -> None:
     scale = SCALES["tiny"]
     rows = [row for row in find_experiment("tuning").rows(scale) if isinstance(row, TrainingRow)]
