@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headwise.corpora.built_in import write_built_in
 from headwise.corpora.catalog import find_corpus
@@ -167,6 +169,14 @@ def test_the_seeds_that_would_decide_have_an_interval_as_wide_as_what_is_to_be_t
 ) -> None:
     claim = judge("", Mean(difference, half, count), expected, "BLEU")
     assert f"About {seeds} seeds would decide it" in claim.because
+
+
+@given(st.integers(-500, 500), st.integers(-500, 500))
+def test_no_number_of_seeds_tells_nothing_from_a_rounding_error(a: int, b: int) -> None:
+    """The differences cancel, but for the rounding of their sum."""
+    claim = judge("", mean([a / 100, b / 100, -(a + b) / 100]), 1, "BLEU")
+    assert claim.status == "undecided"
+    assert "seeds would decide it" not in claim.because
 
 
 @pytest.mark.parametrize(

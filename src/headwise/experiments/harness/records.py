@@ -143,9 +143,10 @@ class Mean:
     def seeds_to_decide(self, margin: float) -> int | None:
         """Return about how many seeds would narrow the interval to `margin` on each side, with the same deviation.
 
-        None without a deviation, which a single seed doesn't have, or for a margin of nothing.
+        None without a deviation, which a single seed doesn't have, or for a margin of nothing: what is less than a
+        thousandth of the interval may be a rounding error, and would take millions of seeds.
         """
-        if not self.half or not margin:
+        if not self.half or margin < self.half / 1000:
             return None
         deviation = self.half * math.sqrt(self.count) / _quantile(self.count)
         seeds = max(self.count + 1, math.ceil((_NORMAL * deviation / margin) ** 2))
