@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwise.api.arguments import with_arguments
-from headwise.config import Config
+from headwise.config import Config, ModelConfig
 from headwise.engine.outputs import Output, Translation
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
@@ -53,14 +54,19 @@ class Run:
     @classmethod
     @with_arguments
     def from_model(cls, model: Seq2Seq, subwords: Subwords, config: Config | None = None) -> Run:
-        """Return the run of a translation model that was trained by one's own loop, with the model's parameters of now.
+        """Return the run of a translation model that was trained by one's own loop, with a copy of the model as it is.
 
-        `config` is the model's configuration, as given to `headwise.build`. Raises `ConfigError` where the sizes of the
-        vocabularies aren't the model's.
+        `config` is what the run records beside the model's own shape, as given to `headwise.build`. Raises
+        `ConfigError` where the sizes of the vocabularies aren't the model's.
         """
         from headwise.decoding.engine import fastest_engine
 
         config = (config or Config()).model_copy(deep=True)
+        model = copy.deepcopy(model).eval()
+        if isinstance(
+            own := getattr(model, "config", None), ModelConfig
+        ):  # an architecture of one's own may lack it
+            config.model = own.model_copy(deep=True)
         sizes, expected = (
             (model.source_size, model.target_size),
             (subwords.source_size, subwords.target_size),
@@ -80,7 +86,6 @@ class Run:
         )
         run = cls.__new__(cls)
         run.path, run.config, run._paths, run._options, run._device = None, config, [], {}, "auto"
-        model.eval()
         run.translator = Translator(fastest_engine(model, config.model, subwords), subwords, config.decoding)
         return run
 

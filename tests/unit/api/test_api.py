@@ -334,6 +334,31 @@ def test_a_model_of_ones_own_loop_becomes_a_run(
         headwise.Run.from_model(headwise.build(MODEL, 64), subwords, config)
 
 
+@pytest.mark.parametrize("architecture", ["transformer", "recurrent", "convolutional"])
+def test_a_run_of_a_model_is_of_that_model_as_it_was(
+    subwords: headwise.Subwords, tmp_path: Path, architecture: str
+) -> None:
+    shape = {**MODEL, "architecture": architecture, "decoder_layers": 2}
+    trained, untouched = (headwise.build(shape, subwords) for _ in range(2))
+    untouched.load_state_dict(trained.state_dict())
+    trained.train()
+    run = headwise.Run.from_model(trained, subwords)  # whose default model is another
+    assert trained.training
+    with torch.no_grad():
+        for parameter in trained.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    expected = headwise.decode(untouched, [subwords.encode_source(ENGLISH[0])])[0][0]
+    text = subwords.decode_target(expected.tokens)
+    for of in (run, run.save(tmp_path / "run")):
+        assert of.config.model == headwise.ModelConfig.model_validate(shape)
+        found = of.translate(ENGLISH[:1])[0]
+        assert (found.text, found.score) == (text, pytest.approx(expected.score, abs=1e-4))
+        assert of.explain(ENGLISH[0]).output == text
+    other = headwise.ModelConfig.model_validate({**shape, "heads": 4})
+    run = headwise.Run.from_model(untouched, subwords, headwise.Config(model=other))
+    assert run.translate(ENGLISH[:1])[0].text == text
+
+
 def test_layers_are_modules_for_ones_own_loop() -> None:
     from headwise import nn
 
