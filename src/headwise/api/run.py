@@ -49,7 +49,7 @@ class Run:
         self._options = options
         self._device = str(options.get("device", "auto"))
         self.path: Path | None = self._paths[0]
-        self.config = Config.of_run(self._paths[0])
+        self.config = Config.of_run(self._paths[0], *(["translation"] if more else []))
 
     @classmethod
     @with_arguments
@@ -215,11 +215,12 @@ class Run:
     def save(self, path: StrPath) -> Run:
         """Write a new run directory with what inference needs; return its run.
 
-        Raises `CheckpointError` if something is there.
+        Raises `CheckpointError` if something is there, and `ConfigError` for an ensemble.
         """
         from headwise.api.exporting import save_model
         from headwise.api.other_run import write_other_run
 
+        self._check_single("save")
         if self.path is None:
             save_model(self.translator, self.config, Path(path))
         else:
@@ -242,15 +243,20 @@ class Run:
 
         `to` is huggingface, ctranslate2, argos, onnx, marian, page, or run; `average`, `shortlist` and `others` (runs
         with whose models this one's is averaged) are those of a `run`. Raises `ConfigError` for a model that the
-        toolkit can't express, and `CheckpointError` if something is at `path`.
+        toolkit can't express and for an ensemble, and `CheckpointError` if something is at `path`.
         """
         from headwise.api.exporting import export
 
+        self._check_single("export")
         runs = [find_run(os.fspath(other)) for other in others]
         with self._saved() as run:
             return export(
                 run, Path(path), to, precision, average, languages, shortlist=shortlist, others=runs
             )
+
+    def _check_single(self, what: str) -> None:
+        if len(self._paths) > 1:
+            raise ConfigError(f"{what}: expected one run, found an ensemble of {len(self._paths)}")
 
     @contextmanager
     def _saved(self) -> Iterator[Path]:
@@ -282,22 +288,26 @@ def load(
     `engine` is native, pytorch or auto; `workers` is the number of search threads, 0 for one per processor;
     `shortlist` enables the lexical shortlist of `headwise export --shortlist`; `language` is a target language of an
     imported model for several. `imports` are modules of your own whose parts the run uses, unless they are imported
-    already: a run imports no code by itself.
+    already: a run imports no code by itself. All but `device` and `imports` are for translation.
 
     Raises `CheckpointError` if a run is missing or damaged, and `ConfigError` or `DeviceError` if it can't be decoded
     with these options.
     """
     import_modules(imports)
-    loaded = Run(
-        run,
-        *more,
-        device=device,
-        precision=precision,
-        engine=engine,
-        workers=workers,
-        shortlist=shortlist,
-        language=language,
-    )
+    decoding = {
+        "precision": precision,
+        "engine": engine,
+        "workers": workers,
+        "shortlist": shortlist,
+        "language": language,
+    }
+    loaded = Run(run, *more, device=device, **decoding)
     if loaded.config.task == "translation":
         _ = loaded.translator  # raises now
+        return loaded
+    for name, value in decoding.items():
+        if value not in (None, "auto", 0):
+            raise ConfigError(
+                f"{name}: expected a translation run beside it, found task {loaded.config.task}"
+            )
     return loaded

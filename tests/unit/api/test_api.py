@@ -278,6 +278,26 @@ def test_the_picture_of_a_model_without_cross_attention_is_of_the_part_that_it_h
     assert (tmp_path / "own.png").read_bytes() == (tmp_path / "named.png").read_bytes()
 
 
+def test_an_ensemble_isnt_taken_for_its_first_run(directory: Path, tmp_path: Path) -> None:
+    several = headwise.load(directory, directory, engine="pytorch")
+    with pytest.raises(ConfigError, match="save: expected one run, found an ensemble of 2"):
+        several.save(tmp_path / "saved")
+    with pytest.raises(ConfigError, match="export: expected one run, found an ensemble of 2"):
+        several.export(tmp_path / "exported", to="run", precision="int8")
+    assert not list(tmp_path.iterdir())
+
+
+def test_options_of_decoding_and_more_runs_are_for_translation(tmp_path: Path) -> None:
+    single = make_language_model_run(tmp_path / "run")
+    for name, value in (("precision", "int8"), ("engine", "native"), ("workers", 2), ("shortlist", True)):
+        with pytest.raises(
+            ConfigError, match=f"{name}: expected a translation run beside it, found task lan"
+        ):
+            headwise.load(single, **{name: value})
+    with pytest.raises(CheckpointError, match="expected a run of task translation, found one of language_m"):
+        headwise.load(single, single)
+
+
 def test_a_translation_is_shown_with_its_alignment(run: headwise.Run) -> None:
     translated = run.translate(["A <b>man</b> rides."], alignments=True)[0]
     shown = translated._repr_html_()
