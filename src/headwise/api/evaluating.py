@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from headwise.engine.sentences import listed
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.evaluation.metrics import check_lines, find_metric
@@ -121,6 +122,7 @@ def score_translator(
 
     A reference that is its source in half of the lines is noted. Raises as `check_lines` and `Translator.translate`.
     """
+    sources, references = listed(sources, "sources"), listed(references, "references")
     check_lines(sources, references)
     longest = translator.longest_target
     lengths = map(len, translator.subwords.encode_target_batch([one_line(text) for text in references]))

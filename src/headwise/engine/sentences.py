@@ -6,7 +6,7 @@ import dataclasses
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
 from headwise.characters import as_seen, check_characters
 from headwise.documents.segments import sentences_of
@@ -15,11 +15,12 @@ from headwise.engine.outputs import Translation
 from headwise.engine.recasing import Recased
 from headwise.engine.splitting import split_text
 from headwise.engine.terms import TERM_BEAM, Terms, sentence_terms
-from headwise.errors import DataError
+from headwise.errors import ConfigError, DataError
 from headwise.text.reading.glossary import Glossary, Match
 from headwise.text.reading.lines import one_line
 from headwise.text.tokens.subwords import EOS, Subwords
 
+Text = TypeVar("Text")
 Split = bool | Literal["long"]  # whether a line is split into its sentences, or in parts where it is too long
 
 
@@ -110,6 +111,16 @@ def _with_terms(sentence: SearchSentence, terms: Terms | None) -> SearchSentence
         return sentence
     options = dataclasses.replace(sentence.options, beam=max(sentence.options.beam, TERM_BEAM))
     return dataclasses.replace(sentence, options=options, terms=terms)
+
+
+def listed(texts: Iterable[Text], what: str) -> list[Text]:
+    """Return texts as a list, as an open file can be read once; raises `ConfigError` for a string, a list of letters.
+
+    `what` takes the texts, for the message.
+    """
+    if isinstance(texts, str):
+        raise ConfigError(f"{what}: expected a list of sentences, found one string")
+    return list(texts)
 
 
 def readable(subwords: Subwords, text: str, place: str) -> str:

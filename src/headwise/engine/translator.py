@@ -31,7 +31,7 @@ from headwise.engine.outputs import Output, Translation, join_translations
 from headwise.engine.quality import QualityCurve, mean_probability
 from headwise.engine.recasing import in_capitals, recased
 from headwise.engine.searching import search_checked
-from headwise.engine.sentences import EncodedSentences, Split, encode_source, readable, with_prefixes
+from headwise.engine.sentences import EncodedSentences, Split, encode_source, listed, readable, with_prefixes
 from headwise.engine.shortlist import FILE as SHORTLIST
 from headwise.engine.shortlist import Shortlist
 from headwise.engine.symbols import SYMBOLS
@@ -213,9 +213,7 @@ class Translator:
         `glossary_texts` are the texts in which the glossary's terms are looked up, by default the sentences; in the
         parts of a split sentence, others have none.
         """
-        if isinstance(texts, str):
-            raise ConfigError("translate: expected a list of sentences, found one string")
-        texts = list(texts)  # an open file, for instance, can be read once
+        texts = listed(texts, "translate")
         if split not in (True, False, "long"):
             raise ConfigError(f"split: expected True, False or 'long', found {split!r}")
         if prefixes is not None and len(prefixes) != len(texts):
@@ -338,6 +336,8 @@ class Translator:
         """
         if chunk < 1:
             raise ConfigError(f"chunk: expected a whole number of at least 1, found {chunk}")
+        if isinstance(lines, str):
+            raise ConfigError("translate_lines: expected lines, found one string")
         first_line = arguments.pop("first_line", 1)
         prefixes = arguments.pop("prefixes", None)
 
@@ -391,6 +391,7 @@ class Translator:
         self, sources: Sequence[str], targets: Sequence[str | Sequence[int]], first_line: int
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Encode sentence pairs for forced decoding."""
+        sources, targets = listed(sources, "sources"), listed(targets, "targets")
         if len(sources) != len(targets):
             raise DataError(
                 f"expected one target for each of the {len(sources)} sources, found {len(targets)}"

@@ -183,6 +183,14 @@ def test_an_open_file_is_a_list_of_its_lines(run: headwise.Run, tmp_path: Path) 
     with open(tmp_path / "a.en", encoding="utf-8") as file:
         translated = run.translate(file, beam=2)  # type: ignore[arg-type]
     assert [one.text for one in translated] == [one.text for one in run.translate(ENGLISH[:2], beam=2)]
+    assert run.score(iter(ENGLISH), iter(GERMAN)) == run.score(ENGLISH, GERMAN)  # type: ignore[arg-type]
+    references = [one.text for one in translated]
+    with open(tmp_path / "a.en", encoding="utf-8") as file:
+        scores = run.evaluate(file, [f"{text}\n" for text in references], beam=2)  # type: ignore[arg-type]
+    assert scores == run.evaluate(ENGLISH[:2], references, beam=2)
+    assert scores.exact == 100
+    with pytest.raises(ConfigError, match="references: expected a list of sentences, found one string"):
+        run.evaluate(ENGLISH[:2], "ab")
 
 
 def test_files_are_translated_as_by_the_command(run: headwise.Run, directory: Path, tmp_path: Path) -> None:

@@ -284,6 +284,11 @@ def test_mistakes_in_calls_are_named(translator: Translator) -> None:
         translator.translate(ENGLISH, bem=3)
     with pytest.raises(ConfigError, match="expected a list of sentences, found one string"):
         translator.translate(ENGLISH[0])
+    with pytest.raises(ConfigError, match="translate_lines: expected lines, found one string"):
+        next(translator.translate_lines(ENGLISH[0]))
+    for score in (translator.score, translator.align):
+        with pytest.raises(ConfigError, match="sources: expected a list of sentences, found one string"):
+            score("ab", "cd")
     with pytest.raises(ConfigError, match="prefixes: expected one for each of the 6 sentences, found 1"):
         translator.translate(ENGLISH, prefixes=["Ein"])
     with pytest.raises(DataError, match="prefix 3: expected at most 39 subwords, found"):
