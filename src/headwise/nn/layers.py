@@ -25,7 +25,7 @@ class LayerNorm(nn.LayerNorm):
     """Layer normalization over the last dimension by √(σ² + ε) (Ba et al. 2016), in the dtype of the input."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: D102
-        weight, bias = self.weight.to(input.dtype), self.bias.to(input.dtype)
+        weight, bias = (None if each is None else each.to(input.dtype) for each in (self.weight, self.bias))
         return functional.layer_norm(input, self.normalized_shape, weight, bias, self.eps)
 
 
@@ -33,8 +33,8 @@ class RMSNorm(nn.RMSNorm):
     """Division by √(mean x² + ε) over the last dimension (Zhang & Sennrich 2019), in the dtype of the input."""
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
-        assert self.weight is not None
-        return functional.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
+        weight = None if self.weight is None else self.weight.to(x.dtype)
+        return functional.rms_norm(x, self.normalized_shape, weight, self.eps)
 
 
 NORMALIZATIONS: dict[str, Callable[[int, float], nn.Module]] = {"layer": LayerNorm, "rms": RMSNorm}

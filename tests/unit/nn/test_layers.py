@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from headwise.nn.layers import FeedForward, LayerNorm, Residual
+from headwise.nn.layers import FeedForward, LayerNorm, Residual, RMSNorm
 from headwise.nn.linear import Linear
 
 
@@ -49,6 +49,13 @@ def test_layer_norm_divides_by_the_root_of_variance_plus_epsilon() -> None:
     variance = ((x - x.mean(-1, keepdim=True)) ** 2).mean(-1, keepdim=True)
     expected = (x - x.mean(-1, keepdim=True)) / torch.sqrt(variance + 1e-5) * layer.weight + layer.bias
     assert_close(layer(x), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("own", "torchs"), [(LayerNorm, nn.LayerNorm), (RMSNorm, nn.RMSNorm)])
+def test_normalization_may_have_no_parameters_as_in_torch(own: type[nn.Module], torchs: type) -> None:
+    x = torch.randn(4, 8)
+    assert_close(own(8, elementwise_affine=False)(x), torchs(8, elementwise_affine=False)(x))
+    assert_close(LayerNorm(8, bias=False)(x), nn.LayerNorm(8, bias=False)(x))
 
 
 @pytest.mark.parametrize(
