@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from headwise.errors import DataError
+from headwise.errors import ConfigError, DataError
 from headwise.nn.dropout import dropout, dropout_add
 from headwise.nn.linear import Linear
 
@@ -43,13 +43,16 @@ NORMALIZATIONS: dict[str, Callable[[int, float], nn.Module]] = {"layer": LayerNo
 class FeedForward(nn.Module):
     """FFN(x) = max(0, x W₁ + b₁) W₂ + b₂ (section 3.3); (…, d_model) to (…, d_model).
 
-    `gated`: FFN(x) = (f(x W₁ + b₁) · (x V + c)) W₂ + b₂ (Shazeer 2020, equations 5 and 6); V is `gate`.
+    `gated`: FFN(x) = (f(x W₁ + b₁) · (x V + c)) W₂ + b₂ (Shazeer 2020, equations 5 and 6); V is `gate`. Raises
+    `ConfigError` for an unknown activation.
     """
 
     def __init__(
         self, d_model: int, d_ff: int, activation: str, drop: float, *, gated: bool = False, bias: bool = True
     ) -> None:
         super().__init__()
+        if activation not in ACTIVATIONS:
+            raise ConfigError(f"activation: expected one of {', '.join(ACTIVATIONS)}, found {activation!r}")
         self.w1 = Linear(d_model, d_ff, bias=bias)
         self.gate = Linear(d_model, d_ff, bias=bias) if gated else None
         self.w2 = Linear(d_ff, d_model, bias=bias)
@@ -68,7 +71,7 @@ class Residual(nn.Module):
 
     x = post_norm(add(x, sublayer(pre_norm(x)))). Post-norm, as in the paper: Norm(x + Dropout(Sublayer(x))). Pre-norm:
     x + Dropout(Sublayer(Norm(x))). `Norm` is LayerNorm(x) unless another `normalization` is given. Not `connected`, x +
-    is left out.
+    is left out. Raises `ConfigError` for another norm than post and pre.
     """
 
     def __init__(
@@ -81,6 +84,8 @@ class Residual(nn.Module):
         connected: bool = True,
     ) -> None:
         super().__init__()
+        if norm not in ("post", "pre"):
+            raise ConfigError(f"norm: expected post or pre, found {norm!r}")
         self.connected = connected
         self.norm = LayerNorm(d_model) if normalization is None else normalization
         self.pre = norm == "pre"

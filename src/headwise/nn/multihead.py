@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
 from headwise.config import AttentionOptions
+from headwise.errors import ConfigError
 from headwise.nn.attention import attend, attention_kind, registered, share_heads
 from headwise.nn.cache import Cache, KeyValueCache
 from headwise.nn.dropout import dropout as drop
@@ -72,7 +74,8 @@ class MultiHeadAttention(Probed, SequenceMixer):
     In the role `causal`, no position attends to a later one; this needs no mask. `positions` act in self-attention
     only. With a `probe` or a `watch`, the dense weights are computed by the definition of the kind, at quadratic cost.
 
-    Raises `ConfigError` for an unknown kind, and for one that lacks a feature that the other arguments need.
+    Raises `ConfigError` for sizes that don't divide, for an unknown role or kind, and for a kind that lacks a feature
+    that the other arguments need.
     """
 
     def __init__(
@@ -91,6 +94,17 @@ class MultiHeadAttention(Probed, SequenceMixer):
         positions: AttentionPositions | None = None,
     ) -> None:
         super().__init__()
+        if heads < 1 or ((key_size is None or value_size is None) and d_model % heads):
+            raise ConfigError(
+                "d_model: expected a multiple of heads, unless key_size and value_size are given, found "
+                f"d_model={d_model} and heads={heads}"
+            )
+        if key_value_heads is not None and (key_value_heads < 1 or heads % key_value_heads):
+            raise ConfigError(
+                f"key_value_heads: expected a divisor of heads={heads}, found {key_value_heads}"
+            )
+        if role not in get_args(Role):
+            raise ConfigError(f"role: expected one of {', '.join(get_args(Role))}, found {role!r}")
         self.heads = heads
         self.key_size = key_size or d_model // heads
         self.value_size = value_size or d_model // heads

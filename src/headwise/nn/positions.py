@@ -124,7 +124,9 @@ def attention_positions(config: ModelConfig, layers: int, *, causal: bool) -> li
 
 @register_table("sinusoidal")
 def sinusoids(length: int, d_model: int) -> Tensor:
-    """Return the paper's sinusoids, (length, d_model) float32, computed in float64."""
+    """Return the paper's sinusoids, (length, d_model) float32, computed in float64; d_model must be even."""
+    if d_model % 2:
+        raise ConfigError(f"d_model: expected an even one for sinusoids, found {d_model}")
     position = torch.arange(length, dtype=torch.float64)[:, None]
     frequency = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
     table = torch.empty(length, d_model, dtype=torch.float64)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from headwise.errors import ConfigError
 from headwise.nn.layers import FeedForward, LayerNorm, Residual, RMSNorm
 from headwise.nn.linear import Linear
 
@@ -106,3 +107,12 @@ def test_dropout_acts_on_the_sublayer_and_not_on_the_residual(norm: str) -> None
     )  # in nearly every row the whole sub-layer was dropped, and x is unchanged
     layer.eval()
     assert not connected(layer, x).isclose(untouched).all(-1).any()
+
+
+def test_unknown_names_fail_when_the_layer_is_built() -> None:
+    with pytest.raises(ConfigError, match="norm: expected post or pre, found 'Pre'"):
+        Residual(6, "Pre", 0.0)
+    with pytest.raises(
+        ConfigError, match="activation: expected one of relu, gelu, gelu_tanh, silu, found 'tanh'"
+    ):
+        FeedForward(6, 11, "tanh", 0.0)

@@ -76,6 +76,14 @@ def test_self_attention_is_permutation_equivariant() -> None:
 def test_an_unknown_kind_fails_when_the_module_is_built() -> None:
     with pytest.raises(ConfigError, match=r"model\.attention: expected one of .*, found 'fussed'"):
         MultiHeadAttention(16, 4, kind="fussed")
+    with pytest.raises(ConfigError, match="role: expected one of self, causal, cross, found 'casual'"):
+        MultiHeadAttention(16, 4, role="casual")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("sizes", [{"heads": 3}, {"heads": 0}, {"heads": 4, "key_value_heads": 3}])
+def test_heads_that_dont_divide_fail_when_the_module_is_built(sizes: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match=rf"heads.*, found .*{list(sizes.values())[-1]}"):
+        MultiHeadAttention(16, **sizes)
 
 
 @pytest.mark.parametrize("kind", ["reference", "fused"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headwise.config import Config
 from headwise.errors import ConfigError
-from headwise.nn.positions import Positions, sinusoids
+from headwise.nn.positions import Positions, SinusoidalPositions, sinusoids
 
 
 @given(st.integers(0, 2000), st.integers(1, 64), st.data())
@@ -41,6 +41,8 @@ def test_the_sinusoids_of_other_toolkits(
 def test_sinusoids_need_pairs_of_dimensions(kind: str) -> None:
     with pytest.raises(ConfigError, match=f"{kind} positions need an even d_model, found 5"):
         Config.from_tree({"model": {"d_model": 5, "heads": 1, "positions": kind}})
+    with pytest.raises(ConfigError, match="d_model: expected an even one for sinusoids, found 5"):
+        SinusoidalPositions(5)
     if kind != "sinusoidal":
         with pytest.raises(ConfigError, match=f"{kind} positions need a d_model of at least 4, found 2"):
             Config.from_tree({"model": {"d_model": 2, "heads": 1, "positions": kind}})
