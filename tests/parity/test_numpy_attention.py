@@ -277,5 +277,13 @@ def test_a_kind_registers_under_its_name(monkeypatch: pytest.MonkeyPatch) -> Non
 
     v = torch.randn(1, 1, 4, 2)
     assert torch.equal(attend(v, v, v, kind="first"), v[:, :, :1].expand(-1, -1, 4, -1))
-    with pytest.raises(AssertionError, match="registered twice"):
-        register("first")(first)
+    register("first")(lambda q, k, v, mask, bias, dropout: v + q)  # as a notebook's cell that runs again
+    assert torch.equal(attend(v, v, v, kind="first"), 2 * v)
+    with pytest.raises(
+        ConfigError, match=r"kind fused: expected a new name, found one that headwise\.nn\.attention"
+    ):
+        register("fused")(first)
+    with pytest.raises(
+        ConfigError, match=r"kind second: expected lacks to name some of cross, .*, found 'corss'"
+    ):
+        register("second", lacks={"corss": "a typing error"})(first)

@@ -79,6 +79,11 @@ class Layer(Registered):
 
     make: Callable[..., SequenceMixer]
 
+    @property
+    def module(self) -> str:
+        """The name of the module that defines it."""
+        return self.make.__module__
+
     def build(self, config: ModelConfig, role: Role, positions: AttentionPositions | None) -> SequenceMixer:
         """Build the layer; raises `ConfigError` if it lacks a feature that the configuration needs."""
         self.require_all(role=role, dropout=config.attention_dropout, positions=positions)
@@ -96,6 +101,11 @@ class Kind(Registered):
     weights: Callable[..., Tensor]
     cache: Callable[[int], Any]
     advance: Callable[..., Tensor] | None
+
+    @property
+    def module(self) -> str:
+        """The name of the module that defines it."""
+        return self.function.__module__
 
     def written_out(
         self,
@@ -188,8 +198,16 @@ def register_layer(name: str, *, lacks: Mapping[str, str]) -> Callable[[LayerCla
 
 
 def _add(kind: Kind | Layer) -> None:
-    assert set(kind.lacks) <= set(FEATURES), f"attention kind {kind.name} lacks something unknown"
-    assert kind.name not in _KINDS, f"attention kind {kind.name} is registered twice"
+    for feature in kind.lacks:
+        if feature not in FEATURES:
+            raise ConfigError(
+                f"attention kind {kind.name}: expected lacks to name some of {', '.join(FEATURES)}, found {feature!r}"
+            )
+    before = _KINDS.get(kind.name)
+    if before is not None and before.module != kind.module:  # a notebook's cell may run again
+        raise ConfigError(
+            f"attention kind {kind.name}: expected a new name, found one that {before.module} registers"
+        )
     _KINDS[kind.name] = kind
 
 

@@ -61,6 +61,11 @@ class Encoding:
     table: TableMaker | None = None
     inside: type[AttentionPositions] | None = None
 
+    @property
+    def module(self) -> str:
+        """The name of the module that defines it."""
+        return (self.inside or self.table).__module__
+
 
 _ENCODINGS: dict[str, Encoding] = {}
 
@@ -69,7 +74,11 @@ Maker = TypeVar("Maker", bound=TableMaker)
 
 
 def _add(encoding: Encoding) -> None:
-    assert encoding.name not in _ENCODINGS, f"position encoding {encoding.name} is registered twice"
+    before = _ENCODINGS.get(encoding.name)
+    if before is not None and before.module != encoding.module:  # a notebook's cell may run again
+        raise ConfigError(
+            f"position encoding {encoding.name}: expected a new name, found one that {before.module} registers"
+        )
     _ENCODINGS[encoding.name] = encoding
 
 

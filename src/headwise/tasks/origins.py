@@ -8,7 +8,7 @@ from typing import Any
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.models.build import ARCHITECTURES
-from headwise.nn.attention import Layer, registered
+from headwise.nn.attention import registered
 from headwise.nn.positions import position_encoding
 from headwise.tasks.registry import TASKS
 
@@ -28,9 +28,9 @@ def _modules(config: Config) -> Iterator[str]:
         yield ARCHITECTURES[model.architecture].__module__
     for part in (model.attention, model.cross_attention):
         if part is not None and (kind := _found(registered, part)) is not None:
-            yield (kind.make if isinstance(kind, Layer) else kind.function).__module__
+            yield kind.module
     if (encoding := _found(position_encoding, model.positions)) is not None:
-        yield (encoding.inside or encoding.table).__module__
+        yield encoding.module
 
 
 def _found(find: Any, name: str) -> Any:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headwise.config import Config
 from headwise.errors import ConfigError
+from headwise.nn import positions
 from headwise.nn.positions import Positions, SinusoidalPositions, sinusoids
 
 
@@ -93,3 +94,16 @@ def test_only_learned_positions_are_trained_and_saved() -> None:
 def test_the_dtype_of_the_activations_is_kept() -> None:
     for kind in ("sinusoidal", "learned"):
         assert Positions(kind, 9, 4)(torch.zeros(1, 2, 4, dtype=torch.bfloat16)).dtype == torch.bfloat16
+
+
+def test_an_encoding_of_ones_own_has_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(positions, "_ENCODINGS", dict(positions._ENCODINGS))
+    for value in (1.0, 2.0):  # as a notebook's cell that runs again
+        positions.register_table("flat")(
+            lambda length, d_model, value=value: torch.full((length, d_model), value)
+        )
+    assert Positions("flat", 3, 2)(torch.zeros(1, 3, 2)).eq(2).all()
+    with pytest.raises(
+        ConfigError, match=r"encoding rotary: expected a new name, found one that headwise\.nn\."
+    ):
+        positions.register_table("rotary")(sinusoids)
