@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from headwise.engine.ids import check_ids
 from headwise.engine.options import SearchOptions, changed_options
 from headwise.engine.searching import search_checked
 from headwise.engine.symbols import SYMBOLS
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, DataError
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model
 from headwise.nn.recording import private_copy, recording
@@ -43,7 +43,7 @@ def build(
         vocabulary: the subwords, or the number of ids of each side; without, `config.subwords.size`.
 
     Its `forward(source, source_mask, target_input)` returns hidden states (batch, target, d_model), of which `project`
-    makes logits. Raises `ConfigError` for unknown keys and for values that can't be combined.
+    makes logits. Raises `ConfigError` for unknown keys, values that can't be combined, and too few ids.
     """
     if isinstance(config, Mapping):
         config = Config.from_tree({"model": dict(config)}, origin="build")
@@ -54,6 +54,10 @@ def build(
     if isinstance(vocabulary, Subwords):
         return build_model(config.model, vocabulary.source_size, vocabulary.target_size)
     size = config.subwords.size if vocabulary is None else vocabulary
+    if not isinstance(size, int) or size <= EOS:
+        raise ConfigError(
+            f"vocabulary: expected subwords or a number of ids of at least {EOS + 1}, found {size!r}"
+        )
     return build_model(config.model, size, size)
 
 
@@ -63,10 +67,11 @@ def decode(model: Seq2Seq, ids: Ids, **options: Any) -> list[list[Hypothesis]]:
 
     `ids` are lists, or a tensor (batch, source) padded with 0; the end symbol is added where a source lacks it. Options
     are those of the search: `beam`, `alpha`, `n_best`, `max_length`, `sample`, …. Raises `ConfigError` for one that is
-    unknown or out of range, and for ids outside the vocabulary.
+    unknown or out of range, and `DataError` for ids outside the vocabulary and for more of them than the model has
+    positions.
     """
     chosen = changed_options(SearchOptions(), options).within(model.max_length - 1)
-    sentences = [SearchSentence(source, chosen) for source in _ended(ids)]
+    sentences = [SearchSentence(source, chosen) for source in _ended(ids, "source")]
     return search_checked(PyTorchEngine(private_copy(model).eval()), sentences, SYMBOLS)
 
 
@@ -97,9 +102,10 @@ class ModelRecording:
 def record(model: Seq2Seq, source: Sequence[int], target: Sequence[int]) -> ModelRecording:
     """Run a model on a pair of ids with teacher forcing and record all that it computes, without dropout.
 
-    The end symbol is added where it is missing. Raises `DataError` for ids outside the vocabularies.
+    The end symbol is added where it is missing. Raises `DataError` for ids outside the vocabularies and for more of
+    them than the model has positions.
     """
-    (source_ids,), (target_ids,) = _ended([source]), _ended([target])
+    (source_ids,), (target_ids,) = _ended([source], "source"), _ended([target], "target")
     check_ids([source_ids], model.source_size, "source")
     check_ids([target_ids], model.target_size, "target")
     copy = private_copy(model).eval()
@@ -115,8 +121,15 @@ def record(model: Seq2Seq, source: Sequence[int], target: Sequence[int]) -> Mode
     )
 
 
-def _ended(ids: Ids) -> list[list[int]]:
-    """Return lists of ids that end with the end symbol, without padding."""
-    rows = ids.tolist() if isinstance(ids, Tensor) else [[*map(int, row)] for row in ids]
-    kept = [[token for token in row if token != PAD] for row in rows]
-    return [row if row and row[-1] == EOS else [*row, EOS] for row in kept]
+def _ended(ids: Ids, name: str) -> list[list[int]]:
+    """Return lists of ids that end with the end symbol, without padding; raises `DataError`.
+
+    Fractions stay what they are, so that `check_ids` finds them.
+    """
+    rows = []
+    for number, row in enumerate(ids.tolist() if isinstance(ids, Tensor) else ids, start=1):
+        if not isinstance(row, Iterable):
+            raise DataError(f"{name} {number}: expected a list of ids, found {row!r}")
+        kept = [token if isinstance(token, float) else int(token) for token in row if token != PAD]
+        rows.append(kept if kept and kept[-1] == EOS else [*kept, EOS])
+    return rows

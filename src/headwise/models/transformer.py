@@ -47,7 +47,7 @@ class InputEmbedding(Positions):
     def forward(self, x: Tensor, start: int = 0, segments: Tensor | None = None) -> Tensor:
         """Embed x (batch, time, d_model) at positions start, start+1, …; segments (batch, time) are all 0 if None.
 
-        Raises ValueError if the sequence is longer than the table of positions.
+        Raises `DataError` if the sequence is longer than the table of positions.
         """
         x = super().forward(x * self.scale, start)
         if self.segments is not None:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, DataError
 from headwise.nn.relative import RelativeBias
 
 TableMaker = Callable[[int, int], Tensor | None]
@@ -207,13 +207,13 @@ class Positions(nn.Module):
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """Add positions start, start+1, … to x (batch, time, d_model).
 
-        Raises ValueError if the sequence is longer than the table.
+        Raises `DataError` if the sequence is longer than the table.
         """
         if self.table is None:
             return x
         end = start + x.size(-2)
         if end > self.length:
-            raise ValueError(f"expected at most {self.length} positions (model.max_length), found {end}")
+            raise DataError(f"expected at most {self.length} positions (model.max_length), found {end}")
         return x + self.table[start:end].to(x.dtype)
 
 

@@ -337,6 +337,22 @@ def test_decoding_and_recording_are_those_of_the_formula(model: Seq2Seq, subword
         headwise.decode(model, [[120]])
     with pytest.raises(DataError, match="target 1: expected ids"):
         headwise.record(model, sources[0], [-1])
+    for flat in (sources[0], torch.tensor(sources[0])):
+        with pytest.raises(DataError, match=f"source 1: expected a list of ids, found {sources[0][0]}"):
+            headwise.decode(model, flat)  # type: ignore[arg-type]
+    for fractions in ([[5.5]], torch.tensor([[5.5]])):
+        with pytest.raises(DataError, match=r"source 1: expected ids that are whole numbers, found 5\.5"):
+            headwise.decode(model, fractions)  # type: ignore[arg-type]
+    for ask in (lambda: headwise.decode(model, [[5] * 40]), lambda: headwise.record(model, [5], [5] * 40)):
+        with pytest.raises(DataError, match=r"expected at most 40 positions \(model.max_length\), found 41"):
+            ask()
+
+
+def test_a_vocabulary_has_the_special_symbols() -> None:
+    for size in (3, -1, 2.5):
+        with pytest.raises(ConfigError, match=f"vocabulary: expected .* of at least 4, found {size}"):
+            headwise.build(MODEL, size)  # type: ignore[arg-type]
+    assert headwise.build(MODEL, 4).source_size == 4
 
 
 def test_a_model_of_ones_own_loop_becomes_a_run(
