@@ -15,12 +15,15 @@ _ARGUMENTS = {
     "-c": "config",
     "--from": "initialize_from",
     "--import": "imports",
+    "--with": "others",
+    "--from-language": "languages",
+    "--to-language": "languages",
     "--no-checks": "checks=False",
     "--restart": "restart=True",
 }
 _OPTION = re.compile(r"(?<![\w/.-])(--[a-z][a-z-]*[a-z]|-[oc])(?![\w-])")
 _MODULE = re.compile(r"--import ([\w.]+)")
-_VALUE = re.compile(r"(?<![\w/.-])-s (?=[a-z_]+=)")
+_VALUE = re.compile(r"(?<![\w/.-])-s (?=[a-z_]+\b)")
 _COMMAND = re.compile(r"`[a-z][^`]*`")  # what a terminal runs stays as it is
 
 _Parameters = ParamSpec("_Parameters")

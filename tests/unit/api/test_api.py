@@ -162,6 +162,8 @@ def test_errors_name_arguments_and_not_options(run: headwise.Run, toy: Toy, tmp_
         "use restart=True, or run `headwise export RUN --to run -o DIR`; patience=2 and /tmp/a--b/--x stay"
     )
     assert in_arguments(message) == expected
+    options = "-s guard: expected --average without --with; --to-language: expected none"
+    assert in_arguments(options) == "guard: expected average without others; languages: expected none"
 
 
 def test_a_run_does_what_its_translator_does(run: headwise.Run, directory: Path) -> None:
