@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
@@ -17,7 +17,11 @@ from torch import nn
 
 from headwise.config import Config
 from headwise.config.keys import Tasks, unused_keys
+from headwise.config.model import WITHOUT_LAYERS
+from headwise.config.training import FsdpConfig
 from headwise.errors import ConfigError
+from headwise.nn.attention import all_registered
+from headwise.nn.positions import position_encodings
 from headwise.training.task import Task
 
 
@@ -117,6 +121,10 @@ class TaskKind(ABC):
             raise ConfigError(
                 f"{key}: expected nothing here, as task {self.name} has no use for it, found {value!r}"
             )
+        for key, needed in _without_effect(config):
+            raise ConfigError(
+                f"{key}: expected {needed} beside it, without which it has no effect, found another"
+            )
         known = ("loss", *self.scores)
         if config.training.best_by not in known:
             raise ConfigError(
@@ -199,3 +207,27 @@ class PreparedTask(ABC, Generic[Data, Model]):
     def identity(self) -> dict[str, str]:
         """Return the checksums of the prepared data."""
         return self.prepared.identity()
+
+
+def _without_effect(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield the keys that another value makes useless, each with the value that they need.
+
+    An architecture, attention kind or position encoding of one's own may take the options of others.
+    """
+    model, training = config.model, config.training
+    for section, keys, parts in (
+        ("attention_options", ("attention", "cross_attention"), all_registered()),
+        ("position_options", ("positions",), position_encodings()),
+    ):
+        chosen = {getattr(model, key) for key in keys} - {None}
+        known = {part.name for part in parts if part.module.partition(".")[0] == "headwise"}
+        if model.architecture != "transformer" or not chosen <= known:
+            continue
+        options = getattr(model, section)
+        for name, own in type(options).model_fields.items():
+            if name not in chosen and getattr(options, name) != own.default:
+                yield f"model.{section}.{name}", f"model.{keys[0]}={name}"
+    if training.parallel != "fsdp" and training.fsdp != FsdpConfig():
+        yield "training.fsdp", "training.parallel=fsdp"
+    if training.checkpoint_activations and model.architecture in WITHOUT_LAYERS:
+        yield "training.checkpoint_activations", "model.architecture=transformer"

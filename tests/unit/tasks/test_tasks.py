@@ -70,6 +70,10 @@ def test_the_documents_task_trains_resumes_and_is_evaluated(
         ("data.text=[a]", "data.text: expected nothing here, as task echo has no use for it"),
         ("training.best_by=bleu", "training.best_by: expected loss or accuracy for task echo, found 'bleu'"),
         ("language_model.window=3", "language_model: expected nothing here, as task echo has no use for it"),
+        (
+            "model.position_options.rotary.base=3",
+            "model.position_options.rotary: expected model.positions=rotary beside it",
+        ),
         ("task=ecko", r"task: expected one of .*, echo, .*found 'ecko' \(did you mean echo\?\)"),
     ],
 )
@@ -77,6 +81,24 @@ def test_what_a_task_has_no_use_for_is_refused(change: str, sentence: str, tmp_p
     with pytest.raises(ConfigError, match=sentence):
         train(Config.from_tree(CONFIG).with_overrides([change]), tmp_path / "run", quiet=True)
     assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "needed"),
+    [
+        ("model.attention_options.window.size=3", "model.attention=window"),
+        ("model.attention_options.memory_efficient.chunk=3", "model.cross_attention=memory_efficient"),
+        ("model.position_options.rotary.base=3", "model.positions=rotary"),
+        ("training.fsdp.mixed_precision=true", "training.parallel=fsdp"),
+    ],
+)
+def test_an_option_without_the_key_that_it_belongs_to_is_refused(option: str, needed: str) -> None:
+    task, config = find_task("translation"), Config().with_overrides([option])
+    with pytest.raises(ConfigError, match="beside it, without which it has no effect"):
+        task.check(config)
+    task.check(
+        config.with_overrides([needed, *(["model.cross_attention=fused"] if "window" in needed else [])])
+    )
 
 
 def test_every_registered_task_calls_itself_so() -> None:
