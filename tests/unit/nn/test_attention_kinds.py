@@ -191,6 +191,17 @@ def test_what_is_not_seen_is_not_computed(kind: str, growth: float) -> None:
     assert products("reference", 4096) == 16 * products("reference", 1024)
 
 
+@pytest.mark.parametrize(("kind", "option"), [("window", "size"), ("block_sparse", "local")])
+def test_a_window_wider_than_the_sequence_is_as_wide_as_the_sequence(kind: str, option: str) -> None:
+    def operations(width: int) -> int:
+        q = torch.empty(1, 1, 40, 16, device="meta")
+        with FlopCounterMode(display=False) as counter:
+            attend(q, q, q, kind=kind, options=AttentionOptions.model_validate({kind: {option: width}}))
+        return counter.get_total_flops()
+
+    assert operations(2**20) == operations(40)
+
+
 class Saved:
     """Counter of the numbers that autograd saves for the backward pass, each storage once."""
 

@@ -21,6 +21,7 @@ def near_layout(
     queries: int, keys: int, size: int, *, causal: bool, first: int = 0, device: torch.device | None = None
 ) -> Layout:
     """Return the layout of the pairs with |i - j| < size (and j <= i if causal) among the keys from `first` on."""
+    size = min(size, keys)  # no pair is farther apart
     height = min(queries, max(size, _SMALLEST_BLOCK))
     blocks = -(-queries // height)
     width = height + size - 1 if causal else height + 2 * (size - 1)
