@@ -258,8 +258,13 @@ def settings(keys: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 
 def setting(key: str, value: Any) -> str:
-    """Return the override of one key."""
-    return f"{key}={json.dumps(value, ensure_ascii=False, default=os.fspath)}"
+    """Return the override of one key; raises `ConfigError` for a value that YAML hasn't, as NumPy's numbers."""
+    try:
+        return f"{key}={json.dumps(value, ensure_ascii=False, default=os.fspath)}"
+    except TypeError:
+        raise ConfigError(
+            f"{key}: expected text, a number, a path or a list of them, found {value!r}"
+        ) from None
 
 
 def _files(files: Files | None) -> list[str] | None:

@@ -130,6 +130,9 @@ def test_unknown_keys_are_errors_that_name_the_nearest(toy: Toy, tmp_path: Path)
         headwise.train(config=toy.config, out=tmp_path / "run", model={"d_modle": 16})
     with pytest.raises(ConfigError, match=r"model\.layers"):
         headwise.build({"layers": 2})
+    for number in (np.int64(16), np.float32(0.5)):
+        with pytest.raises(ConfigError, match=r"model\.d_ff: expected text, a number, .*, found np\."):
+            headwise.train(config=toy.config, out=tmp_path / "run", model={"d_ff": number})
 
 
 def test_errors_name_arguments_and_not_options(run: headwise.Run, toy: Toy, tmp_path: Path) -> None:
