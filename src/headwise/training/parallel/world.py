@@ -51,14 +51,23 @@ class World:
 
     @classmethod
     def join(cls, device: str, *, shares_batches: bool = True) -> World:
-        """Join the process group that `torchrun` defines in the environment variables, if any."""
+        """Join the process group that `torchrun` defines in the environment variables, if any.
+
+        Raises `TrainingError` for variables that torchrun can't have set, and if the first rank isn't there in time.
+        """
         if "RANK" not in os.environ or os.environ.get("WORLD_SIZE", "1") == "1":
             return cls()
-        rank, size, local_rank = (int(os.environ[n]) for n in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+        rank, size, local_rank = (_announced(n) for n in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
         on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
         if on_gpu:
             torch.cuda.set_device(local_rank)
-        kept, _, _ = next(rendezvous("env://", timeout=_JOINING))  # of all starts of these ranks
+        try:
+            kept, _, _ = next(rendezvous("env://", timeout=_JOINING))  # of all starts of these ranks
+        except (ValueError, distributed.DistError) as error:
+            reason = str(error).partition("\n")[0]
+            raise TrainingError(
+                f"torchrun: expected {size} processes to meet, found that they can't ({reason})"
+            ) from None
         store = store_of_this_start(kept, rank, size)
         _connect("nccl" if on_gpu else "gloo", store, rank, size)
         return cls(rank, size, local_rank, shares_batches=shares_batches, store=store)
@@ -186,6 +195,18 @@ class World:
         results: list[_Result] = []
         self.on_first(lambda: results.append(work()))
         return results[0] if results else work()
+
+
+def _announced(name: str) -> int:
+    """Return a number of torchrun's environment variables, some of which clusters set without torchrun."""
+    value = os.environ.get(name, "none")
+    try:
+        return int(value)
+    except ValueError:
+        raise TrainingError(
+            f"torchrun: expected a number in the environment variable {name}, found {value}; start the processes by "
+            "torchrun, or remove RANK to train in this one alone"
+        ) from None
 
 
 def _connect(backend: str, store: Store, rank: int, size: int) -> None:

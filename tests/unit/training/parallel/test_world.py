@@ -107,6 +107,30 @@ def test_alone_everything_is_what_it_was(announced: dict[str, str], monkeypatch:
     world.leave()
 
 
+@pytest.mark.parametrize(
+    ("announced", "sentence"),
+    [
+        ({}, "expected a number in the environment variable LOCAL_RANK, found none"),
+        ({"LOCAL_RANK": "first"}, "expected a number in the environment variable LOCAL_RANK, found first"),
+        ({"LOCAL_RANK": "0"}, "expected 2 processes to meet, found that they can't .*MASTER_ADDR expected"),
+        (
+            {"LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"},
+            "expected 2 processes to meet, found that they can't .*timed out",
+        ),
+    ],
+)
+def test_ranks_without_torchrun_or_without_the_first_one_are_told(
+    announced: dict[str, str], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwise.training.parallel.world._JOINING", timedelta(seconds=1))
+    for name in ("LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in ({"RANK": "1", "WORLD_SIZE": "2"} | announced).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(TrainingError, match=f"torchrun: {sentence}"):
+        World.join("cpu")
+
+
 # Starts of the same ranks with one store, as torchrun has it.
 
 RESTARTED = """
