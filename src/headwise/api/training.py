@@ -116,10 +116,11 @@ class TrainingRequest:
             if student:  # whose width may have been changed since
                 changes = [*STUDENT_LAYERS, *changes]
             return Config.load(run_config, changes), [f"{run}: going on with its own configuration"]
-        if self.source is None and any(change.startswith("data.prepared=") for change in changes):
-            return changed(Config()), [
-                "data.prepared: the default configuration; --preset and keys change it"
-            ]
+        whole = next(
+            (c.partition("=")[0] for c in changes if c.startswith(("data.prepared=", "task="))), None
+        )
+        if self.source is None and whole is not None:
+            return changed(Config()), [f"{whole}: the default configuration; --preset and keys change it"]
         if self.source is None:
             raise ConfigError("train: expected --source and --target, or -c FILE, found neither")
         recipe = _choose(changes, checks=self.checks)

@@ -117,6 +117,20 @@ def test_training_is_that_of_the_command_line(
         assert (tmp_path / "api" / name).read_bytes() == (tmp_path / "cli" / name).read_bytes()
 
 
+def test_a_task_needs_no_file_of_configuration(toy: Toy, tmp_path: Path) -> None:
+    trained = headwise.train(
+        task="language_model",
+        data={"text": [toy.source]},
+        subwords={"size": 40},
+        model={"d_model": 16, "d_ff": 16, "heads": 2, "decoder_layers": 1},
+        training={"processes": 1, "products": "torch"},
+        out=tmp_path / "run",
+        max_steps=1,
+    )
+    assert trained.config.task == "language_model"
+    assert len(trained.predict(["ba be"])) == 1
+
+
 def test_an_error_in_the_callback_ends_the_training(toy: Toy, tmp_path: Path) -> None:
     def stop(record: dict[str, Any]) -> None:
         raise RuntimeError("enough")
