@@ -54,6 +54,7 @@ def run_as_ranks(count: int, code: str, *arguments: object) -> list[Any]:
             "RANK": rank,
             "WORLD_SIZE": count,
             "LOCAL_RANK": rank,
+            "LOCAL_WORLD_SIZE": count,
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": port,
             "OMP_NUM_THREADS": 1,

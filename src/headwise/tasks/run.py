@@ -137,10 +137,10 @@ def train(
 
 
 def _join(config: Config, kind: TaskKind, device: torch.device) -> tuple[World, torch.device]:
-    """Join the ranks of torchrun, if any; return them and this one's device. Sets the threads of the configuration."""
-    if config.training.threads:
-        torch.set_num_threads(config.training.threads)
+    """Join the ranks of torchrun, if any; return them and this one's device. Sets this rank's share of the threads."""
     world = World.join(config.training.device, shares_batches=kind.shares_batches)
+    if config.training.threads:
+        torch.set_num_threads(max(1, config.training.threads // world.local_size))
     if world.size > 1 and device.type == "cuda":
         device = torch.device("cuda", world.local_rank)
     return world, device

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from pydantic import BaseModel
 from safetensors.torch import load_file
 
@@ -18,9 +19,10 @@ from headwise.config import Config
 from headwise.config.keys import TRANSFORMERS, Models, Tasks
 from headwise.errors import ConfigError
 from headwise.models.build import ARCHITECTURES
-from headwise.tasks import registry
+from headwise.tasks import registry, run
 from headwise.tasks.registry import TASKS, find_task
 from headwise.tasks.run import train
+from headwise.training.parallel.world import World
 from paths import DOCS
 
 DOCUMENT = DOCS / "tasks.md"
@@ -99,6 +101,20 @@ def test_an_option_without_the_key_that_it_belongs_to_is_refused(option: str, ne
     task.check(
         config.with_overrides([needed, *(["model.cross_attention=fused"] if "window" in needed else [])])
     )
+
+
+def test_the_ranks_of_a_machine_divide_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(rank=3, size=4, local_rank=1, local_size=2)
+    monkeypatch.setattr(World, "join", lambda device, shares_batches: world)
+    config, before = Config.from_tree(CONFIG), torch.get_num_threads()
+    try:
+        for given, expected in ((7, 3), (1, 1)):
+            joined, _ = run._join(
+                config.with_overrides([f"training.threads={given}"]), find_task("echo"), torch.device("cpu")
+            )
+            assert (joined, torch.get_num_threads()) == (world, expected)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_every_registered_task_calls_itself_so() -> None:

@@ -44,6 +44,7 @@ class World:
     rank: int = 0
     size: int = 1
     local_rank: int = 0
+    local_size: int = 1  # ranks of torchrun on this machine
     shares_batches: bool = False  # whether each batch is divided among the ranks
     threads: int = 0  # CPU threads of each rank, if the machine's threads are divided among the ranks
     meeting: Path | None = None  # rendezvous file of worker processes of this machine
@@ -70,7 +71,8 @@ class World:
             ) from None
         store = store_of_this_start(kept, rank, size)
         _connect("nccl" if on_gpu else "gloo", store, rank, size)
-        return cls(rank, size, local_rank, shares_batches=shares_batches, store=store)
+        here = _announced("LOCAL_WORLD_SIZE") if "LOCAL_WORLD_SIZE" in os.environ else 1
+        return cls(rank, size, local_rank, here, shares_batches=shares_batches, store=store)
 
     @classmethod
     def join_local(

@@ -27,7 +27,7 @@ from headwise.errors import DataError
 from headwise.training.parallel.world import World
 
 world = World.join("cpu")
-seen = {"rank": world.rank, "size": world.size, "first": world.first}
+seen = {"rank": world.rank, "size": world.size, "first": world.first, "here": world.local_size}
 seen["sum"] = world.sum(1 + world.rank, 0.1)
 seen["from first"] = world.from_first(1.5 + world.rank, world.first)
 seen["any"] = [world.any(False), world.any(world.rank == 1), world.any(True)]
@@ -59,7 +59,10 @@ def ranks() -> list[dict[str, Any]]:
 
 
 def test_ranks_know_their_place(ranks: list[dict[str, Any]]) -> None:
-    assert [(r["rank"], r["size"], r["first"]) for r in ranks] == [(0, 2, True), (1, 2, False)]
+    assert [(r["rank"], r["size"], r["first"], r["here"]) for r in ranks] == [
+        (0, 2, True, 2),
+        (1, 2, False, 2),
+    ]
 
 
 def test_ranks_compute_together(ranks: list[dict[str, Any]]) -> None:
