@@ -57,7 +57,8 @@ class Monitor:
         self.console = Console(stderr=True, quiet=quiet, soft_wrap=True, highlight=False)
         self._bar: Progress | None = None
         self._out: TextIO | None = None
-        self._board: Any = _tensorboard_writer(run) if tensorboard else None
+        self._open_board = _tensorboard(run) if tensorboard else None
+        self._board: Any = None
 
     def start(self, step: int) -> None:
         """Start logging at `step`; records of later steps, from a run that was killed, are removed."""
@@ -67,6 +68,8 @@ class Monitor:
         with disk_errors(self.file):
             self.run.mkdir(parents=True, exist_ok=True)
             self._out = self.file.open("a", encoding="utf-8")
+        if self._open_board is not None:
+            self._board = self._open_board(step)
         if self.console.is_terminal and not self.console.quiet:
             self._bar = Progress(
                 TextColumn("step {task.completed}/{task.total}"),
@@ -228,7 +231,8 @@ def _time(seconds: float | None) -> dict[str, float]:
     return {} if seconds is None else {"seconds": seconds}
 
 
-def _tensorboard_writer(run: Path) -> Any:
+def _tensorboard(run: Path) -> Callable[[int], Any]:
+    """Return a function that opens TensorBoard's log at a step, which hides what it has of later ones."""
     with needed_by("training.tensorboard"):
         from torch.utils.tensorboard import SummaryWriter
-    return SummaryWriter(str(run / "tensorboard"))
+    return lambda step: SummaryWriter(str(run / "tensorboard"), purge_step=step + 1 if step else None)

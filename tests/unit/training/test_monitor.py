@@ -52,6 +52,24 @@ def test_a_line_that_a_kill_cut_off_is_dropped(whole: str, torn: str, tmp_path: 
     assert [json.loads(line)["step"] for line in lines] == [1, 6][not whole :]
 
 
+def test_tensorboard_shows_what_the_metrics_file_has_after_a_kill(tmp_path: Path) -> None:
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    for start, steps in (
+        (0, (10, 20, 30)),
+        (10, (20,)),
+    ):  # killed after step 30, with a checkpoint of step 10
+        monitor = Monitor(tmp_path, max_steps=40, tensorboard=True, quiet=True)
+        monitor.start(start)
+        for step in steps:
+            monitor.train(step, loss=1.0 + start, rate=0.1, speed=1.0, seconds_left=1.0)
+        monitor.stop()
+    shown = reader.EventAccumulator(str(tmp_path / "tensorboard"))
+    shown.Reload()
+    assert [(each.step, each.value) for each in shown.Scalars("train/loss")] == [
+        (record["step"], record["loss"]) for record in read_metrics(tmp_path / "metrics.jsonl")
+    ]
+
+
 def test_plain_lines_go_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     monitor = Monitor(tmp_path, max_steps=100)
     monitor.start(0)
