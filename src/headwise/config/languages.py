@@ -73,6 +73,7 @@ def _by_code(entries: str) -> dict[str, str]:
 
 NAMES = _by_code(_NAMES)
 _SHORT = _by_code(_LONG)
+_OTHER_SCRIPTS = frozenset(_NOT_LATIN.split())
 _SAME = {"zt": "zh", "pb": "pt", "nb": "no"}  # codes of LibreTranslate, and the other one of Norwegian
 
 
@@ -95,7 +96,7 @@ def base_code(code: str) -> str:
 
 def is_latin(code: str) -> bool:
     """Whether a language is known to be written in Latin letters; an empty code is of an unknown one."""
-    return code != "" and base_code(code) not in _NOT_LATIN.split()
+    return code != "" and base_code(code) not in _OTHER_SCRIPTS
 
 
 def find_language(codes: Sequence[str], wanted: str) -> int | None:

@@ -6,7 +6,6 @@ sequence of strings in C's notation. See https://www.gnu.org/software/gettext/ma
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -84,9 +83,10 @@ class Catalogue:
         if not all(map(str.isascii, lines)):
             named.append((_CHARSET, r"\1UTF-8"))
         for pattern, name in named if self.messages else ():
-            header = (number for number, line in enumerate(self._header) if pattern.search(line))
-            for number in itertools.islice(header, 1):
-                lines[number] = pattern.sub(name, lines[number])
+            for number, line in enumerate(self._header):
+                if pattern.search(line):
+                    lines[number] = pattern.sub(name, lines[number])
+                    break
         return "".join(lines)
 
 

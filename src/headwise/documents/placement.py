@@ -157,9 +157,9 @@ def _lettered(words: Sequence[str]) -> NDArray[np.bool_]:
     return np.array([any(map(str.isalnum, word)) for word in words], dtype=bool)
 
 
-def _inside_abbreviations(words: Sequence[str]) -> set[int]:
+def _inside_abbreviations(words: Sequence[str], lettered: NDArray[np.bool_]) -> set[int]:
     """Return the places in `z. B.`: before full stops with words behind them, and between two with one between them."""
-    last = max((n for n, word in enumerate(words) if any(map(str.isalnum, word))), default=0)
+    last = max(np.flatnonzero(lettered), default=0)
     before = {n for n in range(last) if words[n] == "."}
     return before | {n for n in range(1, last + 1) if words[n - 1 : n + 2 : 2] == [".", "."]}
 
@@ -264,7 +264,7 @@ class _Placement:
     def __init__(self, weights: Weights, source: Sequence[str], target: Sequence[str]) -> None:
         self._weights = weights
         self._source, self._target = _lettered(source), _lettered(target)
-        self._barred = _inside_abbreviations(target)
+        self._barred = _inside_abbreviations(target, self._target)
         self._totals = weights.sum(1) + 1e-9
         self._factors = np.where(self._totals > 1.5, _CERTAIN, 1.0)
 
