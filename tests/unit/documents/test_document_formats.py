@@ -115,6 +115,13 @@ def test_a_catalogue_says_in_which_language_it_is(before: str, target: str, afte
     assert written.metadata == {"Language-Team": "x", "Language": after, "X-Source-Language": "en"}
 
 
+def test_a_header_in_one_line_names_language_and_encoding() -> None:
+    header = '"Language: \\nContent-Type: text/plain; charset=ASCII\\n"'
+    source = f'msgid ""\nmsgstr ""\n{header}\n\nmsgid "a"\nmsgstr ""\n'.encode()
+    written = polib.pofile(read_file("a.po", source, "de", "en").write(["ä"]).decode())
+    assert written.metadata == {"Language": "de", "Content-Type": "text/plain; charset=UTF-8"}
+
+
 def test_a_catalogue_in_another_language_is_refused() -> None:
     source = b'msgid ""\nmsgstr ""\n"Language: fr\\n"\n\nmsgid "a"\nmsgstr ""\n'
     with pytest.raises(DataError, match="file: expected Language de, found 'fr'"):
