@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -141,7 +142,7 @@ def test_old_text_has_its_share_and_the_development_set_is_new(
 
 def test_subwords_of_the_new_text_are_added(trained: Path, program: Call, tmp_path: Path) -> None:
     new = write_toy(
-        tmp_path, [(f"{source} xylo", f"zither! {target}") for source, target in toy_pairs(80, seed=3)]
+        tmp_path, [(f"{source} xylo ł", f"zither!? {target} ł") for source, target in toy_pairs(80, seed=3)]
     )
     begun, whole, parts = tmp_path / "begun", tmp_path / "whole", tmp_path / "parts"
     more = ("training.add_subwords=20", "subwords.dropout=0", "--mix", f"{trained}=0.5")
@@ -151,7 +152,8 @@ def test_subwords_of_the_new_text_are_added(trained: Path, program: Call, tmp_pa
     added = grown.source_size - old.source_size
     assert 5 < added <= 20
     assert f"subwords: {added} added that the new text needs, {grown.source_size} in all" in outcome.err
-    assert grown.encode_target("zither!")[-1] >= old.source_size  # `!` was unknown
+    unknown = [grown.encode_target(f"zither{char}")[-1] for char in "!?ł"]
+    assert min(unknown) >= old.source_size
     before, after = load_file(trained / "model.safetensors"), load_file(begun / "model.safetensors")
     name = "source_embedding.weight"
     assert all(torch.allclose(before[n], after[n], rtol=0, atol=1e-7) for n in before if n != name)
@@ -161,6 +163,10 @@ def test_subwords_of_the_new_text_are_added(trained: Path, program: Call, tmp_pa
     assert torch.allclose(
         after[name][grown.source_processor.piece_to_id(piece)].double(), mean, rtol=0, atol=1e-7
     )
+    usual = before[name].norm(dim=1).mean()
+    for first, second in itertools.combinations(unknown, 2):  # such characters don't begin alike
+        distance = (after[name][first] - after[name][second]).norm()
+        assert 0.5 * usual < distance < 2 * usual
 
     assert program(*command(trained, new, *more, "--max-steps=8", "-o", whole)).code == 0
     assert program(*command(trained, new, *more, "--max-steps=4", "-o", parts)).code == 0

@@ -155,7 +155,9 @@ def load_weights(
     """Load the parameters of an existing model from a safetensors file; shared tensors are stored once.
 
     `new_rows` names parameters that have more rows than in the file, and gives for each further row the rows of the
-    file whose mean it begins with. Raises `CheckpointError` naming the file and the first tensor that doesn't match.
+    file whose mean it begins with. One without any is drawn from a normal distribution with the mean and deviation of
+    the file's rows (Hewitt 2021, "Initializing New Word Embeddings for Pretrained Language Models"). Raises
+    `CheckpointError` naming the file and the first tensor that doesn't match.
     """
     weights, more = Weights(path), new_rows or {}
     parameters = dict(model.named_parameters())
@@ -165,8 +167,11 @@ def load_weights(
     with torch.no_grad():
         for name, rows in more.items():
             old = stored[name].double()
+            mean, deviation = old.mean(dim=0), old.std(dim=0)
             for index, means_of in enumerate(rows, start=len(old)):
-                parameters[name][index] = old[list(means_of)].mean(dim=0)
+                parameters[name][index] = (
+                    old[list(means_of)].mean(dim=0) if means_of else torch.normal(mean, deviation)
+                )
 
 
 def load_model(run: Path, source_size: int, target_size: int, config: Config | None = None) -> Seq2Seq:

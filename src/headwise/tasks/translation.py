@@ -294,15 +294,16 @@ def _new_rows(model: Seq2Seq, old: Subwords, new: Subwords) -> dict[str, list[li
     """Return, for each parameter with a row per subword, the old subwords that each added one consists of."""
     if old.digest() == new.digest():
         return {}
-    source = old_pieces(old, new, "source")
-    target = source if new.joint else old_pieces(old, new, "target")
+    # A character that was unknown isn't like others that were: rows that began alike could hardly be told apart.
+    source, target = (
+        [[i for i in ids if i != UNK] for ids in old_pieces(old, new, side)] for side in ("source", "target")
+    )
     ordinary = list(range(len(SPECIAL), old.target_size))
     rows = {
         "source_embedding.weight": source,
         "target_embedding.weight": target,
         "output_projection.weight": target,
-        # The logit of unknown may be that of an id that never is an output.
-        "logit_bias": [[i for i in ids if i != UNK] or ordinary for ids in target],
+        "logit_bias": [ids or ordinary for ids in target],
     }
     return {name: rows[name] for name, _ in model.named_parameters() if name in rows}
 
