@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise.cli.arguments import Device, Imports, TrainedRun, named
+from headwise.cli.checks import refuse_without
 from headwise.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -72,9 +73,8 @@ def command(
     from headwise.engine.translator import Translator
     from headwise.evaluation.alignment import Alignment, format_alignment, read_alignments
 
-    for option, given in (("--symmetrize", symmetrize), ("--reverse-rule", reverse_rule)):
-        if given is not None and reverse is None:
-            raise ConfigError(f"{option}: expected it together with --reverse, found it alone")
+    if reverse is None:
+        refuse_without("--reverse", {"--symmetrize": symmetrize, "--reverse-rule": reverse_rule})
     symmetrize = symmetrize or "grow-diag-final-and"
     if symmetrize not in SYMMETRIZATIONS:
         raise ConfigError(f"symmetrize: expected one of {', '.join(SYMMETRIZATIONS)}, found {symmetrize!r}")

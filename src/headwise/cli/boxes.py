@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import typer
 
+from headwise.cli.checks import refuse_without
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,9 +38,8 @@ def check_unused(
     """Raise `ConfigError` for options that would have no effect."""
     if boxes and name is not None:
         raise ConfigError("--boxes lists all boxes, expected it without --box, found both")
-    for option, value in (("--layer", layer), ("--position", position), ("--temperature", temperature)):
-        if value is not None and name is None:
-            raise ConfigError(f"{option}: expected --box NAME with it, found none")
+    if name is None:
+        refuse_without("--box NAME", {"--layer": layer, "--position": position, "--temperature": temperature})
     if temperature is not None and name != "softmax":
         raise ConfigError(f"--temperature: expected it with --box softmax, found --box {name}")
 

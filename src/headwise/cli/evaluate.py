@@ -25,6 +25,7 @@ from headwise.cli.arguments import (
     named,
     search_settings,
 )
+from headwise.cli.checks import refuse_without
 from headwise.cli.streams import say
 from headwise.config import Config
 from headwise.errors import ConfigError
@@ -132,11 +133,11 @@ def command(
         if per_line:
             _per_line(runs, also or [], selected, out, search, device, precision, engine, as_json=as_json)
             return
-        if jsonl:
-            raise ConfigError("--jsonl: expected it together with --per-line, found it alone")
-        for name in ("metric", "test", "samples"):
-            if name in selected and compare is None:
-                raise ConfigError(f"--{name}: expected it together with --compare, found it alone")
+        refuse_without("--per-line", {"--jsonl": jsonl})
+        if compare is None:
+            refuse_without(
+                "--compare", {f"--{name}": name in selected for name in ("metric", "test", "samples")}
+            )
         opened = {"device": device, "precision": precision, "engine": engine, "also": also or []}
         result = _translation(runs, selected, out, opened, search)
     _show(result, out, as_json=as_json)

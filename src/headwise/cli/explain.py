@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from headwise import bounds
 from headwise.cli.arguments import Alpha, Beam, Device, Imports, SearchSettings, TrainedRun, search_settings
+from headwise.cli.checks import refuse_beside, refuse_without
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -105,28 +106,35 @@ def command(
     search = search_settings(settings, beam=beam, alpha=alpha)
     interventions = parse_interventions(do or [])
     options = BoxOptions(box, layer, position or 1, temperature or 1.0)
-    printed = {"word": word, "tree": tree, "steps": steps}
-    searched = {"target": target, "hypothesis": hypothesis, "beam": beam, "alpha": alpha, "s": settings}
+    printed = {"--word": word, "--tree": tree, "--steps": steps}
+    searched = {
+        "--target": target,
+        "--hypothesis": hypothesis,
+        "--beam": beam,
+        "--alpha": alpha,
+        "-s": settings,
+    }
+    pictured = {"--part": part, "--head": head}
     if image is not None or row is not None:
         picture = Picture(image, row)
-        _refuse("an image", **printed, words=words, **searched, part=part, head=head, recurrence=recurrence)
+        of_texts = {**printed, "--words": words, **searched, **pictured, "--recurrence": recurrence}
+        refuse_beside("an image", of_texts)
         if looks_inside:
-            _refuse("an image's boxes", text=text)
+            refuse_beside("an image's boxes", {"--text": text})
             show_image(run, picture, interventions, options, out, device)
         else:
-            _refuse("a picture of attention over an image", do=do)
+            refuse_beside("a picture of attention over an image", {"--do": do})
             draw(run, picture, text, out, device)
         return
     draws = out is not None and out.suffix == ".png"
-    for option, given in (("--part", part), ("--head", head)):
-        if given is not None and not draws:
-            raise ConfigError(f"{option}: expected -o PICTURE.png with it, found none")
+    if not draws:
+        refuse_without("-o PICTURE.png", pictured)
     if looks_inside:
-        _refuse("--boxes" if boxes else "--box", **printed, words=words)
+        refuse_beside("--boxes" if boxes else "--box", {**printed, "--words": words})
     if recurrence:
-        _refuse("--recurrence", **printed, words=words, **searched)
+        refuse_beside("--recurrence", {**printed, "--words": words, **searched})
     if out is not None:
-        _refuse(f"-o {out}", **printed, words=words and not draws)
+        refuse_beside(f"-o {out}", {**printed, "--words": words and not draws})
     if text is None:
         raise ConfigError("explain: expected --text, or --image or --row for a model of images, found none")
     if recurrence:
@@ -152,22 +160,14 @@ def _check_inside(recurrence: bool, radius: float | None, out: Path | None, look
     """Raise `ConfigError` for options that don't go with --recurrence or with boxes."""
     from headwise.cli.boxes import check_json
 
-    if radius is not None and not recurrence:
-        raise ConfigError("--radius: expected --recurrence with it, found none")
+    if not recurrence:
+        refuse_without("--recurrence", {"--radius": radius})
     if recurrence and looks_inside:
         raise ConfigError("--recurrence: expected it without --box and --boxes, found both")
     if looks_inside:
         check_json(out, "boxes are")
     if recurrence:
         check_json(out, "the comparison is")
-
-
-def _refuse(beside: str, **options: Any) -> None:
-    """Raise `ConfigError` for an option that would have no effect beside another, or on an image."""
-    for name, value in options.items():
-        if value is not None and value is not False:
-            option = "-s" if name == "s" else f"--{name}"
-            raise ConfigError(f"{option}: expected none beside {beside}, found one")
 
 
 def _print(explanation: Explanation, word: str | None, *, words: bool, steps: bool, tree: bool) -> None:

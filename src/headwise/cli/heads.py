@@ -11,6 +11,7 @@ import typer
 
 from headwise import bounds
 from headwise.cli.arguments import AsJson, Device, Imports, Limit, Lowercase, Tokenized, TrainedRun
+from headwise.cli.checks import refuse_without
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -74,8 +75,8 @@ def command(
 
     if out is not None and out.suffix != ".png":
         raise ConfigError(f"{out}: expected a file that ends in .png")
-    if points is not None and prune is None:
-        raise ConfigError(f"--points: expected it together with --prune, found {points} alone")
+    if prune is None:
+        refuse_without("--prune", {"--points": points})
     subset = "test" if miniature else None
     sentences = read_sentences(
         source, target, miniature=subset, tokenized=tokenized, lowercase=lowercase, limit=limit

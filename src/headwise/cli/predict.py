@@ -11,6 +11,7 @@ import typer
 
 from headwise import bounds
 from headwise.cli.arguments import Device, Imports, OutputFile, Precision, TrainedRun
+from headwise.cli.checks import refuse_without
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -81,8 +82,8 @@ def command(
     if prompt is not None and (file is not None or out is not None):
         found = file if file is not None else f"-o {out}"
         raise ConfigError(f"--prompt: expected it without FILE and -o, found {found}")
-    if prompt is None and n > 1:
-        raise ConfigError(f"-n: expected it together with --prompt, found {n} texts of each line")
+    if prompt is None:
+        refuse_without("--prompt", {"-n": n > 1})
     generator = Generator.load(run, device=device, precision=precision)
     if prompt is None:
         _predict_lines(continuing(generator, options), file, out, as_json, 1)

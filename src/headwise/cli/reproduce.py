@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +12,7 @@ import typer
 
 from headwise import bounds
 from headwise.cli.arguments import finite
+from headwise.cli.checks import refuse_beside, refuse_without
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -106,20 +107,24 @@ def command(
 
     Example: headwise reproduce wmt14 --dry-run --price 2.5
     """
-    if not dry_run and (gpu is not None or price is not None):
-        raise ConfigError("--gpu and --price: expected --dry-run beside them, found none")
-    of_all = {"seeds": seeds, "shard": shard != "1/1", "threads": threads}
+    if not dry_run:
+        refuse_without("--dry-run", {"--gpu": gpu, "--price": price})
+    of_all = {"--seeds": seeds, "--shard": shard != "1/1", "--threads": threads}
     of_rows = {
-        **of_all, "rows": rows, "device": device, "processes": processes, "dry-run": dry_run, "out": out != _OUT,
-    }  # fmt: skip
+        **of_all,
+        "--rows": rows or None,
+        "--device": device,
+        "--processes": processes,
+        "--dry-run": dry_run,
+        "--out": out != _OUT,
+    }
     if show:
-        _refuse("--show", of_rows)
+        refuse_beside("--show", of_rows)
         _show(name, scale or "multi30k", results, as_json=as_json)
         return
-    if as_json:
-        raise ConfigError("--json: expected it together with --show, found it alone")
+    refuse_without("--show", {"--json": as_json})
     if name in {"list", "report"}:
-        _refuse(name, {**of_rows, "scale": scale})
+        refuse_beside(name, {**of_rows, "--scale": scale})
     if name == "list":
         _list()
         return
@@ -141,7 +146,7 @@ def command(
         raise ConfigError(f"--scale: expected {only} or none for {name}, found {chosen.name}")
     place = Place(chosen, out, results, Machine(device, threads, processes or _gpus()))
     if experiment is None:
-        _refuse(name, of_all)  # its rows have the scale's seeds, and one thread each
+        refuse_beside(name, of_all)  # its rows have the scale's seeds, and one thread each
         _all(place, rows or (), dry_run, gpu, price)
         return
     if not experiment.rows(experiment.at(chosen, results)):
@@ -162,13 +167,6 @@ def command(
         typer.echo(f"\nfigure: {chart.save(out / 'figures')}")
     for claim in finding.claims:
         typer.echo(f"\n{claim.sentence()}")
-
-
-def _refuse(beside: str, options: Mapping[str, object]) -> None:
-    """Raise `ConfigError` for options that would have no effect."""
-    for name, value in options.items():
-        if value not in (None, False):
-            raise ConfigError(f"--{name}: expected none beside {beside}, found one")
 
 
 def _show(name: str, scale: str, results: Path, *, as_json: bool) -> None:

@@ -29,6 +29,7 @@ from headwise.cli.arguments import (
     search_settings,
     searchable,
 )
+from headwise.cli.checks import refuse_without
 from headwise.cli.streams import say, warn
 from headwise.errors import ConfigError
 
@@ -148,7 +149,7 @@ def command(
             "--restart": restart,
             "--engine ray": runs.on_cluster,
         }
-        _refuse(of_files)
+        refuse_without("FILE and -o OUT", of_files)
         _translate_stream(translation, file, out, source_field)
 
 
@@ -171,12 +172,6 @@ def _refuse_fields(file: Path | None, **fields: str) -> None:
             )
 
 
-def _refuse(options: dict[str, str | bool | None]) -> None:
-    """Raise `ConfigError` for given options that a stream doesn't have."""
-    for option in (option for option, given in options.items() if given):
-        raise ConfigError(f"{option}: expected a FILE and -o beside it, found a stream")
-
-
 def _terms(glossary: Path | None, run: Path, ignore_case: bool) -> Glossary | None:
     from headwise.config import Config
     from headwise.text.reading.glossary import read_glossary
@@ -184,8 +179,7 @@ def _terms(glossary: Path | None, run: Path, ignore_case: bool) -> Glossary | No
     if glossary is not None:
         languages = Config.of_run(run, "translation").data.languages
         return read_glossary(glossary, languages, ignore_case=ignore_case)
-    if ignore_case:
-        raise ConfigError("--ignore-case: expected it together with --glossary, found it alone")
+    refuse_without("--glossary", {"--ignore-case": ignore_case})
     return None
 
 
