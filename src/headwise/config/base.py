@@ -53,15 +53,16 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Reject `yes` where a number stands, which would be 1, as in `patience: yes`."""
-        if isinstance(value, bool):
+        """Reject `yes` where a number stands, which would be 1, as in `patience: yes` or `weights: [yes, 2]`."""
+        truths = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, bool)]
+        if truths:
             types = _types_of(cls.model_fields[str(info.field_name)].annotation)
             if bool not in types and (int in types or float in types):
-                raise ValueError(f"expected a number, found {str(value).lower()}")
+                raise ValueError(f"expected a number, found {str(truths[0]).lower()}")
         return value
 
 
 def _types_of(annotation: Any) -> list[Any]:
-    """Return the types of a union, or of an annotated type."""
+    """Return the types of a union, of an annotated type, or of a list's items."""
     parts = get_args(annotation)
     return [one for part in parts for one in _types_of(part)] if parts else [annotation]

@@ -323,6 +323,11 @@ def test_a_word_for_true_is_no_number(key: str, word: str) -> None:
         Config().with_overrides([f"{key}={word}"])
 
 
+def test_a_word_for_true_in_a_list_is_no_number() -> None:
+    with pytest.raises(ConfigError, match=r"data\.weights: expected a number, found true"):
+        Config().with_overrides(["data.weights=[0.5, yes]"])
+
+
 def test_a_file_in_the_run_moves_with_it(tmp_path: Path) -> None:
     tree = {
         "data": {
