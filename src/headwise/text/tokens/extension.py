@@ -18,7 +18,7 @@ import itertools
 import math
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import sentencepiece
 
@@ -203,14 +203,14 @@ def _words(processor: Processor, sentences: Iterable[str]) -> Counter[tuple[str,
     return words
 
 
-def _learn(words: Counter[tuple[str, ...]], model: bytes, known: Collection[str], most: int) -> list[str]:
+def _learn(words: Counter[tuple[str, ...]], model: bytes, known: set[str], most: int) -> list[str]:
     """Return at most `most` new pieces: what isn't `known`, the most frequent first, and then joined pairs."""
     inside = open_processor(model, "subword model")
     own = {inside.id_to_piece(number) for number in range(inside.vocab_size())}
     unknown: Counter[str] = Counter()
     for pieces, count in words.items():
-        for piece in set(pieces) - set(known):
-            parts = [piece] if piece in own else set(piece) - set(known)
+        for piece in set(pieces) - known:
+            parts = [piece] if piece in own else set(piece) - known
             unknown.update(dict.fromkeys(parts, count))
     added = sorted(unknown, key=lambda piece: (-unknown[piece], piece))[:most]
     table = [(list(pieces), n) for pieces, n in words.items() if all(piece in known for piece in pieces)]
