@@ -66,19 +66,19 @@ class Rendered(Generic[T]):
         translation: what the model said.
         repaired: the pieces that were put in by alignment, because the translation lacked them.
         kept: the number of pieces that the translation had.
-        refused: whether the text is the source, as no translation had its placeholders.
+        ranks: the outputs that the texts are of; none if no output had the placeholders, and the text is the source.
     """
 
     texts: list[str]
     translation: T
     repaired: list[ProtectedPiece] = field(default_factory=list)
     kept: int = 0
-    refused: bool = False
+    ranks: Sequence[int] = (0,)
 
     @property
     def warnings(self) -> list[str]:
         """What became of its pieces, where it wasn't as it should be."""
-        return [*map(lost, self.repaired), *([_REFUSED] if self.refused else [])]
+        return [*map(lost, self.repaired), *([] if self.ranks else [_REFUSED])]
 
 
 @dataclass
@@ -138,23 +138,21 @@ async def _rendered(works: Sequence[_Work[T]]) -> list[Rendered[T]]:
             if not missing:
                 asked.append((work, rank, found))
     weights = await _weights(asked)
-    texts: dict[int, list[str]] = {}
+    taken: dict[int, list[tuple[str, int]]] = {}
     for (work, rank, found), one in zip(asked, weights, strict=True):
         assert work.translation is not None
         text = placed(work.sentence, work.translation.outputs[rank].text, found, one)
         if not work.original.strict or intact(work.original, text):
-            texts.setdefault(id(work), []).append(text)
-    return [
-        Rendered(
-            texts.get(id(work), [work.original.source]),
-            work.translation,
-            work.repaired,
-            len(work.sentence.pieces),
-            id(work) not in texts,
-        )
-        for work in works
-        if work.translation is not None
-    ]
+            taken.setdefault(id(work), []).append((text, rank))
+    rendered: list[Rendered[T]] = []
+    for work in works:
+        assert work.translation is not None
+        own = taken.get(id(work), [])
+        texts = [text for text, _ in own] or [work.original.source]
+        ranks = [rank for _, rank in own]
+        kept = len(work.sentence.pieces)
+        rendered.append(Rendered(texts, work.translation, work.repaired, kept, ranks))
+    return rendered
 
 
 async def _weights(asked: Sequence[tuple[_Work[T], int, list[Found]]]) -> list[Weights | None]:

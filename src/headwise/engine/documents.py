@@ -10,7 +10,7 @@ from headwise.documents.reading import Confidence, DocumentFile
 from headwise.documents.rendering import Rendered, render
 from headwise.documents.sentence import Sentence
 from headwise.engine.options import SearchOptions
-from headwise.engine.outputs import Output, Translation
+from headwise.engine.outputs import Translation
 from headwise.engine.searching import search_checked
 from headwise.engine.translator import Translator
 from headwise.engine.word_weights import FoundTranslations
@@ -37,28 +37,29 @@ def translate_document(
     """
     texts = [text.prepare(language) for text in file.texts]
     sentences = [sentence for text in texts for sentence in text.all_sentences]
-    translated: list[str] = []
-    outputs: list[Output] = []
+    translated: list[Rendered[Translation]] = []
     for start in range(0, len(sentences), chunk):
         for rendered in _rendered(translator, sentences[start : start + chunk], options, glossary):
             notice(rendered)
-            translated.append(rendered.texts[0])
-            outputs.append(rendered.translation.outputs[0])
+            translated.append(rendered)
     left = iter(translated)
-    written = [text.join([next(left) for _ in text.all_sentences]) for text in texts]
-    rest = iter(outputs)
-    return write(file, written, [[next(rest) for _ in text.all_sentences] for text in texts])
+    found = [[next(left) for _ in text.all_sentences] for text in texts]
+    joined = [text.join([one.texts[0] for one in own]) for text, own in zip(texts, found, strict=True)]
+    return write(file, joined, found)
 
 
-def write(file: DocumentFile, translations: Sequence[str], outputs: Sequence[Sequence[Output]]) -> bytes:
-    """Return a file with translations, and what the model estimates of each by the outputs for its sentences."""
+def write(
+    file: DocumentFile, translations: Sequence[str], sentences: Sequence[Sequence[Rendered[Translation]]]
+) -> bytes:
+    """Return a file with translations, and what the model estimates of each by those of its sentences."""
     if file.write_rated is None:
         return file.write(translations)
-    return file.write_rated(translations, [_confidence(each) for each in outputs])
+    return file.write_rated(translations, [_confidence(each) for each in sentences])
 
 
-def _confidence(outputs: Sequence[Output]) -> Confidence | None:
+def _confidence(sentences: Sequence[Rendered[Translation]]) -> Confidence | None:
     """Return the estimate of a text, the lowest of its sentences'; None where it has none that was searched."""
+    outputs = [each.translation.outputs[rank] for each in sentences for rank in each.ranks[:1]]
     searched = [output for output in outputs if output.tokens]
     if not searched:
         return None

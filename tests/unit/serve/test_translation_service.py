@@ -189,8 +189,8 @@ def test_the_page_doesnt_change_what_clients_get(run: Path) -> None:
     with tracer.model(changes), recording(pytorch_model(model.translator)):
         (after,) = asyncio.run(production.service.translate(with_alignment))
     assert before.text == after.text
-    assert before.sentences[0].outputs[0].alignment is not None
-    assert before.sentences[0].outputs[0] == after.sentences[0].outputs[0]
+    assert before.sentences[0].translation.outputs[0].alignment is not None
+    assert before.sentences[0].translation.outputs[0] == after.sentences[0].translation.outputs[0]
     asyncio.run(production.close())
 
 

@@ -371,7 +371,7 @@ def _translation(found: TranslatedText, details: bool) -> dict[str, Any]:
         "warnings": found.warnings,
     }
     if details:
-        answer["sentences"] = [_sentence(sentence) for sentence in found.sentences]
+        answer["sentences"] = [_sentence(sentence.translation) for sentence in found.sentences]
     return answer
 
 

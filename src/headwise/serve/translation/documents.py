@@ -114,8 +114,8 @@ class Documents:
                         raise
                     await asyncio.sleep(error.retry_after or 1)
             texts = [one.text for one in found]
-            outputs = [[sentence.outputs[0] for sentence in one.sentences] for one in found]
-            self._store.finish(document, await asyncio.to_thread(write, file, texts, outputs))
+            sentences = [one.sentences for one in found]
+            self._store.finish(document, await asyncio.to_thread(write, file, texts, sentences))
         except (ServiceError, HeadwiseError) as error:
             status = error.status if isinstance(error, ServiceError) else 400
             self._store.fail(document, str(error), status)

@@ -22,10 +22,10 @@ from starlette.concurrency import run_in_threadpool
 
 from headwise.config.languages import is_latin
 from headwise.documents.preparation import ParsedText, PreparedDocument, put_messages, read
-from headwise.documents.rendering import Rendered, lost, render
+from headwise.documents.rendering import Rendered, render
 from headwise.documents.rules import TagRules
 from headwise.documents.segments import Mode
-from headwise.documents.sentence import ProtectedPiece, Sentence
+from headwise.documents.sentence import Sentence
 from headwise.engine.outputs import Output, Translation
 from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.translation.models import Model, ServedModels
@@ -90,8 +90,7 @@ class TranslatedText:
         source: its language, as given or detected.
         detected: what was detected; None where the language was given.
         models: the models that were used, in order.
-        sentences: the sentences with all their outputs, by the last of the models.
-        repaired: the protected pieces that the models lost, and that were put in by alignment.
+        sentences: its sentences, with all their outputs by the last of the models.
     """
 
     text: str
@@ -99,14 +98,16 @@ class TranslatedText:
     source: str
     detected: Detected | None
     models: list[Model]
-    sentences: list[Translation]
-    repaired: list[ProtectedPiece] = field(default_factory=list)
+    sentences: Sequence[Rendered[Translation]]
 
     @property
     def warnings(self) -> list[str]:
         """Sentences about what the translation lacks or lacked, without doubles."""
-        found = [warning for each in self.sentences for warning in each.warnings]
-        return list(dict.fromkeys([*found, *map(lost, self.repaired)]))
+        found = [
+            *(each.translation.warnings for each in self.sentences),
+            *(each.warnings for each in self.sentences),
+        ]
+        return list(dict.fromkeys(warning for some in found for warning in some))
 
     @property
     def pivot(self) -> str | None:
@@ -427,8 +428,7 @@ def _translated(plan: _Plan, rendered: Sequence[Rendered[Translation]]) -> Trans
         plan.source,
         plan.detected,
         plan.models,
-        [sentence.translation for sentence in rendered],
-        [piece for sentence in rendered for piece in sentence.repaired],
+        rendered,
     )
 
 
