@@ -93,11 +93,14 @@ class Explanation:
         """Write it as a page that needs nothing else (.html), a picture (.png) or all values (.json).
 
         `part` (by default that of `weights`), `words` (joined subwords) and `head` (LAYER.HEAD from 1, alone) are of a
-        picture. Raises `ConfigError` for another suffix, a part that the model lacks or an unknown head, and
-        `TrainingError` for a failing disk.
+        picture. Raises `ConfigError` for another suffix, for these of anything else, a part that the model lacks or an
+        unknown head, and `TrainingError` for a failing disk.
         """
         out = Path(path)
         check_suffix(out)
+        for name, value in {"part": part, "words": words, "head": head}.items():
+            if value and out.suffix != ".png":
+                raise ConfigError(f"{name}: expected a picture (.png) to save, found {out}")
         if out.suffix == ".png":
             from headwise.analysis.picture import draw_trace
 
@@ -133,7 +136,7 @@ def explain(
     tracer: Tracer,
     config: Config,
     text: str,
-    do: Sequence[str] = (),
+    do: str | Sequence[str] = (),
     path: Path | None = None,
     **options: Any,
 ) -> Explanation:
@@ -149,7 +152,7 @@ def explain(
             )
     if None not in (options.get("target"), options.get("hypothesis")):
         raise ConfigError("--hypothesis: expected none beside --target, found one")
-    interventions = parse_interventions(list(do))
+    interventions = parse_interventions([do] if isinstance(do, str) else list(do))
     trace = tracer.trace(text, interventions, **options)
     searched = {name: value for name, value in options.items() if name not in ("target", "hypothesis")}
     plain = tracer.trace(text, **searched) if interventions else trace

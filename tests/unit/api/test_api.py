@@ -288,6 +288,9 @@ def test_an_explanation_has_the_weights_of_an_independent_pass(run: headwise.Run
     assert given.output == other.output == other.trace.hypotheses[1].text != seen.output
     changed = run.explain(ENGLISH[1], do=["silence:cross.1.1"])
     assert changed.plain.text == run.explain(ENGLISH[1]).output
+    assert changed.output == run.explain(ENGLISH[1], do="silence:cross.1.1").output
+    with pytest.raises(ConfigError, match=r"part: expected a picture \(\.png\) to save, found .*b\.json"):
+        seen.save(tmp_path / "b.json", part="encoder")
     with pytest.raises(ConfigError, match=r"ends in \.png, \.html or \.json"):
         seen.save(tmp_path / "a.txt")
 
