@@ -188,8 +188,9 @@ class Run:
     def explain(self, text: str, *, do: str | Sequence[str] = (), **options: Any) -> Explanation:
         """Translate or complete a text and record every head's attention, the probabilities and the beam tree.
 
-        `do` is an intervention, or several, such as `"silence:cross.2.3"`. A translator's options are those of the search, `target`
-        (look at this translation) and `hypothesis` (or at that of this rank, from 0). Raises `ConfigError`.
+        `do` is an intervention, or several, such as `"silence:cross.2.3"`. A translator's options are those of the
+        search, `target` (look at this translation) and `hypothesis` (or at that of this rank, from 0). Raises
+        `ConfigError`.
         """
         from headwise.api.explaining import explain
 

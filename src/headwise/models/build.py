@@ -56,13 +56,13 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
 
 def build_decoder_only(config: ModelConfig, size: int) -> DecoderOnly:
     """Build an untrained decoder-only Transformer for a vocabulary of this size; raises `ConfigError`."""
-    check_keys(config, "decoder-only", "a decoder-only model")
+    check_one_stack(config, "decoder-only", "a decoder-only model")
     return _build_checked(lambda: DecoderOnly(config, size), config, size)
 
 
 def build_encoder_only(config: ModelConfig, size: int) -> EncoderOnly:
     """Build an untrained encoder-only Transformer for a vocabulary of this size; raises `ConfigError`."""
-    check_keys(config, "encoder-only", "an encoder-only model")
+    check_one_stack(config, "encoder-only", "an encoder-only model")
     return _build_checked(lambda: EncoderOnly(config, size), config, size)
 
 
@@ -91,7 +91,7 @@ def build_for_training(
     return model
 
 
-def check_keys(config: ModelConfig, kind: str, what: str) -> None:
+def check_one_stack(config: ModelConfig, kind: str, what: str) -> None:
     """Raise `ConfigError` if a model without encoder and decoder isn't a Transformer, or sets keys of other kinds."""
     if config.architecture != "transformer":
         raise ConfigError(

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from headwise.config import ModelConfig
-from headwise.models.build import check_keys
+from headwise.models.build import check_one_stack
 from headwise.models.encoder_only import EncoderOnly
 from headwise.models.output_heads import pool
 from headwise.models.vision import VisionTransformer
@@ -35,7 +35,7 @@ class ImageText(nn.Module):
         self, config: ModelConfig, shape: tuple[int, int, int], side: int, vocabulary: int, width: int
     ) -> None:
         super().__init__()
-        check_keys(config, "images", "a model of images and texts")
+        check_one_stack(config, "images", "a model of images and texts")
         self.vision = VisionTransformer(config, shape, side, class_token=False)
         self.text = EncoderOnly(config, vocabulary)
         self.image_projection = Linear(config.d_model, width, bias=False)

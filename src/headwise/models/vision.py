@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from headwise.config import ModelConfig
 from headwise.errors import ConfigError
-from headwise.models.build import check_keys
+from headwise.models.build import check_one_stack
 from headwise.models.encoder_only import Encoder
 from headwise.models.transformer import InputEmbedding
 from headwise.nn.dropout import dropout
@@ -98,5 +98,5 @@ def build_classifier(
     config: ModelConfig, shape: tuple[int, int, int], side: int, classes: int, *, class_token: bool
 ) -> ImageClassifier:
     """Build an untrained classifier of images with `shape` (channels, height, width); raises `ConfigError`."""
-    check_keys(config, "images", "a model of images")
+    check_one_stack(config, "images", "a model of images")
     return ImageClassifier(config, shape, side, classes, class_token=class_token)
