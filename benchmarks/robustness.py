@@ -1,7 +1,8 @@
 """A test set as people type it: BLEU and chrF2 of each kind of text, beside the clean one.
 
-Capitals, titles and brackets around the sentence are so on both sides, as is a missing final punctuation; typing errors
-and lower case are in the source alone. The texts are the same for every run.
+Capitals, titles and brackets around the sentence are so on both sides, as are a missing final punctuation and what a
+translation repeats: a symbol, placeholder or amount, or a made-up word in letters that the languages don't have. Typing
+errors and lower case are in the source alone. The texts are the same for every run.
 
 For a run between English and German, a list of words, strings of programs and everyday sentences is translated, too,
 and the share of accepted translations is given. A line of the list has both languages, each with its alternatives: the
@@ -62,6 +63,8 @@ KINDS: dict[str, Callable[[Pairs], Pairs]] = {
     "5 % typos": lambda pairs: (with_typos(pairs[0], TYPOS, np.random.default_rng(1)), pairs[1]),
     "no final full stop": _changed(no_punctuation=1),
     "in brackets": in_brackets,
+    "symbols, amounts": _changed(inserted=1),
+    "foreign words": _changed(foreign=1),
 }
 
 
