@@ -38,6 +38,7 @@ from headwise.config import CleaningConfig
 from headwise.data.ragged import Ragged
 from headwise.engine.shortlist import translation_probabilities
 from headwise.errors import DataError, HeadwiseError
+from headwise.files import write_text
 from headwise.text.preparation.cleaning import Rules, cleaned_pairs, words_of
 from headwise.text.reading.lines import read_lines
 from headwise.text.reading.pairs import CleaningReport, PairFiles, read_pairs
@@ -206,7 +207,7 @@ def everyday(pairs: list[SourcedPair]) -> Iterator[tuple[str, str]]:
 def write(folder: Path, name: str, texts: list[tuple[str, str]]) -> None:
     """Write both sides of texts, a line each."""
     for side, suffix in enumerate(("en", "de")):
-        (folder / f"{name}.{suffix}").write_text("".join(f"{text[side]}\n" for text in texts), "utf-8")
+        write_text(folder / f"{name}.{suffix}", "".join(f"{text[side]}\n" for text in texts))
 
 
 def main() -> None:
@@ -223,11 +224,12 @@ def main() -> None:
         raise DataError(
             f"{options.corpus}: expected what `headwise data get open-en-de-text` fetches, found no folder test"
         )
+    if options.out.is_file():
+        raise DataError(f"{options.out}: expected a folder to write to, found a file")
     files = [file for file in sorted(options.corpus.glob("*.tsv")) if file != kept_out]
     pairs = list(filtered(files, [kept_out, *sorted((options.corpus / "test").iterdir())]))
     if options.scores:
         pairs = likeliest(pairs, options.scores)
-    options.out.mkdir(parents=True, exist_ok=True)
     write(options.out, "train", [pair[:2] for pair in pairs])
     write(options.out, "sentences", [pair[:2] for pair in pairs if pair.file in SENTENCES])
     write(options.out, "everyday", list(everyday(pairs)))

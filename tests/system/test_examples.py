@@ -207,3 +207,6 @@ def test_the_open_text_is_filtered_and_what_a_model_finds_unlikely_left_out(tmp_
     wrong = script("open_text.py", tmp_path / "nothing", again)
     assert wrong.returncode == 2
     assert wrong.stderr.startswith(f"{tmp_path / 'nothing'}: expected what `headwise data get")
+    wrong = script("open_text.py", corpus, scores)
+    assert wrong.returncode == 2
+    assert wrong.stderr == f"{scores}: expected a folder to write to, found a file\n"
