@@ -107,7 +107,7 @@ class Production:
             CORSMiddleware,
             {
                 "allow_origins": self.origins,
-                "allow_methods": ["GET", "POST"],
+                "allow_methods": ["GET", "POST", "PUT", "PATCH", "DELETE"],  # the last three of glossaries
                 "allow_headers": ["Authorization", "Content-Type", "X-API-Key"],
                 "expose_headers": ["Retry-After", "X-Request-Id"],
             },

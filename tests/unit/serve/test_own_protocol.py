@@ -232,3 +232,7 @@ def test_foreign_pages_need_to_be_named(runs: list[Path]) -> None:
             allowed = answer.headers.get("access-control-allow-origin")
             assert allowed == ("https://lab.example" if origins else None)
             assert httpx.get(f"{address}/api/runs", headers=page).status_code == 403
+            for method in ("POST", "PUT", "PATCH", "DELETE"):  # what a browser asks for before it sends them
+                asked = page | {"Access-Control-Request-Method": method}
+                answer = httpx.options(f"{address}/v3/glossaries/id", headers=asked)
+                assert answer.status_code == status
