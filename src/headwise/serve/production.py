@@ -161,7 +161,7 @@ class Production:
 def given_languages(options: Sequence[str], runs: Mapping[str, ServedRun]) -> Languages:
     """Return what the options `--languages` give: `en-de` for the run that lacks them, or `NAME=en-de` for that run.
 
-    Raises `ConfigError` for an option that can't be used.
+    Raises `ConfigError` for an option that can't be used, or that would have no effect, as no run lacks its languages.
     """
     given: Languages = {}
     for option in options:
@@ -171,6 +171,12 @@ def given_languages(options: Sequence[str], runs: Mapping[str, ServedRun]) -> La
         if name in given:
             raise ConfigError(f"--languages: expected one for each run, found {option} as a second one")
         given[name] = parse_languages(pair)
+    known = [run.config.data.languages for run in runs.values() if run.config.task == "translation"]
+    if "" in given and given[""] not in known and all(None not in each for each in known):
+        pair = next(option for option in options if "=" not in option)
+        raise ConfigError(
+            f"--languages: expected NAME={pair}, as no run ({', '.join(runs)}) lacks its languages, found {pair}"
+        )
     return given
 
 

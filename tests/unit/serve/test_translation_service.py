@@ -172,6 +172,10 @@ def test_a_missing_language_is_said_and_given(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=message):
             find_models(options)
+    knowing = {"en-fr": runs["en-fr"]}
+    assert given_languages(["en-fr"], knowing) == {"": ("en", "fr")}  # it says the same as the run
+    with pytest.raises(ConfigError, match=r"expected NAME=en-de, as no run \(en-fr\) lacks its languages"):
+        given_languages(["en-de"], knowing)
     for model in [*models]:
         model.scheduler.close(finish=True)
 
