@@ -71,7 +71,7 @@ def _movable(config: Config, development: bool) -> Config:
     else:
         changes = {name: [_named(file) for file in getattr(data, name)] for name in ("source", "target")}
         changes |= {name: _named(getattr(data, name)) for name in ("dev_source", "dev_target")}
-    training = config.training.model_copy(update={"initialize_from": None})
+    training = config.training.model_copy(update={"initialize_from": None, "add_subwords": 0})
     return config.model_copy(update={"data": data.model_copy(update=changes), "training": training})
 
 
