@@ -209,7 +209,7 @@ def test_words_that_differ_in_a_vowel_sign_are_other_words() -> None:
 def test_a_language_is_identified_whatever_its_code(codes: tuple[str, str]) -> None:
     pytest.importorskip("py3langid")
     pair = "The old dog sleeps in front of the house.", "Der alte Hund schläft vor dem Haus."
-    ((_, rule),) = Rules(CleaningConfig(), languages=codes).load()
+    ((_, rule),) = Rules(CleaningConfig(), languages=codes).load(("source", "target"))
     assert rule(*pair) == pair
     assert rule(*reversed(pair)) is None
     assert rule(pair[0], pair[0]) is None

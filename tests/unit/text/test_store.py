@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headwise.config import AugmentConfig, DataConfig, SubwordConfig
+from headwise.config import AugmentConfig, CleaningConfig, DataConfig, SubwordConfig
 from headwise.data import prepared as folders
 from headwise.data.ragged import Ragged, RaggedWriter, gather
 from headwise.errors import CheckpointError, ConfigError, DataError, TrainingError
@@ -178,6 +179,23 @@ def test_what_is_held_out_to_test_on_is_not_trained_on(tmp_path: Path) -> None:
     fields["cleaning"] = {"held_out": [str(tmp_path / "none")]}
     with pytest.raises(DataError, match="none: there is no such file"):
         prepare(DataConfig(**fields), SMALL, tmp_path / "prepared")
+
+
+def test_the_fields_of_the_text_are_those_of_what_is_held_out(tmp_path: Path) -> None:
+    pairs = list(dict.fromkeys(sentences(100)))
+    records = [json.dumps({"translation": {"en": source, "de": target}}) for source, target in pairs]
+    text, test = tmp_path / "train.jsonl", tmp_path / "test.jsonl"
+    text.write_text("\n".join(records) + "\n", encoding="utf-8")
+    test.write_text(f"{records[7]}\n", encoding="utf-8")
+    config = DataConfig(
+        source=[str(text)],
+        source_field="translation.en",
+        target_field="translation.de",
+        dev_pairs=0,
+        cleaning=CleaningConfig(held_out=[str(test)]),
+    )
+    held_out = {*pairs[7]}
+    assert rows(prepare(config, SMALL, tmp_path / "prepared")) == [p for p in pairs if held_out.isdisjoint(p)]
 
 
 def test_pairs_over_the_length_limit_are_counted(tmp_path: Path) -> None:

@@ -72,13 +72,16 @@ class Rules:
         languages = None if value["languages"] is None else tuple(value["languages"])
         return cls(**{**value, "cleaning": CleaningConfig(**value["cleaning"]), "languages": languages})
 
-    def load(self) -> list[Rule]:
-        """Return the rules beyond those of `clean_pairs`; raises `ConfigError`, and `DataError` for held-out files."""
+    def load(self, fields: tuple[str, str]) -> list[Rule]:
+        """Return the rules beyond those of `clean_pairs`; `fields` has the names of the sides in held-out files.
+
+        Raises `ConfigError`, and `DataError` for held-out files.
+        """
         loaded: list[Rule] = []
         if self.cleaning.drop_untranslated:
             loaded.append(("untranslated", _untranslated))
         if self.cleaning.held_out:
-            sentences = held_out_sentences(self.cleaning.held_out)
+            sentences = held_out_sentences(self.cleaning.held_out, fields)
             loaded.append(("held out", lambda s, t: _held_out(sentences, s, t)))
         if self.min_words > 1 or self.max_word_ratio:
             loaded.append(("words", self._words))
@@ -114,13 +117,16 @@ def _between_words() -> re.Pattern[str]:
     return re.compile(rf"[^\w{''.join(signs)}]+")
 
 
-def held_out_sentences(files: Sequence[str]) -> frozenset[str]:
-    """Return `words_of` all sentences of files, each plain text or with both sides; raises `DataError`."""
+def held_out_sentences(files: Sequence[str], fields: tuple[str, str]) -> frozenset[str]:
+    """Return `words_of` all sentences of files, each plain text or with both sides, which `fields` names.
+
+    Raises `DataError` for a file that can't be read, and `ConfigError` for fields that a file can't have.
+    """
     found: set[str] = set()
     for name in files:
         with local_copy(name, Path(tempfile.gettempdir())) as path:
             if is_two_sided(path):
-                pairs = read_pairs(PairFiles(path, None))
+                pairs = read_pairs(PairFiles(path, None), *fields)
                 found.update(words_of(side.decode(errors="replace")) for pair in pairs for side in pair[:2])
             else:
                 found.update(map(words_of, read_lines(path)))
@@ -165,7 +171,8 @@ def clean(task: dict[str, Any]) -> dict[str, Any]:
     """
     folder, rules, most = Path(task["folder"]), Rules.of(task["rules"]), task["most"]
     parts, reports = [FilePart.of(part) for part in task["parts"]], [CleaningReport() for _ in task["parts"]]
-    fields, loaded = tuple(task["fields"]), rules.load()
+    fields: tuple[str, str] = tuple(task["fields"])
+    loaded = rules.load(fields)
     found = (
         (pair, part.file)
         for part, report in zip(parts, reports, strict=True)

@@ -48,7 +48,7 @@ def prepare_corpus(
     """
     if job.engine not in ENGINES:
         raise ConfigError(f"--engine: expected one of {', '.join(ENGINES)}, found {job.engine!r}")
-    job.rules.load()
+    job.rules.load(job.fields)
     sources, targets = find_files(job.sources), find_files(job.targets)
     if len(sources) > MOST_FILES:
         raise ConfigError(f"--source: expected at most {MOST_FILES:,} files, found {len(sources):,}")
