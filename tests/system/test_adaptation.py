@@ -190,7 +190,9 @@ def test_mistakes_get_a_sentence(trained: Path, new: Toy, program: Call, tmp_pat
     assert "has model.d_ff=32 there, found 64 here" in error("model.d_ff=64")
     for key in ("lowercase", "joiners"):
         assert error(f"subwords.{key}=true") == f"subwords.{key}: expected false, as in {trained}, found true"
-    assert "expected one file for each plain-text file" in error("--mix", f"{new.source}=0.5")
+    assert error("--mix", f"{new.source}=0.5") == (
+        f"--mix {new.source}: expected a run, SOURCE,TARGET or one file with both sides, found none of them"
+    )
 
     moved = Path(shutil.copytree(trained, tmp_path / "moved"))
     config = Config.of_run(moved).with_overrides([f"data.source=[{tmp_path / 'gone'}]"])

@@ -56,3 +56,11 @@ def test_files_are_read_with_the_fields_of_the_new_text(memory: str) -> None:
     mixed = with_replay(new, [read_replay(f"{memory}=0.3")], lambda _: 1)
     pairs = read_pairs(training_files(mixed)[1], mixed.source_field, mixed.target_field)
     assert [(pair.source, pair.target) for pair in pairs] == [(b"de", b"en")]
+
+
+@pytest.mark.parametrize("old", ["runs/nowhere", "old.en", "old.en,old.de,old.fr", "old.tsv,old.de"])
+def test_what_is_neither_a_run_nor_text_is_named(old: str) -> None:
+    with pytest.raises(
+        ConfigError, match=f"^--mix {old}: expected a run, SOURCE,TARGET or one file with both"
+    ):
+        read_replay(f"{old}=0.3")

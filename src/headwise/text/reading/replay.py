@@ -10,7 +10,7 @@ from headwise.config import Config, DataConfig
 from headwise.config.languages import base_code
 from headwise.errors import ConfigError, DataError
 from headwise.shipped.runs import find_run
-from headwise.text.reading.pairs import PairFiles, has_fields, training_files
+from headwise.text.reading.pairs import PairFiles, has_fields, is_two_sided, training_files
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,10 @@ def read_replay(option: str) -> Replay:
     run = find_run(origin)
     if not run.is_dir():
         source, *target = origin.split(",")
+        if len(target) != (0 if is_two_sided(source) else 1):
+            raise ConfigError(
+                f"--mix {origin}: expected a run, SOURCE,TARGET or one file with both sides, found none of them"
+            )
         data = DataConfig(source=[source], target=target)
     else:
         config = Config.of_run(run)
