@@ -211,6 +211,8 @@ class Translation(TaskKind):
     ) -> AnyPrepared:
         start = find_start(config, _STARTS)
         subwords = start.subwords(config) if start else _copied_subwords(config)
+        if subwords is not None:
+            _check_symbols(config, subwords)
         if config.data.prepared:
             return _open_shards(config, subwords, expected)
         if config.training.add_subwords and subwords is not None:
@@ -243,6 +245,17 @@ class Translation(TaskKind):
         raise ConfigError("evaluate: expected --source and --reference for a translation run, found none")
 
 
+def _check_symbols(config: Config, subwords: Subwords) -> None:
+    """Raise `ConfigError` for a symbol that the subwords of another run lack."""
+    for symbol in config.subwords.symbols:
+        for processor in (subwords.source_processor, subwords.target_processor):
+            if processor.piece_to_id(symbol) == UNK:
+                run = config.training.initialize_from or config.subwords.copy_from
+                raise ConfigError(
+                    f"subwords.symbols: expected subwords of {run}, which are used, found {symbol}, which is none"
+                )
+
+
 def _check_prepared(config: Config) -> None:
     """Raise `ConfigError` for a key that has no meaning beside `data.prepared`."""
     given = {
@@ -250,6 +263,7 @@ def _check_prepared(config: Config) -> None:
         "data.dev_source": config.data.dev_source,
         "data.augment": {key: share for key, share in config.data.augment.model_dump().items() if share},
         "subwords.dropout": config.subwords.dropout,
+        "subwords.symbols": config.subwords.symbols,
         "training.add_subwords": config.training.add_subwords,
     }
     for key, value in given.items():

@@ -51,6 +51,13 @@ def test_subwords_that_cannot_be_copied_are_named(toy: Toy, tmp_path: Path) -> N
     Subwords.train(ENGLISH, GERMAN, SubwordConfig(size=150), tmp_path)
     with pytest.raises(CheckpointError, match="expected a subword model with lowercase=True as configured"):
         prepare(f"subwords.copy_from={tmp_path}", "subwords.lowercase=true")
+    with pytest.raises(
+        ConfigError, match=r"subwords\.symbols: expected subwords of .*, found <bt>, which is"
+    ):
+        prepare(f"subwords.copy_from={tmp_path}", "subwords.symbols=[<bt>]")
+    tagged = tmp_path / "tagged"
+    Subwords.train(ENGLISH, GERMAN, SubwordConfig(size=150, symbols=["<bt>"]), tagged)
+    prepare(f"subwords.copy_from={tagged}", "subwords.symbols=[<bt>]")
     language_model = Config.from_tree({"task": "language_model", "subwords": {"copy_from": "nowhere"}})
     with pytest.raises(ConfigError, match=r"subwords\.copy_from: expected nothing here"):
         find_task("language_model").check(language_model)
