@@ -11,6 +11,7 @@ from headwise.engine.sentences import listed
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.evaluation.metrics import check_lines, find_metric
+from headwise.evaluation.significance import check_test
 from headwise.evaluation.significance import compare as compare_systems
 from headwise.evaluation.translation import (
     Perplexity,
@@ -100,6 +101,8 @@ def score_runs(
     find_metric("bleu", settings.tokenize)  # raises for an unknown tokenizer before the translation
     other = None
     if settings.compare is not None:
+        find_metric(settings.metric, settings.tokenize)
+        check_test(settings.test)
         other = _load([settings.compare], settings)
     results = []
     for run in runs:

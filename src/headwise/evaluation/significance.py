@@ -105,8 +105,7 @@ def compare(
     """
     check_lines(baseline, references)
     check_lines(system, references)
-    if test not in SAMPLES:
-        raise ConfigError(f"--test: expected one of {', '.join(SAMPLES)}, found {test!r}")
+    check_test(test)
     if samples is not None and samples < 1:
         raise ConfigError(f"--samples: expected at least 1, found {samples}")
     scorer = find_metric(metric, tokenize)
@@ -140,6 +139,12 @@ def compare(
         seed=seed,
         signature=scorer.signature(**{"seed": seed, "bs" if test == "bootstrap" else "ar": count}),
     )
+
+
+def check_test(test: str) -> None:
+    """Raise `ConfigError` for an unknown test."""
+    if test not in SAMPLES:
+        raise ConfigError(f"--test: expected one of {', '.join(SAMPLES)}, found {test!r}")
 
 
 def _bootstrap(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import random
+from pathlib import Path
 
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 
+from headwise.api.evaluating import ScoringSettings, score_runs
 from headwise.errors import ConfigError, DataError
 from headwise.evaluation.significance import compare
 
@@ -115,6 +117,13 @@ def test_same_seed_same_result_and_other_seed_another() -> None:
     assert first == again
     assert (first.low, first.high) != (other.low, other.high)
     assert "seed:5|" in first.signature
+
+
+@pytest.mark.parametrize("wrong", [{"test": "sign"}, {"metric": "ter"}])
+def test_wrong_options_are_named_before_anything_is_translated(wrong: dict[str, str], tmp_path: Path) -> None:
+    settings = ScoringSettings("cpu", None, "auto", compare=tmp_path / "no run", **wrong)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=f"--{next(iter(wrong))}: expected one of"):
+        score_runs([tmp_path], [], settings, {}, lambda _: None)
 
 
 def test_wrong_options_are_named() -> None:
