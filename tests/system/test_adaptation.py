@@ -136,7 +136,7 @@ def test_old_text_has_its_share_and_the_development_set_is_new(
     data = Config.of_run(run).data
     assert data.source == [str(new.source), old[0], old[0]]
     assert data.weights == [0.25, 0.25, 0.5]
-    assert f"development set: 6 pairs split off the {new.source} (seed 1)" in outcome.err
+    assert f"development set: 6 pairs split off {new.source} (seed 1)" in outcome.err
     assert metrics(run, "dev")
 
 

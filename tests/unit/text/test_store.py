@@ -141,7 +141,7 @@ def test_the_split_leaves_replayed_files_alone(tmp_path: Path) -> None:
     assert len(dev) == 10  # one in twenty of the new pairs
     assert set(dev) <= set(new)
     assert rows(prepared) == [pair for pair in [*new, *old] if pair not in set(dev)]
-    assert f"10 pairs split off the {files[0]['source'][0]} (seed 1)" in prepared.report[1]
+    assert f"10 pairs split off {files[0]['source'][0]} (seed 1)" in prepared.report[1]
 
 
 def test_a_small_corpus_gives_at_most_a_twentieth_to_development(tmp_path: Path) -> None:

@@ -239,8 +239,8 @@ class Stages:
         if not count:
             self.report.append("no development set: data.dev_pairs is 0")
             return
-        origin = " and ".join(names[: job.new_files]) or "training text"
-        sentence = f"development set: {count:,} pairs split off the {origin} (seed {job.seed})"
+        origin = " and ".join(names[: job.new_files]) or "the training text"
+        sentence = f"development set: {count:,} pairs split off {origin} (seed {job.seed})"
         if count < job.dev_pairs:
             option = "--dev-pairs" if job.shard_pairs else "data.dev_pairs"
             sentence += f", 1 in {_DEV_SHARE}, rather than the {job.dev_pairs:,} that {option} asks for"
