@@ -21,14 +21,14 @@ MODELS = Path("models")  # in the current directory
 def find_run(path: str | Path) -> Path:
     """Return the path of a run directory: `path` itself, or the directory of the run that has this name.
 
-    What exists under the name comes first, with a warning that it isn't the run of the name. Raises `CheckpointError`
+    A directory of the name comes first, with a warning that it isn't the run of the name. Raises `CheckpointError`
     for a general model that isn't there.
     """
     path = Path(path)
     name = str(path)
     if name not in (DEMO, *GENERAL):
         return path
-    if path.exists():
+    if path.is_dir():
         warnings.warn(
             f"{path}: what has this name in the current directory is used, not the model of this name",
             stacklevel=1,

@@ -128,6 +128,12 @@ def test_a_directory_of_the_name_wins_and_is_mentioned_once(
     assert outcome.err.count("warning: demo: what has this name") == 1
 
 
+def test_a_file_of_the_name_is_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo").write_text("notes\n")
+    assert find_run("demo") == FOLDER / DEMO
+
+
 def test_a_shipped_run_names_no_file_of_the_machine_that_trained_it() -> None:
     for run in (FOLDER / DEMO, *(ROOT / MODELS / name for name in GENERAL)):
         config = Config.load(run / "config.yaml")
