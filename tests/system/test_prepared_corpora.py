@@ -73,3 +73,5 @@ def test_training_on_shards_resumes_exactly(tmp_path: Path, program: Call) -> No
     for key in ("lowercase", "joiners"):
         error = program(*command, tmp_path / "new", f"subwords.{key}=true").error
         assert error == f"subwords.{key}: expected false, as in data.prepared, found true"
+    error = program(*command, tmp_path / "new", "subwords.symbols=[<bt>]").error
+    assert error == "subwords.symbols: expected subwords of data.prepared, found <bt>, which is none"

@@ -212,7 +212,8 @@ class Translation(TaskKind):
         start = find_start(config, _STARTS)
         subwords = start.subwords(config) if start else _copied_subwords(config)
         if subwords is not None:
-            _check_symbols(config, subwords)
+            run = config.training.initialize_from or config.subwords.copy_from
+            _check_symbols(config, subwords, f"subwords of {run}, which are used")
         if config.data.prepared:
             return _open_shards(config, subwords, expected)
         if config.training.add_subwords and subwords is not None:
@@ -245,15 +246,12 @@ class Translation(TaskKind):
         raise ConfigError("evaluate: expected --source and --reference for a translation run, found none")
 
 
-def _check_symbols(config: Config, subwords: Subwords) -> None:
-    """Raise `ConfigError` for a symbol that the subwords of another run lack."""
+def _check_symbols(config: Config, subwords: Subwords, expected: str) -> None:
+    """Raise `ConfigError` for a symbol that the subwords lack, which aren't learned now."""
     for symbol in config.subwords.symbols:
         for processor in (subwords.source_processor, subwords.target_processor):
             if processor.piece_to_id(symbol) == UNK:
-                run = config.training.initialize_from or config.subwords.copy_from
-                raise ConfigError(
-                    f"subwords.symbols: expected subwords of {run}, which are used, found {symbol}, which is none"
-                )
+                raise ConfigError(f"subwords.symbols: expected {expected}, found {symbol}, which is none")
 
 
 def _check_prepared(config: Config) -> None:
@@ -263,7 +261,6 @@ def _check_prepared(config: Config) -> None:
         "data.dev_source": config.data.dev_source,
         "data.augment": {key: share for key, share in config.data.augment.model_dump().items() if share},
         "subwords.dropout": config.subwords.dropout,
-        "subwords.symbols": config.subwords.symbols,
         "training.add_subwords": config.training.add_subwords,
     }
     for key, value in given.items():
@@ -280,6 +277,7 @@ def _open_shards(config: Config, subwords: Subwords | None, expected: str | None
     have the given subwords.
     """
     data = open_corpora(config.data)
+    _check_symbols(config, data.subwords, "subwords of data.prepared")
     if expected not in (None, data.checksum):
         raise CheckpointError(
             f"data.prepared: expected the corpora that the run was begun with (checksum {expected}), found others "
