@@ -249,9 +249,9 @@ class Translation(TaskKind):
 def _check_symbols(config: Config, subwords: Subwords, expected: str) -> None:
     """Raise `ConfigError` for a symbol that the subwords lack, which aren't learned now."""
     for symbol in config.subwords.symbols:
-        for processor in (subwords.source_processor, subwords.target_processor):
-            if processor.piece_to_id(symbol) == UNK:
-                raise ConfigError(f"subwords.symbols: expected {expected}, found {symbol}, which is none")
+        sides = (subwords.source_processor, subwords.target_processor)
+        if not all(symbol in side.id_to_piece(list(range(side.vocab_size()))) for side in sides):
+            raise ConfigError(f"subwords.symbols: expected {expected}, found {symbol}, which is none")
 
 
 def _check_prepared(config: Config) -> None:
