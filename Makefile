@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python tools/install.py
 
-.PHONY: demo demo-model general-models long-runs test test-slow test-cluster test-numerical test-lowest test-sanitized sanitize fuzz lint lint-page picture learn notebooks docs docs-serve screenshots format dist clean
+.PHONY: demo demo-model general-models general-round long-runs test test-slow test-cluster test-numerical test-lowest test-sanitized sanitize fuzz lint lint-page picture learn notebooks docs docs-serve screenshots format dist clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/user
@@ -29,22 +29,32 @@ demo-model: $(VENV)/user
 OPEN := data/open-en-de-text
 PAIR = -c configs/open-en-de.yaml 'data.source=[$(OPEN)/$(1).$(2)]' 'data.target=[$(OPEN)/$(1).$(3)]' \
 	data.dev_source=$(OPEN)/test/tatoeba-dev.$(2) data.dev_target=$(OPEN)/test/tatoeba-dev.$(3)
-SHORTER := model.dropout=0.1 batch.tokens=4096 'schedule={name: constant, peak: 0.001, warmup: 100, cooldown: 0.3}' training.max_minutes=300
-long-runs: $(VENV)/user
-	$(BIN)/headwise data get open-en-de-text
-	$(BIN)/python examples/open_text.py $(OPEN) $(OPEN)
-	$(BIN)/headwise train $(call PAIR,train,en,de) -o runs/open-en-de-1
-	$(BIN)/headwise train $(call PAIR,train,de,en) -o runs/open-de-en-1
-	$(BIN)/headwise train $(call PAIR,everyday,en,de) --from runs/open-en-de-1 $(SHORTER) -o runs/open-en-de-2
-	$(BIN)/headwise train $(call PAIR,everyday,de,en) --from runs/open-de-en-1 $(SHORTER) -o runs/open-de-en-2
-	$(BIN)/headwise translate runs/open-en-de-2 $(OPEN)/everyday.en -o $(OPEN)/made.de
-	$(BIN)/headwise translate runs/open-de-en-2 $(OPEN)/everyday.de -o $(OPEN)/made.en
-	$(BIN)/python examples/diversify.py $(addprefix $(OPEN)/,everyday.en everyday.de made.en made.de diverse)
-	$(BIN)/headwise train $(call PAIR,diverse,en,de) --from runs/open-en-de-2 $(SHORTER) -o runs/open-en-de
-	$(BIN)/headwise train $(call PAIR,diverse,de,en) --from runs/open-de-en-2 $(SHORTER) -o runs/open-de-en
+SHORTER = model.dropout=0.1 batch.tokens=4096 'schedule={name: constant, peak: $(1), warmup: 100, cooldown: $(2)}'
+SECOND := $(call SHORTER,0.001,0.3) training.max_minutes=300
+long-runs: $(OPEN)/train.en
+	$(BIN)/headwise train $(call PAIR,train,en,de) -o runs/first/open-en-de
+	$(BIN)/headwise train $(call PAIR,train,de,en) -o runs/first/open-de-en
+	$(BIN)/headwise train $(call PAIR,everyday,en,de) --from runs/first/open-en-de $(SECOND) -o runs/second/open-en-de
+	$(BIN)/headwise train $(call PAIR,everyday,de,en) --from runs/first/open-de-en $(SECOND) -o runs/second/open-de-en
+	$(MAKE) general-round FROM=runs/second MINUTES=300
 	$(BIN)/headwise reproduce all --scale tiny
 	$(BIN)/headwise reproduce all --scale open-en-de
 	$(BIN)/headwise reproduce all --scale multi30k
+
+$(OPEN)/train.en: | $(VENV)/user
+	$(BIN)/headwise data get open-en-de-text
+	$(BIN)/python examples/open_text.py $(OPEN) $(OPEN)
+
+# Both general models, by default those of models/, go on for so many minutes with what they make of the text beside it.
+FROM ?= models
+MINUTES ?= 50
+ROUND := $(call SHORTER,0.0005,0.5) training.max_minutes=$(MINUTES)
+general-round: $(OPEN)/train.en
+	$(BIN)/headwise translate $(FROM)/open-en-de $(OPEN)/everyday.en -o $(OPEN)/made.de
+	$(BIN)/headwise translate $(FROM)/open-de-en $(OPEN)/everyday.de -o $(OPEN)/made.en
+	$(BIN)/python examples/diversify.py $(addprefix $(OPEN)/,everyday.en everyday.de made.en made.de diverse)
+	$(BIN)/headwise train $(call PAIR,diverse,en,de) --from $(FROM)/open-en-de $(ROUND) -o runs/open-en-de
+	$(BIN)/headwise train $(call PAIR,diverse,de,en) --from $(FROM)/open-de-en $(ROUND) -o runs/open-de-en
 
 # The general models in models/, of their runs; then the checksums for src/headwise/corpora/checksums.py.
 PUBLISH := models/publish.py --shortlist --set decoding.recase=true --development 200 --about models/general.md \
@@ -52,9 +62,9 @@ PUBLISH := models/publish.py --shortlist --set decoding.recase=true --developmen
 	--data "308,862 pairs of openly licensed text, below" --license "MIT, as Headwise; the texts are attributed below"
 SETS := test/tatoeba-test test/ntrex128 open-source-guides
 general-models: $(VENV)/user
-	$(BIN)/python $(PUBLISH) --with runs/open-en-de-2 runs/open-en-de models/open-en-de --name open-en-de --examples models/examples.en \
+	$(BIN)/python $(PUBLISH) runs/open-en-de models/open-en-de --name open-en-de --examples models/examples.en \
 	$(foreach set,$(SETS),--test $(OPEN)/$(set).en $(OPEN)/$(set).de)
-	$(BIN)/python $(PUBLISH) --with runs/open-de-en-2 runs/open-de-en models/open-de-en --name open-de-en --examples models/examples.de \
+	$(BIN)/python $(PUBLISH) runs/open-de-en models/open-de-en --name open-de-en --examples models/examples.de \
 	$(foreach set,$(SETS),--test $(OPEN)/$(set).de $(OPEN)/$(set).en)
 	cd models && find open-en-de open-de-en -type f -exec sha256sum {} +
 
