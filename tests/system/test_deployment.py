@@ -20,6 +20,7 @@ pytest.importorskip("starlette", reason="needs pip install 'headwise[serve]'")
 
 import yaml
 
+from headwise.web.hosts import Hosts
 from headwise.web.server import listen
 from program import environment
 from translation_server import make_pair, translating
@@ -76,6 +77,20 @@ def test_the_compose_file_mounts_files_that_exist() -> None:
     local = [path for path in mounted if path.startswith("./")]
     assert local == ["./prometheus"]
     assert all((DEPLOY / path).exists() for path in local)
+
+
+def test_the_pods_accept_every_name_of_their_service() -> None:
+    service, deployment, *_ = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8"))
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    (variable,) = container["env"]
+    assert variable["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.namespace"
+    option = "--allow-host="
+    given = [argument.removeprefix(option) for argument in container["args"] if argument.startswith(option)]
+    hosts = Hosts("0.0.0.0", [name.replace(f"$({variable['name']})", "office") for name in given])
+    name = service["metadata"]["name"]
+    for suffix in ("", ".office", ".office.svc", ".office.svc.cluster.local"):
+        assert hosts.known(f"{name}{suffix}")
+    assert not hosts.known(f"{name}.other")
 
 
 def container_command() -> tuple[list[str], list[str]]:
