@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Coroutine
 from typing import Any, TypeVar, get_origin
+from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import FormData, QueryParams, UploadFile
@@ -30,10 +31,12 @@ async def read_fields(
     `most` are the most bytes of a field, or of a JSON object. Raises `ServiceError`, with the status `wrong`, naming
     the first field that is missing or wrong.
     """
-    from_address = not only_json and request.scope["query_string"]
-    values = _from_pairs(request.query_params, model) if from_address else {}
+    address = b"" if only_json else request.scope["query_string"]
+    values = _from_pairs(_encoded_pairs(address, "address", wrong), model) if address else {}
     kind = _media_type(request)
-    if not only_json and kind in ("application/x-www-form-urlencoded", "multipart/form-data"):
+    if not only_json and kind == "application/x-www-form-urlencoded":
+        values |= _from_pairs(_encoded_pairs(await request.body(), "form", wrong), model)
+    elif not only_json and kind == "multipart/form-data":
         form = await request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=most)
         values |= _from_pairs(form, model)
     elif body := await request.body():
@@ -67,6 +70,19 @@ def _sentence(location: tuple[int | str, ...], message: str, others: int) -> str
     more = f" (and {others} more)" if others else ""
     message = message.removeprefix("Value error, ")
     return f"{name}: {message[:1].lower()}{message[1:]}{more}"
+
+
+def _encoded_pairs(encoded: bytes, place: str, wrong: int) -> QueryParams:
+    """Return the fields of a form or an address in UTF-8, which may be quoted by %, or, as curl's, stand as it is."""
+    try:
+        pairs = parse_qsl(
+            encoded.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS
+        )
+    except UnicodeDecodeError:
+        raise ServiceError(wrong, f"{place}: expected text in UTF-8, found another encoding") from None
+    except ValueError:
+        raise ServiceError(wrong, f"{place}: expected at most {_MOST_FIELDS:,} fields, found more") from None
+    return QueryParams(pairs)
 
 
 def _from_pairs(pairs: FormData | QueryParams, model: type[BaseModel]) -> dict[str, Any]:

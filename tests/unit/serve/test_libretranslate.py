@@ -164,3 +164,27 @@ def test_other_addresses(address: str) -> None:
     )
     page = httpx.get(f"{address}/")
     assert page.headers["content-type"].startswith("text/html")
+
+
+@pytest.mark.parametrize(
+    "sent", ["q=€ → ½&source=en&target=de", "q=%E2%82%AC+%E2%86%92+%C2%BD&source=en&target=de"]
+)
+def test_fields_in_utf_8_may_be_quoted_or_not(address: str, sent: str) -> None:
+    """`curl -d "q=…"` sends a text as it is; `--data-urlencode` and browsers quote it."""
+    kind = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = httpx.post(f"{address}/translate", content=sent.encode(), headers=kind)
+    assert answer.json()["translatedText"] == "€ → ½"
+
+
+@pytest.mark.parametrize(
+    ("sent", "sentence"),
+    [
+        (b"q=\xa320&target=de", "form: expected text in UTF-8, found another encoding"),
+        (b"q=%A320&target=de", "form: expected text in UTF-8, found another encoding"),
+        (b"q=a&" * 1001, "form: expected at most 1,000 fields, found more"),
+    ],
+)
+def test_a_damaged_form_is_named(address: str, sent: bytes, sentence: str) -> None:
+    kind = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = httpx.post(f"{address}/translate", content=sent, headers=kind)
+    assert (answer.status_code, answer.json()) == (400, {"error": sentence})
