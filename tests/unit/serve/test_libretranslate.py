@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from email.utils import collapse_rfc2231_value
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,8 @@ def test_curl_as_in_its_documentation(address: str, translator: Translator, tmp_
     assert link.startswith(f"{address}/download_file/")
     with urllib.request.urlopen(link) as answer:  # which takes an address as it is, as curl does
         assert answer.read().decode() == f"{expected}\n"
+        named = answer.headers.get_params(header="Content-Disposition")
+        assert file.name in [collapse_rfc2231_value(value) for key, value in named if key == "filename"]
     assert httpx.get(link[:-40] + "0" * 40).status_code == 404
 
 

@@ -239,13 +239,14 @@ def _add_files(endpoints: Endpoints, context: Context) -> None:
 
 
 def file_response(name: str, content: bytes) -> Response:
-    """Return a file to be saved under a name."""
+    """Return a file to be saved under a name, which RFC 6266 has in UTF-8 beside one for clients of old."""
     form = format_of(name) or FORMATS[".txt"]
     ascii_name = name.encode("ascii", "replace").decode().replace("?", "_").replace('"', "_")
+    names = f"filename=\"{ascii_name}\"; filename*=UTF-8''{quote(name, safe='')}"
     return Response(
         content,
         media_type=form.content_type(content),
-        headers={"Content-Disposition": f'attachment; filename="{ascii_name}"'},
+        headers={"Content-Disposition": f"attachment; {names}"},
     )
 
 
