@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Match
 
 from headwise.errors import HeadwiseError
 from headwise.web.endpoints import FILE, Endpoint, Endpoints
@@ -119,8 +119,15 @@ def _service_error(request: Request, error: Exception) -> Response:
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path = request.url.path
-    sentence = f"there is nothing at {path}" if error.status_code == 404 else error.detail
-    return failure(path, error.status_code, sentence)
+    if error.status_code != 404:
+        return failure(path, error.status_code, error.detail)
+    endpoints = (route for route in request.app.routes if isinstance(route, Endpoint))
+    methods = sorted(one.method for one in endpoints if one.matches(request.scope)[0] is Match.PARTIAL)
+    if not methods:
+        return failure(path, 404, f"there is nothing at {path}")
+    answer = failure(path, 405, f"{path}: expected {' or '.join(methods)}, found {request.method}")
+    answer.headers["Allow"] = ", ".join(methods)
+    return answer
 
 
 _HANDLERS: dict[Any, Callable[[Request, Exception], Response]] = {
