@@ -91,7 +91,7 @@ def filtered(files: Iterable[Path], held_out: Iterable[Path]) -> Iterator[Source
     cleaning = CleaningConfig(
         max_ratio=bounds.RATIO, drop_untranslated=True, held_out=[str(file) for file in held_out]
     )
-    rules, seen = Rules(cleaning).load(), set()
+    rules, seen = Rules(cleaning).load(("source", "target")), set()
     for file in files:
         for clean in cleaned_pairs(read_pairs(PairFiles(file, None)), cleaning, rules, CleaningReport()):
             english, german = (plain(side) for side in clean[:2])
