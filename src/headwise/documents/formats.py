@@ -49,7 +49,7 @@ class DocumentFormat:
         return self.reader(content, target, source) if self.bilingual else self.reader(content)
 
     def content_type(self, content: bytes) -> str:
-        """Return the media type of a file, with the encoding of a text: UTF-8, UTF-16 or Latin-1, as it is read."""
+        """Return the media type of a file, with the encoding of a text: that it names, or is read as."""
         if self.binary:
             return self.media_type
         if content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
@@ -57,7 +57,10 @@ class DocumentFormat:
         try:
             content.decode("utf-8")
         except UnicodeDecodeError:
-            return f"{self.media_type}; charset=iso-8859-1"
+            # This module leaves the readers and what they share out.
+            from headwise.documents.reading import named_encoding
+
+            return f"{self.media_type}; charset={named_encoding(content) or 'iso-8859-1'}"
         return f"{self.media_type}; charset=utf-8"
 
 

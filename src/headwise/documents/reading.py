@@ -19,6 +19,11 @@ _DECLARED = re.compile(
     r"""<\?xml\s[^<>]{0,200}?\bencoding\s*=\s*["']([\w.:-]+)|<meta\s[^<>]{0,500}?\bcharset\s*=\s*["']?\s*([\w.:-]+)""",
     re.IGNORECASE,
 )
+_HEAD = 4096  # bytes in which HTML and XML name their encoding
+# Of one byte a letter, or two; Python's names, so that nothing else is looked up.
+_ENCODINGS = re.compile(
+    r"iso-8859-(?:[1-9]|1[013456])|windows-125[0-8]|koi8-[ru]|shift_jis|euc-(?:jp|kr)|gb(?:k|2312|18030)|big5"
+)
 
 
 @dataclass(frozen=True)
@@ -59,23 +64,44 @@ def read_text(content: bytes, name: str = "file") -> tuple[str, str]:
 
 def read_whole(content: bytes, markup: Literal["html", "xml"] | None = None) -> DocumentFile:
     """Return a file that is one text; the tags of its markup count, too."""
-    mark, text = read_text(content)
     if markup is None:
+        mark, text = read_text(content)
         return DocumentFile([read(text, "all")], len(text), lambda found: (mark + found[0]).encode())
-    encode = markup_encoder(text)
+    text, encode = decode_markup(content)
     parsed = read(text, "punctuation", TagRules(markup))
-    return DocumentFile([parsed], len(text), lambda found: encode(mark + found[0]))
+    return DocumentFile([parsed], len(text), lambda found: encode(found[0]))
 
 
-def markup_encoder(text: str) -> Callable[[str], bytes]:
-    """Return what encodes the translation of a document of HTML or XML: in UTF-8, or in ASCII with references.
+def decode_markup(content: bytes) -> tuple[str, Callable[[str], bytes]]:
+    """Return the text of a document of HTML or XML, and what encodes its translation; raises `DataError`.
 
-    That is for one in ASCII that says it is in another encoding: a reader would take UTF-8 for that.
+    One that names another encoding than UTF-8, and isn't in UTF-8, stays in that, with references to what it lacks.
     """
-    declared = _DECLARED.search(text) if text.isascii() else None
-    if declared is None or (declared[1] or declared[2]).lower() in ("utf-8", "utf8"):
-        return str.encode
-    return lambda found: found.encode("ascii", "xmlcharrefreplace")
+    encoding = named_encoding(content)
+    if not encoding:
+        mark, text = read_text(content)
+        return text, lambda found: (mark + found).encode()
+    if len(content) > bounds.DOCUMENT_BYTES:
+        raise DataError(f"file: expected text of at most {bounds.DOCUMENT_BYTES:,} bytes, found more")
+    try:  # browsers take the one for the other, as many writers do
+        text = content.decode("windows-1252" if encoding == "iso-8859-1" else encoding)
+    except UnicodeDecodeError as error:
+        sentence = f"file: expected text in {encoding}, which it names, found another byte at {error.start:,}"
+        raise DataError(sentence) from None
+    return text, lambda found: found.encode(encoding, "xmlcharrefreplace")
+
+
+def named_encoding(content: bytes) -> str:
+    """Return the encoding that a document of HTML or XML names and is in; empty where that is UTF-8, or unknown."""
+    found = _DECLARED.search(content[:_HEAD].decode("latin-1"))
+    name = "utf-8" if found is None else (found[1] or found[2]).lower()
+    if content.isascii():  # a reader would take UTF-8 for the encoding that it names
+        return "" if name in ("utf-8", "utf8") else "ascii"
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return name if _ENCODINGS.fullmatch(name) else ""
+    return ""
 
 
 def split_lines(text: str) -> list[str]:

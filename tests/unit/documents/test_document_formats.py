@@ -14,7 +14,7 @@ from lxml import etree, html
 from document_translation import of_document
 from headwise.documents.blocks import Block
 from headwise.documents.catalogue import parse_catalogue
-from headwise.documents.formats import read_file
+from headwise.documents.formats import format_of, read_file
 from headwise.documents.subtitles import parse_subtitles, wrapped
 from headwise.errors import DataError
 
@@ -144,6 +144,41 @@ def test_a_document_is_in_the_encoding_that_it_names(charset: str) -> None:
         result = file.write([of_document(text, lambda _: "Größe, Ω") for text in file.texts])
         assert "Größe, Ω" in "".join(parse(result).itertext())
         assert ("Ω".encode() in result) is (charset == "utf-8")
+
+
+@pytest.mark.parametrize("charset", ["iso-8859-1", "windows-1252", "iso-8859-15", "KOI8-R", "Shift_JIS"])
+def test_a_document_stays_in_its_encoding(charset: str) -> None:
+    pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
+    letters = {"KOI8-R": "Привет", "Shift_JIS": "こんにちは"}.get(charset, "Größe é")
+    page = f'<html><head><meta charset="{charset}"></head><!-- {letters} --><p>size</p></html>'
+    data = f"<?xml version='1.0' encoding='{charset}'?><a><!-- {letters} --><b>size</b></a>"
+    unit = (
+        f"<?xml version='1.0' encoding='{charset}'?><xliff><trans-unit><note>{letters}</note>"
+        f"<source>size</source></trans-unit></xliff>"
+    )
+    for name, source, parse in (
+        ("a.html", page, html.fromstring),
+        ("a.xml", data, etree.fromstring),
+        ("a.xlf", unit, etree.fromstring),
+    ):
+        content = source.encode(charset)
+        file = read_file(name, content)
+        same = file.write([of_document(text, str) for text in file.texts])
+        assert letters.encode(charset) in same
+        result = file.write([of_document(text, lambda _: f"{letters} ĳ Ω") for text in file.texts])
+        assert f"{letters} ĳ Ω" in "".join(parse(result).itertext())
+        assert letters.encode(charset) in result  # what isn't translated
+        assert (found := format_of(name))
+        assert found.content_type(result).endswith(f"charset={charset.lower()}")
+
+
+@pytest.mark.parametrize("charset", ["utf-7", "zlib", "windows-1252"])
+def test_an_encoding_that_a_document_is_not_in_is_refused(charset: str) -> None:
+    content = f'<html><meta charset="{charset}"><p>'.encode() + b"\x81</p></html>"
+    with pytest.raises(
+        DataError, match=r"file: expected text in (UTF-8|windows-1252, which it names), found"
+    ):
+        read_file("a.html", content)
 
 
 @pytest.mark.parametrize(
