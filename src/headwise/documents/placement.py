@@ -354,9 +354,9 @@ class _Placement:
         best = (-np.inf, node.last)
         length = self._weights.shape[1]
         for place in range(node.first, node.last + 1):
-            if place in self._barred or any(one.bars(place) for one in placed):
+            if any(one.bars(place) for one in placed):
                 continue
-            score = 0.0
+            score = -_CERTAIN if place in self._barred else 0.0  # unless there is no other place
             for row, column, edge in ((place - 1, before, 0), (place, after, len(self._weights))):
                 if 0 <= column < length:
                     if 0 <= row < len(self._weights):
