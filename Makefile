@@ -31,7 +31,7 @@ PAIR = -c configs/open-en-de.yaml 'data.source=[$(OPEN)/$(1).$(2)]' 'data.target
 	data.dev_source=$(OPEN)/test/tatoeba-dev.$(2) data.dev_target=$(OPEN)/test/tatoeba-dev.$(3)
 SHORTER = model.dropout=0.1 batch.tokens=4096 'schedule={name: constant, peak: $(1), warmup: 100, cooldown: $(2)}'
 SECOND := $(call SHORTER,0.001,0.3) training.max_minutes=300
-long-runs: $(OPEN)/train.en
+long-runs: $(VENV)/user $(OPEN)/everyday.de
 	$(BIN)/headwise train $(call PAIR,train,en,de) -o runs/first/open-en-de
 	$(BIN)/headwise train $(call PAIR,train,de,en) -o runs/first/open-de-en
 	$(BIN)/headwise train $(call PAIR,everyday,en,de) --from runs/first/open-en-de $(SECOND) -o runs/second/open-en-de
@@ -41,7 +41,8 @@ long-runs: $(OPEN)/train.en
 	$(BIN)/headwise reproduce all --scale open-en-de
 	$(BIN)/headwise reproduce all --scale multi30k
 
-$(OPEN)/train.en: | $(VENV)/user
+# The last of the files that open_text.py writes.
+$(OPEN)/everyday.de: | $(VENV)/user
 	$(BIN)/headwise data get open-en-de-text
 	$(BIN)/python examples/open_text.py $(OPEN) $(OPEN)
 
@@ -49,7 +50,7 @@ $(OPEN)/train.en: | $(VENV)/user
 FROM ?= models
 MINUTES ?= 50
 ROUND := $(call SHORTER,0.0005,0.5) training.max_minutes=$(MINUTES)
-general-round: $(OPEN)/train.en
+general-round: $(VENV)/user $(OPEN)/everyday.de
 	$(BIN)/headwise translate $(FROM)/open-en-de $(OPEN)/everyday.en -o $(OPEN)/made.de
 	$(BIN)/headwise translate $(FROM)/open-de-en $(OPEN)/everyday.de -o $(OPEN)/made.en
 	$(BIN)/python examples/diversify.py $(addprefix $(OPEN)/,everyday.en everyday.de made.en made.de diverse)

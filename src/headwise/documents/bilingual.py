@@ -19,11 +19,11 @@ from headwise.config.languages import base_code, find_language
 from headwise.documents.blocks import Block, TextRun, parse
 from headwise.documents.codes import SEGMENT, code_tokens, local_name
 from headwise.documents.preparation import ParsedText
-from headwise.documents.reading import Confidence, DocumentFile, check_texts, decode_markup, named_encoding
+from headwise.documents.reading import Confidence, DocumentFile, check_texts, decode_markup
 from headwise.documents.rules import TagRules
 from headwise.documents.sentence import Mark
 from headwise.documents.tokens import Token, decoded, end_of_element, escaped, xml_tokens
-from headwise.documents.values import Value, decode, file_of, find_key, marked, plain_value
+from headwise.documents.values import UTF16, Value, decode, file_of, find_key, marked, plain_value
 from headwise.errors import DataError
 
 _RULES = TagRules("codes")
@@ -67,7 +67,7 @@ def read_bilingual(content: bytes, target: str = "", source: str = "") -> Docume
     Raises `DataError` for what isn't XLIFF or TMX, for XLIFF between other languages, for XML that isn't well-formed,
     and for what is beyond the bounds.
     """
-    text, encode = decode_markup(content) if named_encoding(content) else decode(content)
+    text, encode = decode(content) if content[:2] in UTF16 else decode_markup(content)
     tokens = xml_tokens(text)
     root = next((token for token in tokens if token.name), None)
     kind = "" if root is None else local_name(root.name)

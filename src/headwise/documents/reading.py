@@ -51,10 +51,15 @@ class DocumentFile:
     write_rated: Callable[[Sequence[str], Sequence[Confidence | None]], bytes] | None = None
 
 
-def read_text(content: bytes, name: str = "file") -> tuple[str, str]:
-    """Return a text's byte order mark, if there is one, and the text; raises `DataError` if it isn't UTF-8 or long."""
+def check_size(content: bytes, name: str = "file") -> None:
+    """Raise `DataError` for a text of more bytes than one may have."""
     if len(content) > bounds.DOCUMENT_BYTES:
         raise DataError(f"{name}: expected text of at most {bounds.DOCUMENT_BYTES:,} bytes, found more")
+
+
+def read_text(content: bytes, name: str = "file") -> tuple[str, str]:
+    """Return a text's byte order mark, if there is one, and the text; raises `DataError` if it isn't UTF-8 or long."""
+    check_size(content, name)
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -81,8 +86,7 @@ def decode_markup(content: bytes) -> tuple[str, Callable[[str], bytes]]:
     if not encoding:
         mark, text = read_text(content)
         return text, lambda found: (mark + found).encode()
-    if len(content) > bounds.DOCUMENT_BYTES:
-        raise DataError(f"file: expected text of at most {bounds.DOCUMENT_BYTES:,} bytes, found more")
+    check_size(content)
     try:  # browsers take the one for the other, as many writers do
         text = content.decode("windows-1252" if encoding == "iso-8859-1" else encoding)
     except UnicodeDecodeError as error:
@@ -95,8 +99,10 @@ def named_encoding(content: bytes) -> str:
     """Return the encoding that a document of HTML or XML names and is in; empty where that is UTF-8, or unknown."""
     found = _DECLARED.search(content[:_HEAD].decode("latin-1"))
     name = "utf-8" if found is None else (found[1] or found[2]).lower()
+    if name in ("utf-8", "utf8"):
+        return ""
     if content.isascii():  # a reader would take UTF-8 for the encoding that it names
-        return "" if name in ("utf-8", "utf8") else "ascii"
+        return "ascii"
     try:
         content.decode("utf-8")
     except UnicodeDecodeError:

@@ -12,13 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from html.entities import html5
 
-from headwise import bounds
 from headwise.characters import UNSPACED
 from headwise.documents.blocks import TAG, Block, BlockItem, TextRun
 from headwise.documents.pieces import find_pieces
 from headwise.documents.preparation import ParsedText, read
 from headwise.documents.protected import find_arguments
-from headwise.documents.reading import Confidence, DocumentFile, check_texts, read_text
+from headwise.documents.reading import Confidence, DocumentFile, check_size, check_texts, read_text
 from headwise.documents.segments import Mode
 from headwise.documents.sentence import ProtectedPiece
 from headwise.documents.tokens import decoded
@@ -32,7 +31,7 @@ _MARK = re.compile(
 _REFERENCE = re.compile(r"&(#[0-9]{1,9};|#[xX][0-9a-fA-F]{1,8};|[a-zA-Z][a-zA-Z0-9]{0,31};)")
 _UNITS = re.compile(rf"{_REFERENCE.pattern}|.", re.DOTALL)
 _END = re.compile(r"\s*(?:\.\.\.|…|[:：])?\s*$")
-_UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
 @dataclass(frozen=True)
@@ -162,17 +161,16 @@ def decode(content: bytes, other: str | None = None) -> tuple[str, Callable[[str
 
     `other` is the encoding of what isn't UTF-8.
     """
-    name = _UTF16.get(content[:2])
+    check_size(content)
+    name = UTF16.get(content[:2])
     if name is None:
         try:
             content.decode("utf-8")
         except UnicodeDecodeError:
-            if other is not None and len(content) <= bounds.DOCUMENT_BYTES:
+            if other is not None:
                 return content.decode(other), lambda text: text.encode(other)
         mark, text = read_text(content)
         return text, lambda text: (mark + text).encode()
-    if len(content) > bounds.DOCUMENT_BYTES:
-        raise DataError(f"file: expected text of at most {bounds.DOCUMENT_BYTES:,} bytes, found more")
     try:
         return content[2:].decode(name), lambda text: content[:2] + text.encode(name)
     except UnicodeDecodeError as error:

@@ -30,6 +30,7 @@ from headwise.tasks.start import find_start
 from headwise.text.preparation.in_process import prepare
 from headwise.text.preparation.parallel import AnyPrepared, open_corpora
 from headwise.text.tokens.extension import check_extensible, old_pieces
+from headwise.text.tokens.pair_vocabulary import Side
 from headwise.text.tokens.subwords import PAD, SPECIAL, UNK, Subwords
 from headwise.training.loss import LossSum, r_drop_cross_entropy, smoothed_cross_entropy
 
@@ -248,9 +249,12 @@ class Translation(TaskKind):
 
 def _check_symbols(config: Config, subwords: Subwords, expected: str) -> None:
     """Raise `ConfigError` for a symbol that the subwords lack, which aren't learned now."""
+    if not config.subwords.symbols:
+        return
+    processors = subwords.source_processor, subwords.target_processor
+    sides = [set(side.id_to_piece(list(range(side.vocab_size())))) for side in processors]
     for symbol in config.subwords.symbols:
-        sides = (subwords.source_processor, subwords.target_processor)
-        if not all(symbol in side.id_to_piece(list(range(side.vocab_size()))) for side in sides):
+        if not all(symbol in pieces for pieces in sides):
             raise ConfigError(f"subwords.symbols: expected {expected}, found {symbol}, which is none")
 
 
@@ -306,10 +310,13 @@ def _new_rows(model: Seq2Seq, old: Subwords, new: Subwords) -> dict[str, list[li
     """Return, for each parameter with a row per subword, the old subwords that each added one consists of."""
     if old.digest() == new.digest():
         return {}
-    # A character that was unknown isn't like others that were: rows that began alike could hardly be told apart.
-    source, target = (
-        [[i for i in ids if i != UNK] for ids in old_pieces(old, new, side)] for side in ("source", "target")
-    )
+
+    def known(side: Side) -> list[list[int]]:
+        # A character that was unknown isn't like others that were: rows that began alike could hardly be told apart.
+        return [[i for i in ids if i != UNK] for ids in old_pieces(old, new, side)]
+
+    source = known("source")
+    target = source if new.joint else known("target")
     ordinary = list(range(len(SPECIAL), old.target_size))
     rows = {
         "source_embedding.weight": source,
