@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python tools/install.py
 
-.PHONY: demo demo-model general-models general-round long-runs test test-slow test-cluster test-numerical test-lowest test-sanitized sanitize fuzz lint lint-page picture learn notebooks docs docs-serve screenshots format dist clean
+.PHONY: demo demo-model general-models general-round long-runs test test-slow test-cluster test-gpu test-numerical test-lowest test-sanitized sanitize fuzz lint lint-page picture learn notebooks docs docs-serve screenshots format dist clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/user
@@ -78,6 +78,10 @@ test-numerical: $(VENV)/dev
 
 test-slow: $(VENV)/dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m 'slow and not cluster'
+
+# On a machine with an NVIDIA GPU, with PyTorch's own CUDA build.
+test-gpu: $(VENV)/dev
+	$(BIN)/pytest tests/system/test_gpu.py
 
 # Several processes, network namespaces as the machines of a cluster, and servers of object stores. What can't be started is
 # skipped with the reason.

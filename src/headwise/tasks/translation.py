@@ -66,6 +66,7 @@ class TranslationTask(PreparedTask[AnyPrepared, Seq2Seq]):
             augment=self.config.data.augment,
             weights=self.config.data.weights,
             max_length=self.config.model.max_length,
+            workers=self.config.data.workers,
         )
 
     def loss(self, batch: Batch) -> LossSum:

@@ -485,7 +485,7 @@ class TestEpochs:
         alone = np.array(resegment(prepared, how).source_table.values)
         monkeypatch.setattr(encoding, "_ALONE_BELOW", 1000)
         os.rename(prepared.directory / "epochs", tmp_path / "moved")
-        together = resegment(prepared, how)
+        together = resegment(prepared, how, workers=2)
         assert np.array_equal(together.source_table.values, alone)
         assert len(list((prepared.directory / "epochs" / how.name).iterdir())) == 4
 
@@ -512,7 +512,7 @@ class TestEpochs:
         assert 0.25 < np.mean([source == target for source, target in pairs]) < 0.35
         os.rename(prepared.directory / "epochs", tmp_path / "moved")
         monkeypatch.setattr(encoding, "_ALONE_BELOW", 1000)
-        together = resegment(prepared, how)
+        together = resegment(prepared, how, workers=2)
         assert np.array_equal(together.source_table.values, text.source_table.values)
         assert np.array_equal(together.target_table.values, text.target_table.values)
 

@@ -77,6 +77,7 @@ class BatchStream(ResumableStream[Batch]):
         weights: Sequence[float] = (),
         max_length: int = 512,
         buffer: int = BUFFER,
+        workers: int = 0,
     ) -> None:
         """Start at the beginning of epoch 0.
 
@@ -91,6 +92,7 @@ class BatchStream(ResumableStream[Batch]):
             weights: sampling weight of each training file, or of each corpus in shards; empty: as many as it has pairs.
             max_length: longest sentence in subwords that BPE-dropout and augmentation may produce, EOS included.
             buffer: most pairs of an epoch of corpora in shards.
+            workers: processes that encode the text of an epoch with BPE-dropout or augmentation; 0: one per core.
         """
         self.tokens = tokens
         if isinstance(prepared.train, ShardedStore):
@@ -99,7 +101,13 @@ class BatchStream(ResumableStream[Batch]):
             longest = min(max_length, tokens)
             whole = cast("PreparedData[ParallelStore]", prepared)
             self._sampler = WholeText(
-                whole, seed=seed, weights=weights, dropout=dropout, longest=longest, augment=augment
+                whole,
+                seed=seed,
+                weights=weights,
+                dropout=dropout,
+                longest=longest,
+                augment=augment,
+                workers=workers,
             )
         identity = {
             "tokens": tokens,

@@ -26,7 +26,6 @@ from headwise.text.preparation.parallel import PreparedData
 from headwise.text.preparation.stores import SIDES, TRAIN_TEXT, ParallelStore
 from headwise.text.tokens import encoding
 
-_WORKERS = 2  # one process per side, if the text is large enough
 _AHEAD_FROM = 5_000  # rows; fewer are segmented faster than a background process starts
 _NICENESS = 10  # of the background process, as training has priority
 
@@ -49,10 +48,13 @@ class Resegmentation:
         return f"{self.epoch}-{self.seed}-{self.dropout:g}-{self.longest}{augmented}"
 
 
-def resegment(prepared: PreparedData[ParallelStore], parameters: Resegmentation) -> ParallelStore:
+def resegment(
+    prepared: PreparedData[ParallelStore], parameters: Resegmentation, workers: int = 0
+) -> ParallelStore:
     """Open the segmentation of one epoch, and create it first where it is missing.
 
-    Its rows correspond to those of `prepared.train`. Segmentations older than the previous epoch are removed.
+    Its rows correspond to those of `prepared.train`. Segmentations older than the previous epoch are removed. A large
+    text is segmented in `workers` processes (0: one per core).
 
     Raises:
         CheckpointError: the folder was prepared without dropout and lacks the text.
@@ -66,7 +68,7 @@ def resegment(prepared: PreparedData[ParallelStore], parameters: Resegmentation)
         remove_partial(epochs_directory / "*")
         if not directory.exists():
             with atomic_directory(directory) as folder:
-                _create(prepared, parameters, folder)
+                _create(prepared, parameters, folder, workers)
         for old_directory in epochs_directory.glob("[0-9]*-*"):
             if int(old_directory.name.split("-")[0]) < parameters.epoch - 1:
                 remove_directory(old_directory)
@@ -77,7 +79,9 @@ def resegment(prepared: PreparedData[ParallelStore], parameters: Resegmentation)
     return ParallelStore(tables[0], tables[1], base.lines, base.files, base.names)
 
 
-def _create(prepared: PreparedData[ParallelStore], parameters: Resegmentation, folder: Path) -> None:
+def _create(
+    prepared: PreparedData[ParallelStore], parameters: Resegmentation, folder: Path, workers: int
+) -> None:
     prepared_directory = prepared.directory
     if not (prepared_directory / "train.rows").exists():
         raise CheckpointError(
@@ -101,16 +105,22 @@ def _create(prepared: PreparedData[ParallelStore], parameters: Resegmentation, f
         )
         for side, other in zip(SIDES, reversed(SIDES), strict=True)
     ]
-    encoding.encode_whole(jobs, _WORKERS)
+    encoding.encode_whole(jobs, workers)
 
 
 class EpochStores:
     """Source of the training text of each epoch; a background process creates the next one of a large text."""
 
-    def __init__(self, prepared: PreparedData[ParallelStore], first: Resegmentation) -> None:
-        """Make the text of `prepared` anew for each epoch; `first` has the parameters, of any epoch."""
+    def __init__(
+        self, prepared: PreparedData[ParallelStore], first: Resegmentation, workers: int = 0
+    ) -> None:
+        """Make the text of `prepared` anew for each epoch; `first` has the parameters, of any epoch.
+
+        `workers` are the processes that segment a large text (0: one per core).
+        """
         self._prepared = prepared
         self._first = first
+        self._workers = workers
         self._background: Children | None = None
         self._ahead: Future[None] | None = None
 
@@ -121,11 +131,16 @@ class EpochStores:
                 HeadwiseError
             ):  # what isn't there is created below, which raises it again
                 self._ahead.result()
-        store = resegment(self._prepared, replace(self._first, epoch=epoch))
+        store = resegment(self._prepared, replace(self._first, epoch=epoch), self._workers)
         if len(store) >= _AHEAD_FROM:
             self._background = self._background or Children(f"{__name__}:create_all", 1)
-            following = asdict(replace(self._first, epoch=epoch + 1))
-            self._ahead = self._background.submit({"directory": str(self._prepared.directory), **following})
+            self._ahead = self._background.submit(
+                {
+                    "directory": str(self._prepared.directory),
+                    "workers": self._workers,
+                    "parameters": asdict(replace(self._first, epoch=epoch + 1)),
+                }
+            )
         return store
 
     def close(self) -> None:
@@ -141,7 +156,7 @@ def create_all(wanted: Iterable[dict[str, Any]]) -> Iterator[None]:
     """Create segmentations, in a child process (`headwise.processes.Child`) of low priority."""
     if hasattr(os, "nice"):
         os.nice(_NICENESS)
-    for fields in wanted:
-        directory = fields.pop("directory")
-        resegment(PreparedData.open(directory), Resegmentation(**fields))
+    for job in wanted:
+        prepared = PreparedData.open(job["directory"])
+        resegment(prepared, Resegmentation(**job["parameters"]), job["workers"])
         yield None

@@ -67,11 +67,15 @@ class WholeText:
         dropout: float,
         longest: int,
         augment: AugmentConfig,
+        workers: int = 0,
     ) -> None:
-        """`longest` is the length that BPE-dropout and augmentation may produce, in subwords with the end symbol."""
+        """Resegment with BPE-dropout and augmentation, if any, in `workers` processes (0: one per core).
+
+        `longest` is the length that they may produce, in subwords with the end symbol.
+        """
         shares = augment.model_dump() if augment.active else None
         self.identity = {"dropout": dropout, "augment": shares}
-        self._prepared, self._seed, self._weights = prepared, seed, weights
+        self._prepared, self._seed, self._weights, self._workers = prepared, seed, weights, workers
         self._anew = Resegmentation(seed, 0, dropout, longest, shares) if dropout or shares else None
 
     def epochs(self, first: int) -> Generator[EpochPairs, None, None]:  # noqa: D102
@@ -80,7 +84,7 @@ class WholeText:
             for epoch in itertools.count(first):
                 yield EpochPairs(store, self._rows(store, epoch))
         else:
-            with contextlib.closing(EpochStores(self._prepared, self._anew)) as stores:
+            with contextlib.closing(EpochStores(self._prepared, self._anew, self._workers)) as stores:
                 for epoch in itertools.count(first):
                     store = stores.open(epoch)
                     yield EpochPairs(store, self._rows(store, epoch))

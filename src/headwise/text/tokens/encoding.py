@@ -7,7 +7,6 @@ own part, so that no text is sent between processes, and memory doesn't limit it
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from sentencepiece import SentencePieceProcessor
 from headwise.config import AugmentConfig
 from headwise.data.ragged import Ragged, RaggedWriter, gather, map_array
 from headwise.files import disk_errors
-from headwise.processes import Children
+from headwise.processes import Children, processors
 from headwise.text.augmentation import augment
 from headwise.text.tokens.bpe_dropout import DropoutSegmenter
 from headwise.text.tokens.loading import load_vocabulary
@@ -67,7 +66,7 @@ def encode(jobs: Sequence[EncodingJob], workers: int) -> list[list[EncodingJob]]
     Raises:
         TrainingError: the disk is full or the folder can't be written.
     """
-    workers = workers or os.cpu_count() or 1
+    workers = workers or processors()
     rows = max((job.stop - job.start for job in jobs), default=0)
     if workers == 1 or rows < _ALONE_BELOW:
         for job in jobs:
