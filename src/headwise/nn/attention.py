@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headwise.config import AttentionOptions, ModelConfig
 from headwise.errors import ConfigError
@@ -316,7 +318,7 @@ def _fused_causal(q: Tensor, k: Tensor, v: Tensor, dropout: float) -> Tensor:
     """Causal self-attention; long sequences use torch's kernel without a dense mask, in linear memory."""
     if _short(k):
         return fused(q, k, v, causal_mask(q.size(-2), device=q.device), None, dropout)
-    return functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
+    return _torchs_own(q, k, v, None, dropout, causal=True)
 
 
 def _short(k: Tensor) -> bool:
@@ -341,10 +343,26 @@ def fused(
         weights = scores.softmax(dim=-1, dtype=sum_dtype(scores)).to(v.dtype)
         out = drop(weights, dropout, training=dropout > 0) @ v
     else:
-        out = functional.scaled_dot_product_attention(q, k, v, attn_mask=added, dropout_p=dropout)
+        out = _torchs_own(q, k, v, added, dropout)
     if mask is None or not _may_have_empty_rows(mask):
         return out
     return out * mask.any(dim=-1, keepdim=True)
+
+
+# All but cuDNN's, which torch (2.11 to 2.14) prefers on Hopper and Blackwell: it plans each new batch size and length
+# for 20 to 500 ms on the processor, and nearly every batch of text has others.
+_KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+
+
+def _torchs_own(
+    q: Tensor, k: Tensor, v: Tensor, added: Tensor | None, dropout: float, *, causal: bool = False
+) -> Tensor:
+    """Compute attention by torch's own kernels; `added` is added to the scores."""
+    kernels = sdpa_kernel(_KERNELS) if q.device.type == "cuda" else nullcontext()
+    with kernels:
+        return functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=added, dropout_p=dropout, is_causal=causal
+        )
 
 
 def _additive(mask: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
