@@ -161,20 +161,23 @@ class TranslationTracer(Tracer[Seq2Seq]):
     def line(self, text: str, *, recase: bool | None = None) -> str:
         """Return the line that is read for a text.
 
-        With `recase`, the run's option unless given, text in one case is read as ordinary text, as `translate` does.
+        It is that of `translate`: with `recase`, the run's option unless given, text in one case is read as ordinary
+        text, and what the vocabulary can't spell as something that it can.
         """
-        text = readable(self.translator.subwords, text, "source")
+        subwords = self.translator.subwords
+        text = readable(subwords, text, "source")
         if self.translator.options.recase if recase is None else recase:
-            found = recased(text, self.translator.subwords, self.translator.source_words)
-            return text if found is None else found.text
-        return text
+            found = recased(text, subwords, self.translator.source_words)
+            text = text if found is None else found.text
+        found = self.translator.speller.respelled(text)
+        return text if found is None else found.text
 
     def read(self, text: str, *, recase: bool | None = None) -> tuple[Side, tuple[str, ...]]:
         """Encode a source text as `line` has it, end symbol included; notes report truncation and unknown words."""
-        given, notes = self.line(text, recase=False), []
+        given, notes = readable(self.translator.subwords, text, "source"), []
         text = self.line(given, recase=recase)
         if text != given:
-            notes.append(f"read as ordinary text: {text}")
+            notes.append(f"read as: {text}")
         ids = self.translator.subwords.encode_source(text)
         if len(ids) > self.longest:
             notes.append(f"the text has {len(ids)} subwords, and the first {self.longest} are looked into")

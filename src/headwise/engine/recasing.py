@@ -8,15 +8,11 @@ for ordinary text.
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from headwise.characters import WORD
-from headwise.documents.pieces import find_pieces
-from headwise.engine.outputs import Translation
+from headwise.engine.readings import Reading, outside_pieces, parts_and_pieces
 from headwise.text.augmentation import title_case
 from headwise.text.tokens.source_words import SourceWords
 from headwise.text.tokens.subwords import UNK, Subwords
@@ -27,23 +23,7 @@ _CAPITALS = 4  # letters, with which a line in capitals isn't an abbreviation
 _TITLE = 3  # words, with which a title isn't a name
 
 
-@dataclass(frozen=True)
-class Recased:
-    """A line as ordinary text, and what gives a translation of it the line's case."""
-
-    text: str
-    restore: Callable[[str], str]
-
-    def restored(self, translation: Translation) -> Translation:
-        """Return the translation with its texts in the line's case; its subwords are those that the model gave."""
-        outputs = [
-            dataclasses.replace(output, text=_outside_pieces(output.text, self.restore))
-            for output in translation.outputs
-        ]
-        return dataclasses.replace(translation, outputs=tuple(outputs))
-
-
-def recased(text: str, subwords: Subwords, listed: SourceWords | None = None) -> Recased | None:
+def recased(text: str, subwords: Subwords, listed: SourceWords | None = None) -> Reading | None:
     """Return a line in capitals, in title case or in lower case as ordinary text; None for any other line.
 
     In capitals is a line of which no word of several letters has a small one, with at least 4 capitals; a title one of
@@ -60,12 +40,14 @@ def recased(text: str, subwords: Subwords, listed: SourceWords | None = None) ->
         restore = str
     else:
         return None
-    ordinary = _outside_pieces(
+    ordinary = outside_pieces(
         text, lambda part: WORD.sub(lambda word: _usual(word[0], subwords, listed), part)
     )
     if restore is not str or (ordinary != text and _END.search(text)):
         ordinary = _START.sub(lambda match: match[0][:-1] + match[1].upper(), ordinary)
-    return None if ordinary == text else Recased(ordinary, restore)
+    if ordinary == text:
+        return None
+    return Reading(ordinary, lambda translation: outside_pieces(translation, restore))
 
 
 def in_capitals(text: str) -> bool:
@@ -79,7 +61,7 @@ def _in_capitals(words: Sequence[str]) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    return [word for part in _parts(text)[::2] for word in WORD.findall(part)]
+    return [word for part in parts_and_pieces(text)[::2] for word in WORD.findall(part)]
 
 
 def _usual(word: str, subwords: Subwords, listed: SourceWords | None) -> str:
@@ -95,16 +77,3 @@ def _usual(word: str, subwords: Subwords, listed: SourceWords | None) -> str:
 
     forms = (small, small.capitalize(), word, sharp, sharp.capitalize())
     return min(dict.fromkeys(forms), key=cost)
-
-
-def _outside_pieces(text: str, change: Callable[[str], str]) -> str:
-    """Return the text with what lies between its protected pieces changed."""
-    parts = _parts(text)
-    parts[::2] = map(change, parts[::2])
-    return "".join(parts)
-
-
-def _parts(text: str) -> list[str]:
-    """Return what lies between the protected pieces of a text, in the even places, and the pieces in the odd ones."""
-    bounds = [0, *(place for start, end, _ in find_pieces(text) for place in (start, end)), len(text)]
-    return [text[start:end] for start, end in itertools.pairwise(bounds)]

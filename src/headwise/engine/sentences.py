@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from headwise.characters import as_seen, check_characters
 from headwise.documents.segments import sentences_of
 from headwise.engine.base import SearchSentence
 from headwise.engine.outputs import Translation
-from headwise.engine.recasing import Recased
+from headwise.engine.readings import Reading
 from headwise.engine.splitting import split_text
 from headwise.engine.terms import TERM_BEAM, Terms, sentence_terms
 from headwise.errors import ConfigError, DataError
@@ -46,7 +46,7 @@ class EncodedSentences:
         searched: all parts of all sentences, in order.
         alpha: exponent of the length penalty.
         matches: for each sentence its glossary entries; None without a glossary.
-        recased: the lines in capitals, titles and lower case that are searched as ordinary text, by their numbers.
+        readings: what is read of lines in place of what is written, by their numbers, and then in place of that.
         kept: the numbers of those that are in the target language or have no letter or digit, and aren't searched.
         prefixes: for each sentence the text with which its translation begins; None without any.
     """
@@ -57,7 +57,7 @@ class EncodedSentences:
     searched: Sequence[SearchSentence]
     alpha: float
     matches: Sequence[Sequence[Match]] | None = None
-    recased: Mapping[int, Recased] = field(default_factory=dict)
+    readings: Sequence[Mapping[int, Reading]] = ()
     kept: Collection[int] = ()
     prefixes: Sequence[str] | None = None
 
@@ -91,7 +91,7 @@ class EncodedSentences:
         return () if self.matches is None else self.matches[sentence]
 
     def finished(self, sentence: int, translation: Translation, subwords: Subwords) -> Translation:
-        """Return the translation of a sentence, given by its number, in its case and with warnings.
+        """Return the translation of a sentence, given by its number, in its case and letters and with warnings.
 
         These are about its glossary, and about its prefix. `subwords` are the model's.
         """
@@ -102,8 +102,9 @@ class EncodedSentences:
         if lacking := subwords.unwritable(one_line(prefix)):
             about = f"prefix: the model's vocabulary can't write {' '.join(lacking)}"
             checked = checked.with_warnings((about,))
-        recased = self.recased.get(sentence)
-        return checked if recased is None else recased.restored(checked)
+        for readings in reversed(self.readings):
+            checked = readings[sentence].restored(checked) if sentence in readings else checked
+        return checked
 
 
 def _with_terms(sentence: SearchSentence, terms: Terms | None) -> SearchSentence:

@@ -29,11 +29,13 @@ from headwise.engine.loading import EngineOptions, ensemble, open_run
 from headwise.engine.options import SearchOptions, changed_options
 from headwise.engine.outputs import Output, Translation, join_translations
 from headwise.engine.quality import QualityCurve, mean_probability
+from headwise.engine.readings import Reading, read_texts, readings
 from headwise.engine.recasing import in_capitals, recased
 from headwise.engine.searching import search_checked
 from headwise.engine.sentences import EncodedSentences, Split, encode_source, listed, readable, with_prefixes
 from headwise.engine.shortlist import FILE as SHORTLIST
 from headwise.engine.shortlist import Shortlist
+from headwise.engine.spelling import Speller
 from headwise.engine.symbols import SYMBOLS
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.extras import optional_module
@@ -66,6 +68,7 @@ class Translator:
         self.quality: QualityCurve | None = None  # None: not measured
         self.source_words: SourceWords | None = None  # None: not listed
         self.reads_capitals = True  # whether it was trained with text in capitals, or may have been
+        self.speller = Speller(subwords)
         self.unknown: dict[SideName, UnknownWordFinder] = {
             "source": UnknownWordFinder(subwords, "source"),
             "target": UnknownWordFinder(subwords, "target"),
@@ -230,10 +233,10 @@ class Translator:
         read = [
             readable(self.subwords, text, f"line {line}") for line, text in enumerate(texts, start=first_line)
         ]
-        words = self.source_words
-        found = {n: recased(text, self.subwords, words) for n, text in enumerate(read) if options.recase}
-        changed = {number: each for number, each in found.items() if each is not None}
-        read = [changed[number].text if number in changed else text for number, text in enumerate(read)]
+        ordinary = readings(read, self._recased) if options.recase else {}
+        written = read_texts(read, ordinary)  # as in the line, except for the case
+        spelled = readings(written, self.speller.respelled)
+        read = read_texts(written, spelled)
         read = ["" if number in kept else text for number, text in enumerate(read)]
         encoded = [
             encode_source(self.subwords, text, longest, number, split, self.languages[0])
@@ -250,16 +253,26 @@ class Translator:
         ]
         counts = [len(parts) for parts in part_ids]
         result = EncodedSentences(
-            texts, read, counts, searched, options.alpha, recased=changed, kept=kept, prefixes=prefixes
+            texts,
+            read,
+            counts,
+            searched,
+            options.alpha,
+            readings=(ordinary, spelled),
+            kept=kept,
+            prefixes=prefixes,
         )
         if glossary is None:
             return result
-        parts = [texts for texts, _ in encoded]
+        parts = [
+            [spelled[number].restore(part) for part in texts] if number in spelled else texts
+            for number, (texts, _) in enumerate(encoded)
+        ]
         given = self.symbols.given[:1]
         rooms = [
             longest - len(given if each.prefix is None else each.prefix) - each.lettered for each in searched
         ]
-        return result.with_glossary(glossary, glossary_texts or read, parts, self.subwords, rooms)
+        return result.with_glossary(glossary, glossary_texts or written, parts, self.subwords, rooms)
 
     def _sentence(
         self, text: str, source: Sequence[int], options: SearchOptions, prefix: Sequence[int] | None
@@ -267,6 +280,9 @@ class Translator:
         allowed = None if self.shortlist is None else self.shortlist(source)
         lettered = not options.allow_empty and self.needs_letter(text, prefix)
         return SearchSentence(source, options, prefix, allowed, lettered=lettered)
+
+    def _recased(self, text: str) -> Reading | None:
+        return recased(text, self.subwords, self.source_words)
 
     def about_words(self, text: str) -> tuple[str, ...]:
         """Return sentences about a text in capitals, and about words that a shipped run's training text lacks."""

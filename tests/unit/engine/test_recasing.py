@@ -129,4 +129,4 @@ def test_what_is_looked_into_is_what_is_translated(tmp_path: Path) -> None:
     read = tracer.trace("A MAN SLEEPS.", recase=True)
     assert read.source == tracer.trace(ordinary.text, recase=False).source
     assert read.source != tracer.trace("A MAN SLEEPS.", recase=False).source
-    assert f"read as ordinary text: {ordinary.text}" in read.notes
+    assert f"read as: {ordinary.text}" in read.notes

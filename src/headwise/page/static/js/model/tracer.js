@@ -3,6 +3,7 @@
 import { Tensor } from "../tensor.js";
 import { changes, format, parse } from "./interventions.js";
 import { lengthPenalty, search } from "./search.js";
+import { respelled } from "./spelling.js";
 import { BOS, EOS, hasLetters, line, oneLine, PAD, Refusal, readable, strip, words } from "./subwords.js";
 import { splitWords } from "./unknown.js";
 
@@ -109,9 +110,10 @@ export class Tracer {
    */
   read(text) {
     const { longest, subwords } = this.translator;
-    const read = readable(subwords.source, text);
+    const given = readable(subwords.source, text);
+    const read = respelled(subwords.source, given);
     const ids = subwords.source.encode(read);
-    const notes = [];
+    const notes = read === given ? [] : [`read as: ${read}`];
     if (ids.length > longest)
       notes.push(`the text has ${ids.length} subwords, and the first ${longest} are looked into`);
     const unknown = [...new Set(this.translator.unknown.source.of(read))];

@@ -1,0 +1,127 @@
+"""What a vocabulary can't spell, as in Nguyễn, 田中 or 🦖: it is read as something that it can, and put back.
+
+To a model, a character that the vocabulary lacks is as good as any other one, and it makes of all what it knows least.
+Instead it reads a letter without its marks, a symbol in its usual form (°C for ℃), and a name or a symbol that stands
+in for any other. A model that repeats names repeats these in its translation, where they are replaced again.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from headwise.engine.readings import Reading
+from headwise.text.tokens.subwords import UNK, Subwords
+
+_NAMES = ("Zanuko", "Tarupi", "Xuvo", "Qadir", "Jelka")  # that stand in for a word; nobody's in usual text
+_SYMBOLS = ("←", "★", "•", "→", "✓")  # for a symbol
+_RUN = re.compile(r"[^\W\d_]+|[^\w\s]+")  # of letters, or of other characters
+_MOST_CACHED = 1 << 16  # characters
+# What Unicode has no plain form for: letters that aren't another one with a mark, and punctuation marks.
+_PLAIN = {
+    **{"Đ": "D", "đ": "d", "Ð": "D", "ð": "d", "Ħ": "H", "ħ": "h", "ı": "i", "Ł": "L", "ł": "l", "Ŋ": "N", "ŋ": "n"},
+    **{"Ø": "O", "ø": "o", "Þ": "Th", "þ": "th", "Æ": "Ae", "æ": "ae", "Œ": "Oe", "œ": "oe", "ẞ": "SS", "ß": "ss"},
+    **{"’": "'", "‘": "'", "‚": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "–": "-", "—": "-", "‑": "-"},
+}  # fmt: skip
+
+
+class Speller:
+    """Finder of what is read in the place of what a source vocabulary can't spell."""
+
+    def __init__(self, subwords: Subwords) -> None:
+        self._subwords = subwords
+        self._knows = functools.lru_cache(_MOST_CACHED)(self._is_known)  # of single characters
+
+    def _is_known(self, text: str) -> bool:
+        return UNK not in self._subwords.encode_source(text)
+
+    def respelled(self, text: str) -> Reading | None:
+        """Return a line in characters that the vocabulary has, as far as possible; None if it is already.
+
+        A translation has what the line has in the place of what was read, also of a word with an s behind it, unless
+        that stands for several things of the line and isn't there as often as they are.
+        """
+        if all(map(self._knows, text)) or self._is_known(text):
+            return None
+        names, symbols = (
+            (each for each in stand_ins if each not in text and self._is_known(each))
+            for stand_ins in (_NAMES, _SYMBOLS)
+        )
+        chosen: dict[str, str] = {}  # what is read for a word or a symbol
+        written = defaultdict[str, list[str]](list)  # what was written where this is read
+
+        def read(one: str, stand_ins: Iterator[str]) -> str:
+            if one not in chosen:
+                spelled = "".join(map(self._spelled, one))
+                known = list(map(self._knows, spelled))
+                # A word of which some letters are known is better read than replaced: it may be a whole sentence.
+                chosen[one] = spelled if all(known) else one if any(known) else next(stand_ins, one)
+            written[chosen[one]].append(one)
+            return chosen[one]
+
+        def read_run(found: re.Match[str]) -> str:
+            run = found[0]
+            if run[0].isalpha():
+                return read(run, names)
+            parts = itertools.groupby(run, lambda each: _is_symbol(each) and not self._knows(each))
+            groups = [(lacking, "".join(part)) for lacking, part in parts]
+            return "".join(
+                read(each, symbols) if lacking and _seen(each) else "".join(map(self._spelled, each))
+                for lacking, each in groups
+            )
+
+        spelled = _RUN.sub(read_run, text)
+        changed = {word: forms for word, forms in written.items() if set(forms) != {word}}
+        if spelled == text:
+            return None
+        return Reading(spelled, lambda translation: _written(translation, changed))
+
+    def _spelled(self, character: str) -> str:
+        """Return the first form of a character that the vocabulary has; the character itself if it has none."""
+        if self._knows(character):
+            return character
+        return next(filter(self._is_known, _forms(character)), character)
+
+
+def _is_symbol(character: str) -> bool:
+    """Whether a character is no punctuation mark, of which a translation has its own."""
+    return not unicodedata.category(character).startswith("P")
+
+
+def _seen(text: str) -> bool:
+    """Whether a text has more than marks and joiners of the characters beside it."""
+    return not all(unicodedata.category(each) in ("Cf", "Mn", "Sk") for each in text)
+
+
+def _forms(character: str) -> Iterator[str]:
+    """Yield a character, without its last mark, without that before it, and so on, then what it is compatible with."""
+    marked = unicodedata.normalize("NFD", character)
+    for length in range(len(marked), 0, -1):
+        yield unicodedata.normalize("NFC", marked[:length])
+    yield _PLAIN.get(marked[0], character)
+    yield unicodedata.normalize("NFKC", character)
+
+
+def _written(translation: str, words: Mapping[str, Sequence[str]]) -> str:
+    """Return a translation with what is written in the line in the place of what was read."""
+    for read, forms in words.items():
+        pattern = _pattern(read)
+        found = len(pattern.findall(translation))
+        if len(set(forms)) == 1 or len(forms) == found:
+            rest = itertools.cycle(forms)
+            translation = pattern.sub(functools.partial(_next, rest), translation)
+    return translation
+
+
+def _next(forms: Iterator[str], _: re.Match[str]) -> str:
+    return next(forms)
+
+
+def _pattern(read: str) -> re.Pattern[str]:
+    if not read[0].isalpha():
+        return re.compile(re.escape(read))
+    return re.compile(rf"(?<![^\W\d_]){re.escape(read)}(?=(?:['’]?s)?(?![^\W\d_]))", re.IGNORECASE)

@@ -1,0 +1,102 @@
+"""Characters that a vocabulary lacks: what is read in their place, and what is written for it in a translation."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwise.analysis.translation_tracer import TranslationTracer
+from headwise.config import SubwordConfig
+from headwise.engine.outputs import Output, Translation
+from headwise.engine.spelling import Speller
+from headwise.engine.translator import Translator
+from headwise.text.reading.glossary import Entry, Glossary
+from headwise.text.tokens.subwords import Subwords
+from translator_run import ENGLISH, make_run
+
+# All letters of the alphabet, some with marks, the names and symbols that stand in for others, and a word of kana.
+TEXT = [
+    "The quick brown fox jumps over the lazy dog .",
+    "Zanuko , Tarupi , Xuvo , Qadir and Jelka ← ★ • → ✓",
+    "He said ê in Noël , and °C of course ; THE QUICK BROWN FOX JUMPS OVER LAZY DOGS : さ ! - \" ' https://",
+] * 9
+
+
+@functools.cache
+def speller(*text: str, size: int = 140) -> Speller:
+    lines = [*text] * 9 or TEXT
+    return Speller(Subwords.train(lines, lines, SubwordConfig(size=size)))
+
+
+@pytest.mark.parametrize(
+    ("line", "read", "translation", "written"),
+    [
+        ("Nguyễn sleeps.", "Nguyên sleeps.", "Nguyên schläft.", "Nguyễn schläft."),  # ê is known
+        ("Łódź is old.", "Lodz is old.", "Lodz ist alt.", "Łódź ist alt."),
+        ("Œdipe's dog", "Oedipe's dog", "Oedipes Hund", "Œdipes Hund"),
+        ("Jiří’s fox", "Jiri's fox", "jiris Fuchs, Jirin", "Jiřís Fuchs, Jirin"),
+        ("It – is… «Noël»", 'It - is... "Noël"', 'Es - ist... "Noël"', 'Es - ist... "Noël"'),
+        ("It is 20 ℃.", "It is 20 °C.", "Es sind 20 °C.", "Es sind 20 ℃."),
+        ("田中, 山田, 田中", "Zanuko, Tarupi, Zanuko", "Zanuko und Tarupi, Zanuko", "田中 und 山田, 田中"),
+        ("Zanuko knows 田中", "Zanuko knows Tarupi", "Zanuko kennt Tarupi", "Zanuko kennt 田中"),
+        ("a 🦖🦕!", "a ←!", "ein ←!", "ein 🦖🦕!"),
+        ("a ← 🦖", "a ← ★", "ein ← ★", "ein ← 🦖"),
+        ("https://例.jp", "https://Zanuko.jp", "https://Zanuko.jp", "https://例.jp"),
+        # Two names that become one: in their order, if the translation has as many.
+        ("Jiří, Jiři", "Jiri, Jiri", "Jiri und Jiri", "Jiří und Jiři"),
+        ("Jiří, Jiři", "Jiri, Jiri", "Beide heißen Jiri", "Beide heißen Jiri"),
+        ("Jiri, Jiří", "Jiri, Jiri", "Jiri und Jiri", "Jiri und Jiří"),
+        # A word of which some letters are known may be a sentence without spaces.
+        ("田さ", None, "", ""),
+        ("a\u0335", None, "", ""),  # a mark that no letter has
+        ("The fox", None, "", ""),
+        ("", None, "", ""),
+    ],
+)  # fmt: skip
+def test_what_is_read_and_written(line: str, read: str | None, translation: str, written: str) -> None:
+    found = speller().respelled(line)
+    assert (None if found is None else found.text) == read
+    if found is not None:
+        assert found.restored(Translation("", (), (Output(translation),))).text == written
+
+
+def test_there_are_as_many_names_as_are_known() -> None:
+    found = speller().respelled("一 二 三 四 五 六 七")
+    assert found is not None
+    assert found.text == "Zanuko Tarupi Xuvo Qadir Jelka 六 七"
+    assert speller("a b c", size=10).respelled("a 一 🦖") is None
+
+
+@given(
+    st.lists(
+        st.sampled_from(["fox", "Nguyễn", "田中", "山田", "🦖", "É", "Ł", "℃", "'x'", "Jiří"]), max_size=8
+    )
+)
+def test_what_is_repeated_is_what_was_written(words: list[str]) -> None:
+    line = " ".join(words)
+    found = speller().respelled(line)
+    if found is None:
+        assert not set(words) - {"fox", "'x'"}
+    else:
+        assert speller().respelled(found.text) is None
+        assert found.restore(found.text) == line
+
+
+def test_every_interface_reads_them_so(tmp_path: Path) -> None:
+    translator = Translator.load(make_run(tmp_path / "run"), engine="pytorch", device="cpu")
+    line = ENGLISH[0].replace("a", "ā", 1)
+    (plain, marked) = translator.translate([ENGLISH[0], line])
+    assert marked.source == line
+    assert marked.source_pieces == plain.source_pieces
+    assert marked.text == plain.text
+    assert marked.unknown == plain.unknown
+    glossary = Glossary([Entry(next(word for word in line.split() if "ā" in word), ("Katze",))])
+    (found,) = translator.translate([line], glossary=glossary)
+    assert "Katze" in found.text
+    tracer = TranslationTracer(translator)
+    assert tracer.trace(line).source == tracer.trace(ENGLISH[0]).source
+    assert f"read as: {ENGLISH[0]}" in tracer.trace(line).notes
