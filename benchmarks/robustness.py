@@ -1,8 +1,9 @@
 """A test set as people type it: BLEU and chrF2 of each kind of text, beside the clean one.
 
 Capitals, titles and brackets around the sentence are so on both sides, as are a missing final punctuation and what a
-translation repeats: a symbol, placeholder or amount, or a made-up word in letters that the languages don't have. Typing
-errors and lower case are in the source alone. The texts are the same for every run.
+translation repeats: a symbol, placeholder or amount, or a made-up word in letters that the languages don't have, or in
+other scripts, of which a vocabulary hardly has any. Typing errors and lower case are in the source alone. The texts are
+the same for every run.
 
 For a run between English and German, a list of words, strings of programs and everyday sentences is translated, too,
 and the share of accepted translations is given. A line of the list has both languages, each with its alternatives: the
@@ -25,7 +26,7 @@ from benchmarks import command_line
 from headwise.config import AugmentConfig
 from headwise.config.languages import short_code
 from headwise.evaluation.metrics import find_metric
-from headwise.text.augmentation import augment, typo
+from headwise.text.augmentation import LETTERS, augment, typo
 from headwise.text.reading.lines import read_lines
 
 Pairs = tuple[list[str], list[str]]
@@ -33,6 +34,10 @@ Pairs = tuple[list[str], list[str]]
 TYPOS = 0.05  # share of the words of several letters
 METRICS = ("bleu", "chrf")
 PHRASES = Path(__file__).parent / "phrases.en-de.tsv"
+SCRIPTS = (
+    *("אבגדהוזחטילמנסעפצקרשת", "ابتثجحدرزسشصطعغفقكلمنهوي", "აბგდევზთიკლმნოპჟრსტუფქღყშჩცძწჭხჯჰ"),
+    *("कखगघचछजझटठडढणतथदधनपफबभमयरलवशषसह", "あいうえおかきくけこさしすせそたちつ", "人口中心水火山石田土金木月日子女"),
+)  # fmt: skip
 _ARTICLE = re.compile(r"(?:the|an?|der|die|das|eine?)\s+", re.IGNORECASE)
 
 
@@ -51,6 +56,22 @@ def in_brackets(pairs: Pairs) -> Pairs:
     return sources, references
 
 
+def in_other_scripts(pairs: Pairs) -> Pairs:
+    """Return the pairs with made-up words in Hebrew, Arabic, Georgian, Devanagari, kana or Chinese on both sides."""
+
+    def written(match: re.Match[str]) -> str:
+        random = np.random.default_rng([1, *map(ord, match[0])])
+        letters = SCRIPTS[random.integers(len(SCRIPTS))]
+        return "".join(random.choice(list(letters), len(match[0]) // 2 + 1))
+
+    foreign = "".join(map("".join, LETTERS.values())).translate(dict.fromkeys(map(ord, "äöüß")))
+    made_up = re.compile(rf"\w*[{foreign}]\w*")
+    sources, references = (
+        [made_up.sub(written, text) for text in side] for side in KINDS["foreign words"](pairs)
+    )
+    return sources, references
+
+
 def _changed(**shares: float) -> Callable[[Pairs], Pairs]:
     return lambda pairs: augment(*pairs, AugmentConfig(**shares), np.random.default_rng(1))
 
@@ -65,6 +86,7 @@ KINDS: dict[str, Callable[[Pairs], Pairs]] = {
     "in brackets": in_brackets,
     "symbols, amounts": _changed(inserted=1),
     "foreign words": _changed(foreign=1),
+    "other scripts": in_other_scripts,
 }
 
 

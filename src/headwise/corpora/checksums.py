@@ -83,29 +83,29 @@ OPEN_TEXT: dict[str, str] = {
 }
 
 OPEN_EN_DE: dict[str, str] = {
-    "README.md": "40fa0aa508a83f5977ccb0d3f3d9d01f6bc9ed70b46539c21d1f20fdd67f4533",
+    "README.md": "2d6febb8d19e0bd4566b109d01c5d6f5eeda28648c17abafa475859b78c5f228",
     "config.yaml": "a1fdf2ac714f2ba51b6f8adafdb502a8607b63d8d1ea54c7bc9bf804da262865",
     "corpus/examples.en": "8a8c5d1b6b26b8f610cb76dfc5a520f95357d52629d32cbd5a8a9744d9cf430d",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
     "measured.json": "541693fa90c8887058b224298e00ce344a0338fe3c6f1bac97baf1503b27c16b",
     "metrics.jsonl": "6373757403890108987a892b660f3793d272188881eaa42000660e0ff39cd5d8",
-    "model.safetensors": "70e85ff1f1c20589cd19537646add569693fbc41ddd073e7c080343d637b1cf7",
-    "shortlist.safetensors": "ba2eb580de755d233b5ec7d6af4b03e6f79dbf99fa87c0e71a41c62a37ad8ffe",
-    "spm.model": "062eef28f14cfa675633bb181dc20a9f3e30833f8b123e172f5e50994ae8a63e",
+    "model.safetensors": "2509eb4a582f161f802abecea7b768c70c4f79fb0461ef856c2d1353832544b8",
+    "shortlist.safetensors": "0f75e05872347073b7da74d9099d001892ca843a9d0a6aab827fd74a9eeee6da",
+    "spm.model": "40e27e919dc4bd2f5fe68872e0ed0789bbddbcb96e0800056dcb6375ee726942",
     "words.txt": "831048d885deaca61c11584d3c44707431f3e638bfd6b9ff2a645deaf153b101",
 }
 
 OPEN_DE_EN: dict[str, str] = {
-    "README.md": "807a6bfbe51fd94188ecc5dc47ad285c1ec513decb2102ee0940ab77fcba507c",
+    "README.md": "c098750d62cad6e3c01283aae5fbb8739e45dc22fbf9b23577151f26f549cdfe",
     "config.yaml": "d8159880841440931f2441cf14f953505dd3cb8e31b967c22ff2484700eda9bc",
     "corpus/examples.de": "ae422e14aa3ee7fa7ff75ed388e619d380dbb23ddb46fd78dee10567596dba03",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
     "measured.json": "10dba01155508906f57d8ed2ae76855135d33609f8d58fc6d6dad42dbf75206d",
     "metrics.jsonl": "42d625352230911e44ec1c65b9c0ae99caf450e706ac713d68d404f652c74e4c",
-    "model.safetensors": "4a1114e383e9898c2705bdcc39dff5d92fe662ce5beef29138b16ce28ec29974",
-    "shortlist.safetensors": "12579c080e35ebfcb2d2f5a057f5e683f292108b8852cdc485ea00745148090f",
-    "spm.model": "1f4aed92e26fc524c21dbf58ccec7b318cce72a10a57a16a84931222fa74882f",
+    "model.safetensors": "9f8e7037fa33c323ca6aa804a8eb511b86ae848d5e96312b7fe6ffb834107539",
+    "shortlist.safetensors": "3391f6f89bc895f65bdba64693640bac86c776a7fac33456cbf9a0c0453c0a33",
+    "spm.model": "f36e8cf09caa6544c4bbe4f729f25d96354816bd29a756780289f876987003c2",
     "words.txt": "3c551b911120f6785f04d488b729dd9f6431c9b86449e569ba5bb797076f903a",
 }

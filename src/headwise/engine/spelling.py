@@ -25,7 +25,8 @@ _MOST_CACHED = 1 << 16  # characters
 _PLAIN = {
     **{"Đ": "D", "đ": "d", "Ð": "D", "ð": "d", "Ħ": "H", "ħ": "h", "ı": "i", "Ł": "L", "ł": "l", "Ŋ": "N", "ŋ": "n"},
     **{"Ø": "O", "ø": "o", "Þ": "Th", "þ": "th", "Æ": "Ae", "æ": "ae", "Œ": "Oe", "œ": "oe", "ẞ": "SS", "ß": "ss"},
-    **{"’": "'", "‘": "'", "‚": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "–": "-", "—": "-", "‑": "-"},
+    **{"’": "'", "‘": "'", "‚": "'", "´": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"'},
+    **{"–": "-", "—": "-", "‑": "-"},
 }  # fmt: skip
 
 
@@ -111,7 +112,9 @@ def _written(translation: str, words: Mapping[str, Sequence[str]]) -> str:
     for read, forms in words.items():
         pattern = _pattern(read)
         found = len(pattern.findall(translation))
-        if len(set(forms)) == 1 or len(forms) == found:
+        # The usual form of a symbol, such as 2 of ², may be there for itself.
+        alike = len(set(forms)) == 1 and (read[0].isalpha() or read in _SYMBOLS)
+        if alike or len(forms) == found:
             rest = itertools.cycle(forms)
             translation = pattern.sub(functools.partial(_next, rest), translation)
     return translation

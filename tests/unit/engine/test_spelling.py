@@ -22,7 +22,7 @@ from translator_run import ENGLISH, make_run
 TEXT = [
     "The quick brown fox jumps over the lazy dog .",
     "Zanuko , Tarupi , Xuvo , Qadir and Jelka ← ★ • → ✓",
-    "He said ê in Noël , and °C of course ; THE QUICK BROWN FOX JUMPS OVER LAZY DOGS : さ ! - \" ' https://",
+    "He said ê in Noël , and °C of course ; THE QUICK BROWN FOX JUMPS OVER LAZY DOGS : さ ! 0 1 2 5 + - \" ' https://",
 ] * 9
 
 
@@ -41,6 +41,11 @@ def speller(*text: str, size: int = 140) -> Speller:
         ("Jiří’s fox", "Jiri's fox", "jiris Fuchs, Jirin", "Jiřís Fuchs, Jirin"),
         ("It – is… «Noël»", 'It - is... "Noël"', 'Es - ist... "Noël"', 'Es - ist... "Noël"'),
         ("It is 20 ℃.", "It is 20 °C.", "Es sind 20 °C.", "Es sind 20 ℃."),
+        ("5 m² of 12 m²", "5 m2 of 12 m2", "12 m2 und 5 m2", "12 m² und 5 m²"),
+        ("2 + ₂", "2 + 2", "2 + 2", "2 + 2"),
+        ("5 + ₂", "5 + 2", "5 + 2", "5 + ₂"),
+        ("It´s", "It's", "It's", "It's"),
+        ("a 🦖", "a ←", "← und ←", "🦖 und 🦖"),
         ("田中, 山田, 田中", "Zanuko, Tarupi, Zanuko", "Zanuko und Tarupi, Zanuko", "田中 und 山田, 田中"),
         ("Zanuko knows 田中", "Zanuko knows Tarupi", "Zanuko kennt Tarupi", "Zanuko kennt 田中"),
         ("a 🦖🦕!", "a ←!", "ein ←!", "ein 🦖🦕!"),
