@@ -20,6 +20,9 @@ from headwise.text.tokens.subwords import UNK, Subwords
 _NAMES = ("Zanuko", "Tarupi", "Xuvo", "Qadir", "Jelka")  # that stand in for a word; nobody's in usual text
 _SYMBOLS = ("←", "★", "•", "→", "✓")  # for a symbol
 _RUN = re.compile(r"[^\W\d_]+|[^\w\s]+")  # of letters, or of other characters
+# A character with what changes it: emoji have variants, colors of skin, and others joined to them.
+_MODIFIERS = "[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]*"
+_WITH_MODIFIERS = re.compile(rf"(?:.{_MODIFIERS}\u200d)*.{_MODIFIERS}", re.DOTALL)
 _MOST_CACHED = 1 << 16  # characters
 # What Unicode has no plain form for: letters that aren't another one with a mark, and punctuation marks.
 _PLAIN = {
@@ -60,7 +63,8 @@ class Speller:
                 spelled = "".join(map(self._spelled, one))
                 known = list(map(self._knows, spelled))
                 # A word of which some letters are known is better read than replaced: it may be a whole sentence.
-                chosen[one] = spelled if all(known) else one if any(known) else next(stand_ins, one)
+                stays = any(known) and one[0].isalpha()
+                chosen[one] = spelled if all(known) else one if stays else next(stand_ins, one)
             written[chosen[one]].append(one)
             return chosen[one]
 
@@ -68,7 +72,7 @@ class Speller:
             run = found[0]
             if run[0].isalpha():
                 return read(run, names)
-            parts = itertools.groupby(run, lambda each: _is_symbol(each) and not self._knows(each))
+            parts = itertools.groupby(_WITH_MODIFIERS.findall(run), self._lacks_symbol)
             groups = [(lacking, "".join(part)) for lacking, part in parts]
             return "".join(
                 read(each, symbols) if lacking and _seen(each) else "".join(map(self._spelled, each))
@@ -81,16 +85,15 @@ class Speller:
             return None
         return Reading(spelled, lambda translation: _written(translation, changed))
 
+    def _lacks_symbol(self, text: str) -> bool:
+        """Whether the vocabulary lacks a part of a symbol; of a punctuation mark, a translation has its own."""
+        return not unicodedata.category(text[0]).startswith("P") and not all(map(self._knows, text))
+
     def _spelled(self, character: str) -> str:
         """Return the first form of a character that the vocabulary has; the character itself if it has none."""
         if self._knows(character):
             return character
         return next(filter(self._is_known, _forms(character)), character)
-
-
-def _is_symbol(character: str) -> bool:
-    """Whether a character is no punctuation mark, of which a translation has its own."""
-    return not unicodedata.category(character).startswith("P")
 
 
 def _seen(text: str) -> bool:
@@ -109,7 +112,10 @@ def _forms(character: str) -> Iterator[str]:
 
 def _written(translation: str, words: Mapping[str, Sequence[str]]) -> str:
     """Return a translation with what is written in the line in the place of what was read."""
+    lower = translation.lower()
     for read, forms in words.items():
+        if read.lower() not in lower:
+            continue
         pattern = _pattern(read)
         found = len(pattern.findall(translation))
         # The usual form of a symbol, such as 2 of ², may be there for itself.

@@ -21,13 +21,13 @@ from translator_run import ENGLISH, make_run
 # All letters of the alphabet, some with marks, the names and symbols that stand in for others, and a word of kana.
 TEXT = [
     "The quick brown fox jumps over the lazy dog .",
-    "Zanuko , Tarupi , Xuvo , Qadir and Jelka ← ★ • → ✓",
+    "Zanuko , Tarupi , Xuvo , Qadir and Jelka ← ★ • → ✓ ☺",
     "He said ê in Noël , and °C of course ; THE QUICK BROWN FOX JUMPS OVER LAZY DOGS : さ ! 0 1 2 5 + - \" ' https://",
 ] * 9
 
 
 @functools.cache
-def speller(*text: str, size: int = 140) -> Speller:
+def speller(*text: str, size: int = 142) -> Speller:
     lines = [*text] * 9 or TEXT
     return Speller(Subwords.train(lines, lines, SubwordConfig(size=size)))
 
@@ -49,6 +49,8 @@ def speller(*text: str, size: int = 140) -> Speller:
         ("田中, 山田, 田中", "Zanuko, Tarupi, Zanuko", "Zanuko und Tarupi, Zanuko", "田中 und 山田, 田中"),
         ("Zanuko knows 田中", "Zanuko knows Tarupi", "Zanuko kennt Tarupi", "Zanuko kennt 田中"),
         ("a 🦖🦕!", "a ←!", "ein ←!", "ein 🦖🦕!"),
+        ("👨\u200d👩\u200d👧 ✓👍🏽✓", "← ✓★✓", "← ✓★✓", "👨\u200d👩\u200d👧 ✓👍🏽✓"),
+        ("Zap ☺☺🏽!", "Zap ☺←!", "Zap ☺←!", "Zap ☺☺🏽!"),  # ☺ is known
         ("a ← 🦖", "a ← ★", "ein ← ★", "ein ← 🦖"),
         ("https://例.jp", "https://Zanuko.jp", "https://Zanuko.jp", "https://例.jp"),
         # Two names that become one: in their order, if the translation has as many.

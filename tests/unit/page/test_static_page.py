@@ -185,7 +185,7 @@ def test_unknown_words_are_the_servers(tmp_path: Path) -> None:
         "漢字 Ä schlaft SCHLÄFT schläft 12",
         "\u2581 a\u00a0b",
         "ecbfc Ecbfc! e.c. b c ǅǆ ſx ßß 12",
-        "Nguyễn, Łódź – “Jiří” ’s… œ ℃ 田中 田ä ½x x½ \u200d\u0335 🦖⌘a ǅ",
+        "Nguyễn, Łódź – “Jiří” ’s… œ ℃ 田中 田ä ½x x½ \u200d\u0335 🦖⌘a 👍🏽 👨\u200d👩\u200d👧 🇩🇪 ǅ",
         "\N{DOG FACE}" * (MOST_CHARACTERS - 1),  # two of JavaScript's characters each
     ]
     assert_same(run, tmp_path / "page", [("trace", {"text": text}) for text in texts])

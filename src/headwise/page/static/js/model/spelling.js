@@ -7,6 +7,8 @@ import { UNK } from "./subwords.js";
 const NAMES = ["Zanuko", "Tarupi", "Xuvo", "Qadir", "Jelka"]; // that stand in for a word
 const SYMBOLS = ["←", "★", "•", "→", "✓"]; // for a symbol
 const RUN = /[\p{L}\p{Nl}\p{No}]+|[^\p{L}\p{N}_\s]+/gu; // of letters, or of other characters
+// A character with what changes it: emoji have variants, colors of skin, and others joined to them.
+const WITH_MODIFIERS = /(?:.[\ufe0e\ufe0f\u{1f3fb}-\u{1f3ff}]*\u200d)*.[\ufe0e\ufe0f\u{1f3fb}-\u{1f3ff}]*/gsu;
 const PLAIN = new Map(
   [
     ...[
@@ -49,13 +51,16 @@ export function respelled(side, text) {
   const read = (/** @type {string} */ one, /** @type {string[]} */ standIns) => {
     const plain = [...one].map(spelled).join("");
     const known = [...plain].map(knows);
+    // A word of which some letters are known is better read than replaced: it may be a whole sentence.
+    const stays = known.some(Boolean) && /^\p{L}/u.test(one);
     if (!chosen.has(one))
-      chosen.set(one, known.every(Boolean) ? plain : known.some(Boolean) ? one : (standIns.shift() ?? one));
+      chosen.set(one, known.every(Boolean) ? plain : stays ? one : (standIns.shift() ?? one));
     return chosen.get(one);
   };
   return text.replace(RUN, (run) => {
     if (/^\p{L}/u.test(run)) return read(run, names) ?? run;
-    return groups(run, (one) => !/\p{P}/u.test(one) && !knows(one))
+    const lacks = (/** @type {string} */ one) => !/^\p{P}/u.test(one) && ![...one].every(knows);
+    return groups(run.match(WITH_MODIFIERS) ?? [], lacks)
       .map(([lacks, part]) =>
         lacks && !/^[\p{Cf}\p{Mn}\p{Sk}]+$/u.test(part)
           ? read(part, symbols)
@@ -79,7 +84,7 @@ function forms(one) {
 
 /**
  * The parts of a run in whose characters a test turns out the same, each with its outcome.
- * @param {string} run
+ * @param {string[]} run
  * @param {(one: string) => boolean} test
  */
 function groups(run, test) {
