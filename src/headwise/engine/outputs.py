@@ -60,8 +60,8 @@ class Translation:
     """The translation of a source sentence: `outputs`, best first (samples in the order drawn).
 
     `source_pieces` are the subwords that the model read, without end symbols. `unknown` are the words of the source,
-    as written, that the vocabulary has no subwords for (see `headwise.text.tokens.unknown`). `warnings` are sentences
-    about the best output, such as a glossary's term that it lacks.
+    as written, that the vocabulary has no subwords for (see `headwise.text.tokens.unknown`) and the best output lacks.
+    `warnings` are sentences about the best output, such as a glossary's term that it lacks.
     """
 
     source: str

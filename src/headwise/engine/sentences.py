@@ -86,6 +86,12 @@ class EncodedSentences:
         ]
         return dataclasses.replace(self, searched=searched, matches=matches)
 
+    def written(self, sentence: int) -> str:
+        """Return what is read of a sentence, given by its number, in the characters in which it is written."""
+        text = self.read[sentence]
+        spelled = self.readings[-1].get(sentence) if self.readings else None
+        return text if spelled is None else spelled.restore(text)
+
     def matches_of(self, sentence: int) -> Sequence[Match]:
         """Return the glossary entries of a sentence, given by its number."""
         return () if self.matches is None else self.matches[sentence]

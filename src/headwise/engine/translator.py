@@ -193,11 +193,11 @@ class Translator:
         hypotheses = search_checked(
             self.engine, encoded.searched, self.symbols, batch_tokens=self.batch_tokens
         )
-        unknown_words = map(self.unknown["source"].of, encoded.read)
+        unknown = map(self.unknown["source"].of, map(encoded.written, range(len(encoded.texts))))
         translations = self.translations(encoded, hypotheses, alignments=alignments)
         return [
-            dataclasses.replace(translation, unknown=words) if words else translation
-            for translation, words in zip(translations, unknown_words, strict=True)
+            dataclasses.replace(each, unknown=tuple(word for word in words if word not in each.text))
+            for each, words in zip(translations, unknown, strict=True)
         ]
 
     def encode(
@@ -333,7 +333,7 @@ class Translator:
                     list(itertools.islice(part_translations, parts)), text, encoded.alpha, aligned=alignments
                 ),
                 self.subwords,
-            ).with_warnings(self.about_words(encoded.read[number]))
+            ).with_warnings(self.about_words(encoded.written(number)))
             for number, (text, parts) in enumerate(zip(encoded.texts, encoded.parts, strict=True))
         ]
 
