@@ -58,7 +58,7 @@ general-round: $(VENV)/user $(OPEN)/everyday.de
 	$(BIN)/headwise train $(call PAIR,diverse,de,en) --from $(FROM)/open-de-en $(ROUND) -o runs/open-de-en
 
 # The general models in models/, of their runs; then the checksums for src/headwise/corpora/checksums.py.
-PUBLISH := models/publish.py --shortlist --set decoding.recase=true --development 200 --about models/general.md \
+PUBLISH := models/publish.py --shortlist --set decoding.recase=true --set decoding.guard=true --development 200 --about models/general.md \
 	--before "headwise data get open-en-de-text" --before "python examples/open_text.py $(OPEN) $(OPEN)" \
 	--data "308,862 pairs of openly licensed text, below" --license "MIT, as Headwise; the texts are attributed below"
 SETS := test/tatoeba-test test/ntrex128 open-source-guides

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,13 @@ def make_run(
     joiners: bool = False,
     max_length: int = 40,
     end_bias: float = 0.0,
+    text: Sequence[str] = (),
     **changes: Any,
 ) -> Path:
     """Write the files that inference needs: config.yaml, spm.model and model.safetensors; `changes` are model keys.
 
-    `end_bias` is added to the logit of the end symbol. With `joiners`, subwords have them, and text has marks.
+    `end_bias` is added to the logit of the end symbol. With `joiners`, subwords have them, and text has marks. `text`
+    are further sentences that the subwords are learned from.
     """
     directory.mkdir(parents=True, exist_ok=True)
     model = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "d_ff": 32, "heads": 2}
@@ -52,7 +55,7 @@ def make_run(
     config = Config.from_tree(
         {"model": model, "subwords": {"size": size, "joint": joint, "joiners": joiners}, "decoding": decoding}
     )
-    more = [f'({text} "{text}")' for text in ENGLISH] if joiners else []
+    more = [*text, *([f'({line} "{line}")' for line in ENGLISH] if joiners else [])]
     subwords = Subwords.train(ENGLISH + more, GERMAN, config.subwords, directory)
     torch.manual_seed(seed)
     network = build_model(config.model, subwords.source_size, subwords.target_size)

@@ -170,6 +170,8 @@ class DecodingConfig(Section):
     batch_tokens: Positive = 4096
     # capitals and titles are translated as ordinary text, and restored
     recase: Annotated[bool, YOUNGER] = False
+    # outputs that repeat themselves, run on or have wrong numbers are searched again, but for sampling
+    guard: Annotated[bool, YOUNGER] = False
 
     @property
     def search(self) -> dict[str, Any]:

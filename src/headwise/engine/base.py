@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from headwise.config import DecodingConfig
 from headwise.engine.hypotheses import Hypothesis, damaged_model_error
+from headwise.engine.number_guard import SourceNumbers
 from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.load import Load
 from headwise.engine.symbols import Symbols
@@ -36,6 +37,7 @@ class SearchSentence:
             and with the end symbol; probabilities are then normalized over the shortlist. None: all.
         terms: what its outputs must contain, not when sampling.
         lettered: whether its outputs must contain a token with a letter or a digit.
+        numbers: those of its text, which the guard looks for in its best output.
     """
 
     source: Sequence[int]
@@ -44,6 +46,7 @@ class SearchSentence:
     allowed: NDArray[np.int32] | None = None
     terms: Terms | None = None
     lettered: bool = False
+    numbers: SourceNumbers | None = None
 
     def limit(self, prefix: int) -> int:
         """Return the largest |Y|, which leaves room for `prefix` tokens, the terms and a token with a letter."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -77,10 +76,7 @@ def _rendered(
         hypotheses = search_checked(
             translator.engine, encoded.searched, translator.symbols, batch_tokens=translator.batch_tokens
         )
-        translations = [
-            dataclasses.replace(translation, unknown=translator.unknown["source"].of(encoded.read[number]))
-            for number, translation in enumerate(translator.translations(encoded, hypotheses))
-        ]
+        translations = translator.with_unknown(encoded, translator.translations(encoded, hypotheses))
         return [FoundTranslations(translator, encoded, hypotheses, translations)]
 
     return _completed(render(sentences, search))

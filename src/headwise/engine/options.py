@@ -136,8 +136,8 @@ class SearchOptions(_Options):
         temperature: divisor of the log-probabilities before drawing.
         top_k: draw from the k likeliest tokens only; 0: from all.
         top_p: draw from the smallest set of likeliest tokens whose probabilities add up to this (nucleus sampling).
-        guard: search again, without repeated 3-grams, for an output that repeats itself or is far longer than its
-            source (see `headwise.engine.repetition_guard`).
+        guard: search again for an output that repeats itself, is far longer than its source or lacks a number of it
+            (see `headwise.engine.second_search`); not when sampling.
         recase: translate a line in capitals or in lower case, or a title, as ordinary text, and give the outcome the
             capitals back (see `headwise.engine.recasing`).
         keep_translated: return a text that is surely in the target language as it is.
@@ -215,6 +215,8 @@ def changed_options(options: SearchOptions, changes: Mapping[str, Any]) -> Searc
         return options
     for name in changes:
         SearchOptions.known(name)
+    if changes.get("sample") and "guard" not in changes:
+        changes = {**changes, "guard": False}  # the run's option is for beam search
     try:
         return _replaced(options, **changes)
     except TypeError:  # a value without a hash, which is invalid

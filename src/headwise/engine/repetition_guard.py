@@ -23,38 +23,10 @@ _SHORT = 8  # tokens of a source, the end symbol included
 _SHORT_NGRAM, _SHORT_TIMES, _SHORT_LEAST, _SHORT_MORE = 2, 3, 3, 8
 
 
-class SecondSearch:
-    """The second search of those guarded sentences whose first output has a defect."""
-
-    def __init__(self, sentences: Sequence[SearchSentence], found: Sequence[Sequence[Hypothesis]]) -> None:
-        """`found` are the hypotheses that the first search found for each sentence."""
-        self._numbers = [
-            number
-            for number, (sentence, first) in enumerate(zip(sentences, found, strict=True))
-            if sentence.options.guard and first and defect(sentence.source, first[0], sentence.options)
-        ]
-        self.sentences = [
-            dataclasses.replace(
-                sentences[number],
-                options=dataclasses.replace(
-                    sentences[number].options,
-                    guard=False,
-                    no_repeat_ngram=_ngram(sentences[number]),
-                ),
-            )
-            for number in self._numbers
-        ]
-
-    def mend(self, found: list[list[Hypothesis]], second: Sequence[Sequence[Hypothesis]]) -> list[bool]:
-        """Replace hypotheses of the first search by those that the `second` found for `sentences`.
-
-        Returns for each of these whether nothing is wrong with it any more.
-        """
-        successes = []
-        for number, sentence, hypotheses in zip(self._numbers, self.sentences, second, strict=True):
-            found[number], success = mended(sentence.source, found[number], hypotheses, sentence.options)
-            successes.append(success)
-        return successes
+def without_repetition(sentence: SearchSentence) -> SearchSentence:
+    """Return a sentence whose output repeats no n-gram, unguarded."""
+    options = dataclasses.replace(sentence.options, guard=False, no_repeat_ngram=_ngram(sentence))
+    return dataclasses.replace(sentence, options=options)
 
 
 def _ngram(sentence: SearchSentence) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headwise.engine.base import BATCH_TOKENS, Engine, SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.ids import check_sentences
-from headwise.engine.repetition_guard import SecondSearch
+from headwise.engine.second_search import SecondSearch
 from headwise.engine.symbols import Symbols
 
 

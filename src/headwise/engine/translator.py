@@ -26,6 +26,7 @@ from headwise.engine.alignment import Link, each_links, word_links
 from headwise.engine.base import Engine, SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.loading import EngineOptions, ensemble, open_run
+from headwise.engine.number_guard import SourceNumbers
 from headwise.engine.options import SearchOptions, changed_options
 from headwise.engine.outputs import Output, Translation, join_translations
 from headwise.engine.quality import QualityCurve, mean_probability
@@ -193,11 +194,14 @@ class Translator:
         hypotheses = search_checked(
             self.engine, encoded.searched, self.symbols, batch_tokens=self.batch_tokens
         )
+        return self.with_unknown(encoded, self.translations(encoded, hypotheses, alignments=alignments))
+
+    def with_unknown(self, encoded: EncodedSentences, found: Sequence[Translation]) -> list[Translation]:
+        """Return translations with the unknown words of each sentence that `encode` returned."""
         unknown = map(self.unknown["source"].of, map(encoded.written, range(len(encoded.texts))))
-        translations = self.translations(encoded, hypotheses, alignments=alignments)
         return [
             dataclasses.replace(each, unknown=tuple(word for word in words if word not in each.text))
-            for each, words in zip(translations, unknown, strict=True)
+            for each, words in zip(found, unknown, strict=True)
         ]
 
     def encode(
@@ -268,10 +272,7 @@ class Translator:
             [spelled[number].restore(part) for part in texts] if number in spelled else texts
             for number, (texts, _) in enumerate(encoded)
         ]
-        given = self.symbols.given[:1]
-        rooms = [
-            longest - len(given if each.prefix is None else each.prefix) - each.lettered for each in searched
-        ]
+        rooms = [self._room(each.prefix, lettered=each.lettered) for each in searched]
         return result.with_glossary(glossary, glossary_texts or written, parts, self.subwords, rooms)
 
     def _sentence(
@@ -279,7 +280,14 @@ class Translator:
     ) -> SearchSentence:
         allowed = None if self.shortlist is None else self.shortlist(source)
         lettered = not options.allow_empty and self.needs_letter(text, prefix)
-        return SearchSentence(source, options, prefix, allowed, lettered=lettered)
+        room = self._room(prefix, lettered=lettered)
+        numbers = SourceNumbers.of(text, self.subwords, room) if options.guard else None
+        return SearchSentence(source, options, prefix, allowed, lettered=lettered, numbers=numbers)
+
+    def _room(self, prefix: Sequence[int] | None, *, lettered: bool) -> int:
+        """Return the most tokens of all terms of an output."""
+        given = self.symbols.given[:1] if prefix is None else prefix
+        return self.engine.max_length - 1 - len(given) - lettered
 
     def _recased(self, text: str) -> Reading | None:
         return recased(text, self.subwords, self.source_words)

@@ -10,7 +10,8 @@ from decoding_models import EOS, SYMBOLS, TreeModel, decode, sentences, tiny_tra
 from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
-from headwise.engine.repetition_guard import NGRAM, SecondSearch, defect, loops
+from headwise.engine.repetition_guard import NGRAM, defect, loops
+from headwise.engine.second_search import SecondSearch
 from headwise.engine.terms import Term, Terms
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError

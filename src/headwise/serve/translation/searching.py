@@ -13,7 +13,7 @@ from headwise.documents.sentence import SentencePair, Weights
 from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
-from headwise.engine.repetition_guard import SecondSearch
+from headwise.engine.second_search import SecondSearch
 from headwise.engine.word_weights import FoundTranslations, word_weights
 from headwise.serve.translation.models import Model
 from headwise.serve.translation.waiting import away

@@ -1,0 +1,89 @@
+"""The guard finds numbers of a source that an output lacks, and places them in a second search."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwise.engine.number_guard import SourceNumbers
+from headwise.engine.translator import Translator
+from headwise.errors import ConfigError
+from headwise.text.reading.glossary import Entry, Glossary
+from headwise.text.tokens.subwords import Subwords
+from scheduler_engines import native_only
+from translator_run import make_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("runs") / "de", text=["0 1 2 3 4 5 6 7 8 9 . , :"])
+
+
+@pytest.fixture(scope="module")
+def subwords(run: Path) -> Subwords:
+    return Subwords.load(run)
+
+
+def lacking(subwords: Subwords, source: str, output: str) -> list[str]:
+    numbers = SourceNumbers.of(source, subwords, 30)
+    return [] if numbers is None else sorted(numbers.lacking(subwords.encode_target(output)).elements())
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "found"),
+    [
+        ("Page 42", "Seite 4222", ["42"]),
+        ("Page 42", "Seite 42.", []),
+        ("Page 42 of 42", "Seite 42", ["42"]),
+        ("1,000 men", "1.000 Mann", []),
+        ("1,000 men", "1000 Mann", []),
+        ("7.1", "7,1", []),
+        ("7.1", "7,2", ["7.1"]),
+        ("at 5:30", "um 17.30", []),
+        ("at 12:05", "um 12.05", []),
+        ("at 7:55", "um 7:555", ["7:55"]),
+        ("the 8 men", "die acht Mann", []),
+        ("the 2 men", "die 22 Mann", ["2"]),
+        ("the 2 men of 22", "die zwei von 22", []),
+        ("ten men", "10 Mann", []),
+        ("", "1", []),
+    ],
+)
+def test_which_numbers_an_output_lacks(
+    subwords: Subwords, source: str, output: str, found: list[str]
+) -> None:
+    assert lacking(subwords, source, output) == found
+
+
+@given(numbers=st.lists(st.integers(0, 99_999), max_size=5, unique=True))
+def test_an_output_with_all_numbers_lacks_none(subwords: Subwords, numbers: list[int]) -> None:
+    written = [str(number) for number in numbers]
+    assert lacking(subwords, " ".join(written), " ".join(sorted(written))) == []
+    if written and len(written[0]) > 1:
+        assert lacking(subwords, " ".join(written), " ".join(written[1:])) == [written[0]]
+
+
+@pytest.mark.parametrize("engine", ["pytorch", pytest.param("native", marks=native_only)])
+def test_a_number_that_is_lacking_is_placed(run: Path, engine: str) -> None:
+    translator = Translator.load(run, engine=engine, device="cpu")
+    line = "Two dogs are playing 42 times in the snow."
+    plain, guarded = (translator.translate([line], guard=guard)[0] for guard in (False, True))
+    assert "42" not in plain.text
+    assert Counter(guarded.text.split())["42"] == 1
+    assert guarded.warnings == ("guard: a first output that lacks 42, searched again with it",)
+    assert len(guarded.outputs) == len(plain.outputs)
+    (with_term,) = translator.translate([line], guard=True, glossary=Glossary([Entry("dogs", ("Hunde",))]))
+    assert "Hunde" in with_term.text
+    assert not any("42" in warning for warning in with_term.warnings)
+
+
+def test_a_run_that_is_guarded_samples_unguarded(run: Path) -> None:
+    translator = Translator.load(run, engine="pytorch", device="cpu")
+    translator.options = translator.options_with(guard=True)
+    assert not translator.options_with(sample=True).guard
+    with pytest.raises(ConfigError, match="guard: expected it together with beam search, found sampling"):
+        translator.options_with(sample=True, guard=True)
