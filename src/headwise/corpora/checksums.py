@@ -84,7 +84,7 @@ OPEN_TEXT: dict[str, str] = {
 
 OPEN_EN_DE: dict[str, str] = {
     "README.md": "8b185014d57a0e0730e37732929aad21e526741f2a65e8caf22a8b6993346aa7",
-    "config.yaml": "a1fdf2ac714f2ba51b6f8adafdb502a8607b63d8d1ea54c7bc9bf804da262865",
+    "config.yaml": "3ab76df457b0ca5749e51f4546d76c775ef17abd3728388473d0f127099be983",
     "corpus/examples.en": "8a8c5d1b6b26b8f610cb76dfc5a520f95357d52629d32cbd5a8a9744d9cf430d",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
@@ -98,7 +98,7 @@ OPEN_EN_DE: dict[str, str] = {
 
 OPEN_DE_EN: dict[str, str] = {
     "README.md": "2902b44b3dd3b466293c58a676517f95229d09d4e0a1fac44f474a56d767909e",
-    "config.yaml": "d8159880841440931f2441cf14f953505dd3cb8e31b967c22ff2484700eda9bc",
+    "config.yaml": "8be2494af56ccb4073fe49e7510818939cae98ae57c8a25daf7171c294dd9355",
     "corpus/examples.de": "ae422e14aa3ee7fa7ff75ed388e619d380dbb23ddb46fd78dee10567596dba03",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
