@@ -163,7 +163,7 @@ def test_words_are_sums_over_columns_and_means_over_rows(trace: Trace) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "  \n ", "<script>alert('x')</script>", "שלום עולם", "漢字 🙂", "a man " * 300]
+    "text", ["", "  \n ", "<script>alert('x')</script>", "שלום עולם", "漢a 🙂", "a man " * 300]
 )
 def test_odd_texts_are_traced(tracer: TranslationTracer, text: str) -> None:
     trace = tracer.trace(text)
@@ -177,7 +177,11 @@ def test_odd_texts_are_traced(tracer: TranslationTracer, text: str) -> None:
     notes = [note.partition(":")[0] for note in trace.notes]
     cut = "the text has 900 subwords, and the first 39 are looked into"
     unknown = "the model spells by single letters, or not at all"
-    assert notes == [cut] * (len(text) > 1000) + [unknown] * any(c in text for c in "<ש漢")
+    assert notes == (
+        ["read as"] * any(c in text for c in "<ש")
+        + [cut] * (len(text) > 1000)
+        + [unknown] * any(c in text for c in "<ש漢")
+    )
 
 
 def test_an_ensemble_is_refused(tracer: TranslationTracer) -> None:

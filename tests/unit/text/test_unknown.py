@@ -82,7 +82,7 @@ def test_the_words_found_are_those_that_the_trace_marks(
     assert list(side.ids[:-1]) == alone
 
 
-@pytest.mark.parametrize("text", ["\u2581Ein 漢", "a\u2581漢", "a \u2581 漢", "\u2581\u2581", "漢 " * 2000])
+@pytest.mark.parametrize("text", ["\u2581Ein 漢a", "a\u2581漢a", "a \u2581 漢a", "\u2581\u2581", "漢a " * 2000])
 def test_the_sign_for_a_space_and_long_texts_are_read(run_tracer: TranslationTracer, text: str) -> None:
     side, _ = run_tracer.read(text)
     assert bool(side.unknown) == ("漢" in text)
@@ -127,8 +127,8 @@ def test_score_tells_of_both_sides(run: Path, tmp_path: Path, capsys: pytest.Cap
 
 
 def test_explain_tells(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["explain", str(run), "--text", "Two 漢 dogs", "--target", "Zwei ☃", "--device", "cpu"]
-    source = "the model spells by single letters, or not at all: 漢"
+    command = ["explain", str(run), "--text", "Two 漢a dogs", "--target", "Zwei ☃", "--device", "cpu"]
+    source = "the model spells by single letters, or not at all: 漢a"
     target = "the model spells as target text by single letters, or not at all: ☃"
     assert command_line(command) == 0
     printed = capsys.readouterr().out
@@ -136,6 +136,6 @@ def test_explain_tells(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert command_line([*command, "-o", str(tmp_path / "a.json")]) == 0
     trace = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
     assert trace["notes"] == [source, target]
-    assert [trace["source"]["words"][n] for n in trace["source"]["unknown"]] == ["漢"]
+    assert [trace["source"]["words"][n] for n in trace["source"]["unknown"]] == ["漢a"]
     assert command_line([*command, "-o", str(tmp_path / "a.html")]) == 0
     assert source in (tmp_path / "a.html").read_text(encoding="utf-8")
