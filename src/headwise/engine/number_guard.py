@@ -1,7 +1,6 @@
 """A guard against wrong numbers: those of a source that an output lacks are placed in a second search.
 
-A small model loses numbers, or doubles their digits: 11 % of the translations of news with numbers have a wrong one
-(benchmarks/README.md).
+A small model loses numbers, or doubles digits: the general models in 5 and 11 % of news with digits, by direction.
 """
 
 from __future__ import annotations

@@ -54,7 +54,10 @@ def check_same(
     ours = Translator.load(run, engine=engine, device="cpu", precision="float32")
     theirs = opened(folder)
     source, target = splitters(folder)
-    sources = [[*source.encode(text, out_type=str), *(["</s>"] if end else [])] for text in ours.encode(TEXTS, ours.options).read]
+    sources = [
+        [*source.encode(text, out_type=str), *(["</s>"] if end else [])]
+        for text in ours.encode(TEXTS, ours.options).read
+    ]
     targets = target.encode(GERMAN, out_type=str)
     scored = theirs.score_batch(sources[: len(targets)], targets)
     for output, expected in zip(ours.score(ENGLISH, GERMAN), scored, strict=True):
