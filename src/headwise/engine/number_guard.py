@@ -17,6 +17,7 @@ from headwise.text.tokens.subwords import Subwords
 _NUMBER = re.compile(r"[0-9]+(?:[.,:][0-9]+)*")
 _SEPARATOR = re.compile(r"[.,:]")
 _SWAPPED = str.maketrans(".,", ",.")
+_TIME = re.compile(r"(?P<hour>[01]?[0-9]|2[0-3])[:.](?P<minute>[0-5][0-9])")
 _NOON = 12  # o'clock
 
 
@@ -39,8 +40,8 @@ class SourceNumbers:
     def lacking(self, tokens: Sequence[int]) -> Counter[str]:
         """Return the numbers that an output lacks, as they are written in the source, and how often.
 
-        Separators don't count, and 5:30 may be 17.30. A number of one digit may be written as a word, so it is lacking
-        only if the output has another one that begins with it, as 22 for 2.
+        Separators don't count, and 5:30 may be 17.30 and the other way round. A number of one digit may be written as a
+        word, so it is lacking only if the output has another one that begins with it, as 22 for 2.
         """
         there = Counter(map(_digits, _NUMBER.findall(self.decode(tokens))))
         lacking = Counter[str]()
@@ -73,16 +74,14 @@ def _digits(number: str) -> str:
 
 
 def _readings(number: str) -> list[str]:
-    """Return a number and, for a time of the clock, that twelve hours later."""
-    hour, colon, minute = number.partition(":")
-    if colon and minute.isdigit() and int(hour) <= _NOON:
-        return [number, f"{int(hour) % _NOON + _NOON}:{minute}"]
-    return [number]
+    """Return a number and, if it may be a time of day, that on a clock with twelve hours and on one with 24."""
+    time = _TIME.fullmatch(number)
+    if time is None:
+        return [number]
+    hour = int(time["hour"]) % _NOON
+    return [number, *(f"{each}:{time['minute']}" for each in (hour, hour + _NOON))]
 
 
 def _forms(number: str) -> list[str]:
     """Return the ways in which a number may be written in another language."""
-    forms = [number, number.translate(_SWAPPED)]
-    if ":" in number:
-        forms += [each.replace(":", ".") for each in _readings(number)]
-    return forms
+    return [number, number.translate(_SWAPPED), number.replace(":", ".")]
