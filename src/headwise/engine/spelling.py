@@ -11,8 +11,8 @@ import functools
 import itertools
 import re
 import unicodedata
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from headwise.engine.readings import Reading
 from headwise.text.tokens.subwords import UNK, Subwords
@@ -20,6 +20,7 @@ from headwise.text.tokens.subwords import UNK, Subwords
 _NAMES = ("Zanuko", "Tarupi", "Xuvo", "Qadir", "Jelka")  # that stand in for a word; nobody's in usual text
 _SYMBOLS = ("←", "★", "•", "→", "✓")  # for a symbol
 _RUN = re.compile(r"[^\W\d_]+|[^\w\s]+")  # of letters, or of other characters
+_TOKEN = re.compile(r"[^\W_]+")
 # A character with what changes it: emoji have variants, colors of skin, and others joined to them.
 _MODIFIERS = "[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]*"
 _WITH_MODIFIERS = re.compile(rf"(?:.{_MODIFIERS}\u200d)*.{_MODIFIERS}", re.DOTALL)
@@ -83,7 +84,7 @@ class Speller:
         changed = {word: forms for word, forms in written.items() if set(forms) != {word}}
         if spelled == text:
             return None
-        return Reading(spelled, lambda translation: _written(translation, changed))
+        return Reading(spelled, _Written(changed))
 
     def _lacks_symbol(self, text: str) -> bool:
         """Whether the vocabulary lacks a part of a symbol; of a punctuation mark, a translation has its own."""
@@ -110,27 +111,48 @@ def _forms(character: str) -> Iterator[str]:
     yield unicodedata.normalize("NFKC", character)
 
 
-def _written(translation: str, words: Mapping[str, Sequence[str]]) -> str:
-    """Return a translation with what is written in the line in the place of what was read."""
-    lower = translation.lower()
-    for read, forms in words.items():
-        if read.lower() not in lower:
-            continue
-        pattern = _pattern(read)
-        found = len(pattern.findall(translation))
-        # The usual form of a symbol, such as 2 of ², may be there for itself.
-        alike = len(set(forms)) == 1 and (read[0].isalpha() or read in _SYMBOLS)
-        if alike or len(forms) == found:
-            rest = itertools.cycle(forms)
-            translation = pattern.sub(functools.partial(_next, rest), translation)
-    return translation
+class _Written:
+    """What puts into a translation what is written in a line, in the place of what was read; each is passed once."""
+
+    def __init__(self, read: Mapping[str, Sequence[str]]) -> None:
+        """`read` has what is written in the line for each thing that was read, in its order."""
+        self._words = {one.lower(): forms for one, forms in read.items() if one[0].isalpha()}
+        self._symbols = {one: forms for one, forms in read.items() if not one[0].isalpha()}
+        self._any_symbol = re.compile("|".join(map(re.escape, sorted(self._symbols, key=len, reverse=True))))
+
+    def __call__(self, translation: str) -> str:
+        if self._symbols:
+            translation = _replaced(translation, self._any_symbol, self._symbols, self._symbol)
+        return _replaced(translation, _TOKEN, self._words, self._word) if self._words else translation
+
+    @staticmethod
+    def _symbol(symbol: str) -> tuple[str, str]:
+        return symbol, ""
+
+    def _word(self, word: str) -> tuple[str, str]:
+        """Return the word that a word of the translation was read as, if any, and what is behind it there."""
+        lower = word.lower()
+        bare = lower not in self._words and lower.endswith("s") and lower[:-1] in self._words
+        return (lower[:-1], word[-1]) if bare else (lower, "")
 
 
-def _next(forms: Iterator[str], _: re.Match[str]) -> str:
-    return next(forms)
+def _replaced(
+    text: str,
+    pattern: re.Pattern[str],
+    read: Mapping[str, Sequence[str]],
+    key: Callable[[str], tuple[str, str]],
+) -> str:
+    """Return a text with what is written in the place of what was read, where it is known for which of several."""
+    found = Counter(key(each)[0] for each in pattern.findall(text))
+    # The usual form of a symbol, such as 2 of ², may be there for itself.
+    sure = {
+        one: itertools.cycle(forms)
+        for one, forms in read.items()
+        if (len(set(forms)) == 1 and (one[0].isalpha() or one in _SYMBOLS)) or len(forms) == found[one]
+    }
 
+    def written(match: re.Match[str]) -> str:
+        one, end = key(match[0])
+        return next(sure[one]) + end if one in sure else match[0]
 
-def _pattern(read: str) -> re.Pattern[str]:
-    if not read[0].isalpha():
-        return re.compile(re.escape(read))
-    return re.compile(rf"(?<![^\W\d_]){re.escape(read)}(?=(?:['’]?s)?(?![^\W\d_]))", re.IGNORECASE)
+    return pattern.sub(written, text)
