@@ -22,7 +22,7 @@ from headwise.decoding.translator_model import is_ensemble, pytorch_model
 from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis, length_penalty
 from headwise.engine.options import SearchOptions
-from headwise.engine.recasing import recased
+from headwise.engine.readings import read_texts
 from headwise.engine.sentences import readable
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
@@ -164,13 +164,11 @@ class TranslationTracer(Tracer[Seq2Seq]):
         It is that of `translate`: with `recase`, the run's option unless given, text in one case is read as ordinary
         text, and what the vocabulary can't spell as something that it can.
         """
-        subwords = self.translator.subwords
-        text = readable(subwords, text, "source")
-        if self.translator.options.recase if recase is None else recase:
-            found = recased(text, subwords, self.translator.source_words)
-            text = text if found is None else found.text
-        found = self.translator.speller.respelled(text)
-        return text if found is None else found.text
+        lines = [readable(self.translator.subwords, text, "source")]
+        recase = self.translator.options.recase if recase is None else recase
+        for found in self.translator.readings(lines, recase=recase):
+            lines = read_texts(lines, found)
+        return lines[0]
 
     def read(self, text: str, *, recase: bool | None = None) -> tuple[Side, tuple[str, ...]]:
         """Encode a source text as `line` has it, end symbol included; notes report truncation and unknown words."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headwise.engine.terms import Terms, sentence_terms
@@ -23,19 +23,17 @@ _NOON = 12  # o'clock
 
 @dataclass(frozen=True, eq=False)
 class SourceNumbers:
-    """The numbers of a source, as written, and what finds and places them in an output."""
+    """The numbers of a source, as written; `room` bounds the tokens of those that are placed in an output."""
 
     numbers: tuple[str, ...]
-    decode: Callable[[Sequence[int]], str]
-    terms_of: Callable[[Sequence[Match]], Terms | None]
+    subwords: Subwords
+    room: int
 
     @classmethod
     def of(cls, text: str, subwords: Subwords, room: int) -> SourceNumbers | None:
-        """Return the numbers of a source text, None without any; `room` bounds the tokens of those that are placed."""
+        """Return the numbers of a source text, None without any."""
         found = tuple(_NUMBER.findall(text))
-        if not found:
-            return None
-        return cls(found, subwords.decode_target, lambda matches: sentence_terms(matches, subwords, room))
+        return cls(found, subwords, room) if found else None
 
     def lacking(self, tokens: Sequence[int]) -> Counter[str]:
         """Return the numbers that an output lacks, as they are written in the source, and how often.
@@ -43,7 +41,7 @@ class SourceNumbers:
         Separators don't count, and 5:30 may be 17.30 and the other way round. A number of one digit may be written as a
         word, so it is lacking only if the output has another one that begins with it, as 22 for 2.
         """
-        there = Counter(map(_digits, _NUMBER.findall(self.decode(tokens))))
+        there = Counter(map(_digits, _NUMBER.findall(self.subwords.decode_target(tokens))))
         lacking = Counter[str]()
         single = []
         for number in self.numbers:
@@ -61,12 +59,8 @@ class SourceNumbers:
 
     def terms(self, lacking: Counter[str]) -> Terms | None:
         """Return numbers as terms that an output must contain; None where the vocabulary can't write them."""
-        return self.terms_of(
-            [
-                Match(Entry(number, tuple(dict.fromkeys(_forms(number)))), count)
-                for number, count in lacking.items()
-            ]
-        )
+        matches = [Match(Entry(number, _forms(number)), count) for number, count in lacking.items()]
+        return sentence_terms(matches, self.subwords, self.room)
 
 
 def _digits(number: str) -> str:
@@ -82,6 +76,6 @@ def _readings(number: str) -> list[str]:
     return [number, *(f"{each}:{time['minute']}" for each in (hour, hour + _NOON))]
 
 
-def _forms(number: str) -> list[str]:
+def _forms(number: str) -> tuple[str, ...]:
     """Return the ways in which a number may be written in another language."""
-    return [number, number.translate(_SWAPPED), number.replace(":", ".")]
+    return number, number.translate(_SWAPPED), number.replace(":", ".")

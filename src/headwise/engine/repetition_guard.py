@@ -74,20 +74,11 @@ def loops(tokens: Sequence[int], times: int = _TIMES, least: int = _LEAST) -> bo
 
 
 def mended(
-    source: Sequence[int],
-    first: Sequence[Hypothesis],
-    second: Sequence[Hypothesis],
-    options: SearchOptions,
-) -> tuple[list[Hypothesis], bool]:
-    """Return the hypotheses to keep, the best with a note, and whether nothing is wrong with it any more.
+    sentence: SearchSentence, first: Sequence[Hypothesis], second: Sequence[Hypothesis]
+) -> tuple[Sequence[Hypothesis], bool]:
+    """Return the hypotheses to keep, and whether nothing is wrong with the best any more.
 
     `first` are those with the defect; they are kept only where the `second` ones have one and are longer.
     """
-    what = defect(source, first[0], options)
-    still = defect(source, second[0], options)
-    chosen = list(second if still is None or len(second[0].tokens) <= len(first[0].tokens) else first)
-    end = "" if still is None else ", without success"
-    ngram = options.no_repeat_ngram
-    note = f"guard: a first output that {what}, searched again without repeated {ngram}-grams{end}"
-    chosen[0] = dataclasses.replace(chosen[0], note=note)
-    return chosen, still is None
+    success = defect(sentence.source, second[0], sentence.options) is None
+    return second if success or len(second[0].tokens) <= len(first[0].tokens) else first, success

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headwise.engine.base import SearchSentence
@@ -14,11 +14,18 @@ from headwise.engine.terms import TERM_BEAM
 
 @dataclass(frozen=True)
 class _Again:
-    """A sentence as it is searched again, its number among all, and the numbers that its first output lacks."""
+    """A sentence as it is searched again, and its number among all.
+
+    `what` is wrong with its first output, and `how` it is searched again, as phrases.
+    """
 
     number: int
     sentence: SearchSentence
-    lacking: tuple[str, ...] = ()
+    what: str
+    how: str
+    mended: Callable[
+        [SearchSentence, Sequence[Hypothesis], Sequence[Hypothesis]], tuple[Sequence[Hypothesis], bool]
+    ]
 
 
 class SecondSearch:
@@ -40,20 +47,20 @@ class SecondSearch:
         """
         successes = []
         for again, hypotheses in zip(self._again, second, strict=True):
-            first, sentence = found[again.number], again.sentence
-            if again.lacking:
-                kept, success = _with_numbers(again, first, hypotheses)
-            else:
-                kept, success = mended(sentence.source, first, hypotheses, sentence.options)
-            found[again.number] = kept
+            kept, success = again.mended(again.sentence, found[again.number], hypotheses)
+            end = "" if success else ", without success"
+            note = f"guard: a first output that {again.what}, searched again {again.how}{end}"
+            found[again.number] = [dataclasses.replace(kept[0], note=note), *kept[1:]]
             successes.append(success)
         return successes
 
 
 def _again(number: int, sentence: SearchSentence, first: Hypothesis) -> _Again | None:
     """Return how a sentence is searched again; None if nothing is wrong with its first output."""
-    if defect(sentence.source, first, sentence.options):
-        return _Again(number, without_repetition(sentence))
+    if (what := defect(sentence.source, first, sentence.options)) is not None:
+        again = without_repetition(sentence)
+        how = f"without repeated {again.options.no_repeat_ngram}-grams"
+        return _Again(number, again, what, how, mended)
     if sentence.numbers is None or sentence.terms is not None:
         return None
     lacking = sentence.numbers.lacking(first.tokens)
@@ -61,20 +68,16 @@ def _again(number: int, sentence: SearchSentence, first: Hypothesis) -> _Again |
     if terms is None:
         return None
     options = dataclasses.replace(sentence.options, guard=False, beam=max(sentence.options.beam, TERM_BEAM))
-    return _Again(number, dataclasses.replace(sentence, options=options, terms=terms), tuple(lacking))
+    again = dataclasses.replace(sentence, options=options, terms=terms)
+    return _Again(number, again, f"lacks {', '.join(lacking)}", "with it", _with_numbers)
 
 
 def _with_numbers(
-    again: _Again, first: Sequence[Hypothesis], second: Sequence[Hypothesis]
-) -> tuple[list[Hypothesis], bool]:
+    sentence: SearchSentence, first: Sequence[Hypothesis], second: Sequence[Hypothesis]
+) -> tuple[Sequence[Hypothesis], bool]:
     """Return the `second` hypotheses if the best has the source's numbers and no other defect, else the `first`."""
-    sentence = again.sentence
     assert sentence.numbers is not None
     success = not sentence.numbers.lacking(second[0].tokens) and not defect(
         sentence.source, second[0], sentence.options
     )
-    chosen = list(second if success else first)[: len(first)]
-    end = "" if success else ", without success"
-    note = f"guard: a first output that lacks {', '.join(again.lacking)}, searched again with it{end}"
-    chosen[0] = dataclasses.replace(chosen[0], note=note)
-    return chosen, success
+    return (second if success else first)[: len(first)], success

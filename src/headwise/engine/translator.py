@@ -201,6 +201,8 @@ class Translator:
         unknown = map(self.unknown["source"].of, map(encoded.written, range(len(encoded.texts))))
         return [
             dataclasses.replace(each, unknown=tuple(word for word in words if word not in each.text))
+            if words
+            else each
             for each, words in zip(found, unknown, strict=True)
         ]
 
@@ -237,9 +239,8 @@ class Translator:
         read = [
             readable(self.subwords, text, f"line {line}") for line, text in enumerate(texts, start=first_line)
         ]
-        ordinary = readings(read, self._recased) if options.recase else {}
+        ordinary, spelled = self.readings(read, recase=options.recase)
         written = read_texts(read, ordinary)  # as in the line, except for the case
-        spelled = readings(written, self.speller.respelled)
         read = read_texts(written, spelled)
         read = ["" if number in kept else text for number, text in enumerate(read)]
         encoded = [
@@ -275,22 +276,32 @@ class Translator:
         rooms = [self._room(each.prefix, lettered=each.lettered) for each in searched]
         return result.with_glossary(glossary, glossary_texts or written, parts, self.subwords, rooms)
 
+    def readings(
+        self, texts: Sequence[str], *, recase: bool
+    ) -> tuple[dict[int, Reading], dict[int, Reading]]:
+        """Return what is read of `readable` lines in place of what is written, by their numbers, and then of that.
+
+        The first are the lines in one case, with `recase`; the second those that the vocabulary can't spell.
+        """
+        ordinary = {}
+        if recase:
+            ordinary = readings(texts, lambda text: recased(text, self.subwords, self.source_words))
+        return ordinary, readings(read_texts(texts, ordinary), self.speller.respelled)
+
     def _sentence(
         self, text: str, source: Sequence[int], options: SearchOptions, prefix: Sequence[int] | None
     ) -> SearchSentence:
         allowed = None if self.shortlist is None else self.shortlist(source)
         lettered = not options.allow_empty and self.needs_letter(text, prefix)
-        room = self._room(prefix, lettered=lettered)
-        numbers = SourceNumbers.of(text, self.subwords, room) if options.guard else None
+        numbers = None
+        if options.guard:
+            numbers = SourceNumbers.of(text, self.subwords, self._room(prefix, lettered=lettered))
         return SearchSentence(source, options, prefix, allowed, lettered=lettered, numbers=numbers)
 
     def _room(self, prefix: Sequence[int] | None, *, lettered: bool) -> int:
         """Return the most tokens of all terms of an output."""
         given = self.symbols.given[:1] if prefix is None else prefix
         return self.engine.max_length - 1 - len(given) - lettered
-
-    def _recased(self, text: str) -> Reading | None:
-        return recased(text, self.subwords, self.source_words)
 
     def about_words(self, text: str) -> tuple[str, ...]:
         """Return sentences about a text in capitals, and about words that a shipped run's training text lacks."""

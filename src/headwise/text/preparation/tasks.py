@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import as_completed
 from contextlib import closing, contextmanager
@@ -20,7 +19,7 @@ from headwise.errors import TrainingError
 from headwise.extras import optional_module
 from headwise.files import disk_errors, write_text
 from headwise.parsing import read_json
-from headwise.processes import ChildEnded, Children, answers, reply_of
+from headwise.processes import ChildEnded, Children, answers, processors, reply_of
 from headwise.text.preparation.cleaning import clean
 from headwise.text.preparation.tables import find_duplicates, select, store
 
@@ -90,7 +89,7 @@ def run_tasks(
     done = len(tasks) - len(todo)
     advance(done, len(tasks))
     if todo:
-        run = _on_ray(todo) if engine == "ray" else _in_processes(todo, workers or os.cpu_count() or 1)
+        run = _on_ray(todo) if engine == "ray" else _in_processes(todo, workers or processors())
         with closing(run):
             for number, (path, result) in enumerate(run, start=done + 1):
                 write_text(path, json.dumps(result))

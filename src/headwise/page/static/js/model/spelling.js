@@ -10,28 +10,9 @@ const RUN = /[\p{L}\p{Nl}\p{No}]+|[^\p{L}\p{N}_\s]+/gu; // of letters, or of oth
 // A character with what changes it: emoji have variants, colors of skin, and others joined to them.
 const WITH_MODIFIERS = /(?:.[\ufe0e\ufe0f\u{1f3fb}-\u{1f3ff}]*\u200d)*.[\ufe0e\ufe0f\u{1f3fb}-\u{1f3ff}]*/gsu;
 const PLAIN = new Map(
-  [
-    ...[
-      "ĐD",
-      "đd",
-      "ÐD",
-      "ðd",
-      "ĦH",
-      "ħh",
-      "ıi",
-      "ŁL",
-      "łl",
-      "ŊN",
-      "ŋn",
-      "ØO",
-      "øo",
-      "ÞTh",
-      "þth",
-      "ÆAe",
-      "æae",
-    ],
-    ...["ŒOe", "œoe", "ẞSS", "ßss", "’'", "‘'", "‚'", '“"', '”"', '„"', '«"', '»"', "–-", "—-", "‑-", "´'"],
-  ].map((each) => /** @type {[string, string]} */ ([each[0], each.slice(1)])),
+  'ĐD đd ÐD ðd ĦH ħh ıi ŁL łl ŊN ŋn ØO øo ÞTh þth ÆAe æae ŒOe œoe ẞSS ßss ’\' ‘\' ‚\' ´\' “" ”" „" «" »" –- —- ‑-'
+    .split(" ")
+    .map((each) => /** @type {[string, string]} */ ([each[0], each.slice(1)])),
 );
 
 /**
@@ -49,12 +30,13 @@ export function respelled(side, text) {
   const chosen = new Map();
   const spelled = (/** @type {string} */ one) => [one, ...forms(one)].find(knows) ?? one;
   const read = (/** @type {string} */ one, /** @type {string[]} */ standIns) => {
-    const plain = [...one].map(spelled).join("");
-    const known = [...plain].map(knows);
-    // A word of which some letters are known is better read than replaced: it may be a whole sentence.
-    const stays = known.some(Boolean) && /^\p{L}/u.test(one);
-    if (!chosen.has(one))
+    if (!chosen.has(one)) {
+      const plain = [...one].map(spelled).join("");
+      const known = [...plain].map(knows);
+      // A word of which some letters are known is better read than replaced: it may be a whole sentence.
+      const stays = known.some(Boolean) && /^\p{L}/u.test(one);
       chosen.set(one, known.every(Boolean) ? plain : stays ? one : (standIns.shift() ?? one));
+    }
     return chosen.get(one);
   };
   return text.replace(RUN, (run) => {
