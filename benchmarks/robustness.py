@@ -5,9 +5,10 @@ translation repeats: a symbol, placeholder or amount, or a made-up word in lette
 other scripts, of which a vocabulary hardly has any. Typing errors and lower case are in the source alone. The texts are
 the same for every run.
 
-For a run between English and German, a list of words, strings of programs and everyday sentences is translated, too,
-and the share of accepted translations is given. A line of the list has both languages, each with its alternatives: the
-first of a side is what is translated, and every one of the other side is accepted.
+For a run between English and German, two lists are translated, too, and the share of accepted translations is given:
+words, strings of programs and everyday sentences, and words that the text of the general models has at most ten times,
+as "hedgehog". A line of a list has both languages, each with its alternatives: the first of a side is what is
+translated, and every one of the other side is accepted.
 
     python -m benchmarks robustness RUN… --source test.en --reference test.de
 """
@@ -33,7 +34,7 @@ Pairs = tuple[list[str], list[str]]
 
 TYPOS = 0.05  # share of the words of several letters
 METRICS = ("bleu", "chrf")
-PHRASES = Path(__file__).parent / "phrases.en-de.tsv"
+PHRASES, SELDOM = (Path(__file__).parent / f"{name}.en-de.tsv" for name in ("phrases", "seldom"))
 SCRIPTS = (
     *("אבגדהוזחטילמנסעפצקרשת", "ابتثجحدرزسشصطعغفقكلمنهوي", "აბგდევზთიკლმნოპჟრსტუფქღყშჩცძწჭხჯჰ"),
     *("कखगघचछजझटठडढणतथदधनपफबभमयरलवशषसह", "あいうえおかきくけこさしすせそたちつ", "人口中心水火山石田土金木月日子女"),
@@ -90,11 +91,14 @@ KINDS: dict[str, Callable[[Pairs], Pairs]] = {
 }
 
 
-def phrases(languages: Sequence[str | None]) -> dict[str, list[str]]:
-    """Return what is translated from the first language, with what is accepted; nothing but for English and German."""
+def phrases(file: Path, languages: Sequence[str | None]) -> dict[str, list[str]]:
+    """Return what of a list is translated from the first language, with what is accepted.
+
+    It is empty but for English and German.
+    """
     if set(languages) != {"en", "de"}:
         return {}
-    sides = [[side.split(" | ") for side in line.split("\t")] for line in read_lines(PHRASES)]
+    sides = [[side.split(" | ") for side in line.split("\t")] for line in read_lines(file)]
     step = 1 if languages[0] == "en" else -1
     return {sources[0]: answers for sources, answers in (line[::step] for line in sides)}
 
@@ -138,13 +142,14 @@ def main(arguments: Sequence[str]) -> None:
                 metric.title: metric.score(texts, references).score for metric in metrics
             }
         languages = [None if code is None else short_code(code) for code in run.translator.languages]
-        if asked := phrases(languages):
-            translations = run.translate(list(asked), **search)
-            right = sum(
-                accepted(translation.text, answers)
-                for translation, answers in zip(translations, asked.values(), strict=True)
-            )
-            scores[str(path)]["words and phrases"] = {"accepted": 100 * right / len(asked)}
+        for kind, file in (("words and phrases", PHRASES), ("seldom words", SELDOM)):
+            if asked := phrases(file, languages):
+                translations = run.translate(list(asked), **search)
+                right = sum(
+                    accepted(translation.text, answers)
+                    for translation, answers in zip(translations, asked.values(), strict=True)
+                )
+                scores[str(path)][kind] = {"accepted": 100 * right / len(asked)}
     if options.json:
         print(json.dumps(scores, indent=2))
         return

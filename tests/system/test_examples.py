@@ -1,11 +1,14 @@
-"""The scripts in examples/: distillation and back-translation, and the filter of the open text."""
+"""The scripts in examples/: distillation, back-translation, a dictionary's words, and the filter of the open text."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import os
+import re
 import subprocess
 import sys
+import zipfile
 from collections import Counter
 from pathlib import Path
 
@@ -129,6 +132,67 @@ def test_translations_that_are_near_real_ones_but_new_are_added_to_the_pairs(tmp
     same = script("diversify.py", english, made_english, made_english, english, tmp_path / "diverse")
     assert same.returncode == 2
     assert "expected another suffix than that of" in same.stderr
+
+
+def test_seldom_words_of_a_dictionary_stand_where_others_of_their_gender_and_case_do(tmp_path: Path) -> None:
+    dictionary, english, german = tmp_path / "dictionary", tmp_path / "text.en", tmp_path / "text.de"
+    dictionary.mkdir()
+
+    def noun(gender: str, *singular: str, plural: str) -> dict[str, object]:
+        cases = dict(zip(("nominativ", "genitiv", "dativ", "akkusativ"), singular, strict=True))
+        table = {
+            case: {"singular": {"sg1": [form]}, "plural": {"pl1": [plural + "n" * (case == "dativ")]}}
+            for case, form in cases.items()
+        }
+        return {"u1": {"gen_case_num": {"genus": {"sg1": [gender]}, **table}}}
+
+    files = {
+        "de_noun_entries": {
+            "Hund": noun("m", "Hund", "Hundes", "Hund", "Hund", plural="Hunde"),
+            "Igel": noun("m", "Igel", "Igels", "Igel", "Igel", plural="Igel"),
+            "Bär": noun("m", "Bär", "Bären", "Bären", "Bären", plural="Bären"),
+            "Eule": noun("f", "Eule", "Eule", "Eule", "Eule", plural="Eulen"),
+        },
+        "de_noun_translations": {
+            word: {"u1": {"translations": {"en": {"m1": [english]}}}}
+            for word, english in (("Hund", "a dog"), ("Igel", "urchin"), ("Bär", "bear"), ("Eule", "owl"))
+        },
+        "de_adj_entries": {"rot": {}, "flink": {}},
+        "de_adj_translations": {
+            "rot": {"u1": {"translations": {"en": {"m1": ["red"]}}}},
+            "flink": {"u1": {"translations": {"en": {"m1": ["agile"]}}}},
+        },
+    }
+    for name, content in files.items():
+        with zipfile.ZipFile(dictionary / f"{name}.zip", "w") as archive:
+            archive.writestr(f"{name}.json", json.dumps(content))
+    english.write_text("".join(f"Today I saw a dog {n}.\nThe red cars {n} are here.\n" for n in range(30)))
+    german.write_text(
+        "".join(f"Ich sah heute einen Hund {n}.\nDie roten Autos {n} sind hier.\n" for n in range(30))
+    )
+    done = script("dictionary.py", dictionary, english, german, tmp_path)
+    assert done.returncode == 0, done.stderr
+    contexts = zip(lines(tmp_path / "contexts.en"), lines(tmp_path / "contexts.de"), strict=True)
+    of_shape = Counter(tuple(re.sub(r"\d+", "N", side) for side in pair) for pair in contexts)
+    assert of_shape == {
+        ("Today I saw an urchin N.", "Ich sah heute einen Igel N."): 5,
+        ("The agile cars N are here.", "Die flinken Autos N sind hier."): 5,
+    }  # neither the bear, of which nominative and accusative differ, nor the owl
+    words = set(zip(lines(tmp_path / "words.en"), lines(tmp_path / "words.de"), strict=True))
+    assert {("dog", "Hund"), ("urchin", "Igel"), ("owl", "Eule"), ("red", "rot")} <= words
+    assert words & {("the urchin", "der Igel"), ("an urchin", "ein Igel")}
+    german.write_text("Eine Zeile.\n")
+    wrong = script("dictionary.py", dictionary, english, german, tmp_path)
+    assert (wrong.returncode, wrong.stderr) == (
+        2,
+        f"{german}: expected 60 lines, as many as {english}, found 1\n",
+    )
+    (dictionary / "de_adj_entries.zip").write_bytes(b"PK")
+    wrong = script("dictionary.py", dictionary, english, english, tmp_path)
+    assert (wrong.returncode, wrong.stderr) == (
+        2,
+        f"{dictionary / 'de_adj_entries.zip'}: expected de_adj_entries.json in a file of wiktionary-de, found none\n",
+    )
 
 
 def test_everyday_text_has_short_sentences_and_idioms_more_often(tmp_path: Path) -> None:

@@ -19,7 +19,16 @@ from functools import partial
 from pathlib import Path
 
 from headwise.corpora.built_in import write_built_in
-from headwise.corpora.checksums import MINIATURE, MULTI30K, OPEN_DE_EN, OPEN_EN_DE, OPEN_TEXT, TANAKA, TINY
+from headwise.corpora.checksums import (
+    MINIATURE,
+    MULTI30K,
+    OPEN_DE_EN,
+    OPEN_EN_DE,
+    OPEN_TEXT,
+    TANAKA,
+    TINY,
+    WIKTIONARY_DE,
+)
 from headwise.corpora.synthetic import generate
 from headwise.errors import ConfigError
 
@@ -275,6 +284,17 @@ _ALL = (
         homepage=_HOMEPAGE,
         megabytes=40,
         files=_open_text(),
+    ),
+    Corpus(
+        name="wiktionary-de",
+        description="German nouns and adjectives with their forms and 41,000 of them with English translations",
+        languages=("en", "de"),
+        license="CC BY-SA 3.0, from the German Wiktionary of 2018-07",
+        homepage="https://github.com/karoly-varasdi/de-wiktionary-parser",
+        megabytes=4,
+        files=_on_github(
+            "karoly-varasdi/de-wiktionary-parser/73075bb76c9261c44923f4909858586b261bfd83/data", WIKTIONARY_DE
+        ),
     ),
     *_WMT14,
     Corpus(

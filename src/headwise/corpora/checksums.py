@@ -82,6 +82,13 @@ OPEN_TEXT: dict[str, str] = {
     "test/ntrex128.de": "259d7406a07b63e6b5b9c4a22fb76b85e2578a3fa0a4e541a50f4f7348e5c1b2",
 }
 
+WIKTIONARY_DE: dict[str, str] = {
+    "de_adj_entries.zip": "30cd4a08b9eea117b9c7692c452462bee0655a9ae8ae8b52a2c7483fe7c10ac4",
+    "de_adj_translations.zip": "09cd27169494505abb1cc19952e1a4c9a374137122b8b327d1e717ac0702b5c1",
+    "de_noun_entries.zip": "a2e5e6a344299a7d0343277aad627915525b2b62d8694ffa290b830cb9faab48",
+    "de_noun_translations.zip": "c5218d7d7f35340235c6a72f6cf9b9f6b11cd50988502b7ba28b780bd798e961",
+}
+
 OPEN_EN_DE: dict[str, str] = {
     "README.md": "8b185014d57a0e0730e37732929aad21e526741f2a65e8caf22a8b6993346aa7",
     "config.yaml": "3ab76df457b0ca5749e51f4546d76c775ef17abd3728388473d0f127099be983",

@@ -1,4 +1,4 @@
-"""The list of words, strings and sentences, and which translations of them are accepted."""
+"""The lists of words, strings and sentences, and which translations of them are accepted."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import run
-from benchmarks.robustness import KINDS, PHRASES, accepted, phrases
+from benchmarks.robustness import KINDS, PHRASES, SELDOM, accepted, phrases
 
 
-def test_the_list_serves_both_directions() -> None:
-    there, back = phrases(("en", "de")), phrases(("de", "en"))
-    assert len(there) == len(back) == len(PHRASES.read_text(encoding="utf-8").splitlines()) == 200
+@pytest.mark.parametrize(("file", "size"), [(PHRASES, 200), (SELDOM, 92)])
+def test_a_list_serves_both_directions(file: Path, size: int) -> None:
+    there, back = phrases(file, ("en", "de")), phrases(file, ("de", "en"))
+    assert len(there) == len(back) == len(file.read_text(encoding="utf-8").splitlines()) == size
     for (english, german_answers), (german, english_answers) in zip(there.items(), back.items(), strict=True):
         assert accepted(german, german_answers)
         assert accepted(english, english_answers)
         assert all(answer == answer.strip() != "" for answer in (*german_answers, *english_answers))
-    assert phrases(("en", "fr")) == phrases((None, "de")) == {}
+    assert phrases(file, ("en", "fr")) == phrases(file, (None, "de")) == {}
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,6 @@ def test_every_kind_of_text_is_scored(tmp_path: Path, capsys: pytest.CaptureFixt
     reference.write_text("Die Katze schläft.\n")
     assert run(["robustness", "demo", "--source", str(source), "--reference", str(reference), "--json"]) == 0
     (scores,) = json.loads(capsys.readouterr().out).values()
-    assert list(scores) == [*KINDS, "words and phrases"]
+    assert list(scores) == [*KINDS, "words and phrases", "seldom words"]
     assert scores["clean"]["BLEU"] == pytest.approx(100)
-    assert 0 <= scores["words and phrases"]["accepted"] <= 100
+    assert all(0 <= scores[kind]["accepted"] <= 100 for kind in ("words and phrases", "seldom words"))
