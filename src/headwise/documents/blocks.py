@@ -35,7 +35,8 @@ _TOKENS = {
     "codes": code_tokens,
     "odf": range_tokens,
 }
-TAG = re.compile(r"<(/?)(?:\d{1,3}|[a-zA-Z][\w.:-]{0,80}(?:\s[^<>]{0,1000})?)/?>")
+_RUBY = r"(?<=(?<![\d%])%)<\w{1,80}>[-+0#]{0,4}[\d.]{0,9}[diouxXeEfFgGaAcsp](?!\w)"  # %<name>s isn't a tag
+TAG = re.compile(rf"(?!{_RUBY})<(/?)(?:\d{{1,3}}|[a-zA-Z][\w.:-]{{0,80}}(?:\s[^<>]{{0,1000}})?)/?>")
 _MOST_NESTED = 8  # notes inside each other; further ones are inside sentences as other elements are
 _MOST_UNOPENED = 64  # end tags of a block for elements that began before it
 # Elements whose end tags may be left out, and the elements that end them then.

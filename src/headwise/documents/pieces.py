@@ -38,16 +38,18 @@ _KINDS = {
             r"[$#]\{[^{}\n]{1,80}\}",
             r"%\{[^{}\s]{1,80}\}",
             r"\{\{[^{}\n]{1,80}\}\}",
+            r"\[\[[\w.-]{1,80}\]\]",
             r"\{[\w.$\[\]]{0,80}(?:![rsa])?(?::[^{}\s]{0,20})?\}",
             r"\$t\([^()\n]{1,80}\)",
             r"(?<![\w@])@(?:\.\w{1,20})?:(?:[\w.-]{1,80}\w|\([\w.-]{1,80}\))",
             r"(?<![\w$])\$[A-Za-z_]\w{0,80}",
             r"(?<![\w@/])@[A-Za-z]\w{1,80}",
+            r"(?<![^\s(\"“„])![a-z]\w{1,80}",
             r"(?<![^\s(\"“„]):[A-Za-z][A-Za-z_]{1,40}:?(?![\w:])",
             r"\{\s{0,3}[\w.]{1,80}\s{0,3},\s{0,3}(?:number|date|time|spellout|ordinal|duration)\s{0,3}(?:,[^{}]{0,80})?\}",
         ]
     ),
-    "format": r"(?<![\d%])%(?:\(\w{1,80}\)|\d{1,3}\$)?[-+0#,']{0,4}(?:\d{1,4}|\*)?(?:\.(?:\d{1,4}|\*))?"
+    "format": r"(?<![\d%])%(?:\(\w{1,80}\)|<\w{1,80}>|\d{1,3}\$)?[-+0#,']{0,4}(?:\d{1,4}|\*)?(?:\.(?:\d{1,4}|\*))?"
     r"(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcsSpn@](?!\w)|%L?\d{1,2}(?![\w$])|"
     r"(?<![\d%])%(?:\d{1,3}\$)?#@\w{1,80}@|(?<![\w%])%[A-Za-z_][\w.-]{1,80}%(?![\w%])|%%",
     "number": rf"(?<![\w.,])(?:{_NUMBER}[ \u00a0\u202f]?(?:{_UNITS})(?!\w)|[$€£¥]\s?{_NUMBER})",
@@ -66,9 +68,9 @@ _SEPARATES = frozenset(
 def find_pieces(text: str, *, foreign: bool = False) -> Iterator[tuple[int, int, str]]:
     """Yield the start, end and kind of the pieces of a text that must not change, in order.
 
-    Kinds: `url`, `email`, `placeholder` ({name}, ${x}, #{x}, {{x}}, %{x}, $x, :name, @name, $t(x), @:x, and TeX between
-    dollars), `format` (%s, %(name)d, %1, %name%), `number` (with a unit or currency), `emoji` and `symbol`;
-    and with `foreign` those, the words in other scripts than Latin.
+    Kinds: `url`, `email`, `placeholder` ({name}, ${x}, #{x}, {{x}}, [[x]], %{x}, $x, :name, @name, !name, $t(x), @:x,
+    and TeX between dollars), `format` (%s, %(name)d, %<name>d, %1, %name%), `number` (with a unit or currency), `emoji`
+    and `symbol`; and with `foreign` those, the words in other scripts than Latin.
     """
     for match in _ANY.finditer(text):
         kind = match.lastgroup

@@ -63,7 +63,9 @@ def read_text(content: bytes, name: str = "file") -> tuple[str, str]:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{name}: expected text in UTF-8, found another byte at {error.start:,}") from None
+        raise DataError(
+            f"{name}: expected text in UTF-8, found another byte at {error.start:,}; iconv converts other encodings"
+        ) from None
     return (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
 
 

@@ -87,7 +87,7 @@ class Shortlist:
         except FileNotFoundError:
             raise CheckpointError(
                 f"{path}: expected a shortlist, found no such file; "
-                f"`headwise export {path.parent} --to run --shortlist -o DIR` learns it"
+                f"`headwise export {path.parent} --to run --shortlist -o DIR` learns it from the run's text"
             ) from None
         except CheckpointError:
             raise

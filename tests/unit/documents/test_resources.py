@@ -137,6 +137,10 @@ def test_properties_are_what_other_programs_read() -> None:
         ("%,d points, or %1$,.2f kg", "%,d POINTS, OR %1$,.2f KG"),
         ("#{user.name} and ${total} or $total in all", "#{user.name} AND ${total} OR $total IN ALL"),
         ("@user has :count mails: see (:link) a:b", "@user HAS :count MAILS: SEE (:link) A:B"),
+        (
+            "%<count>d of %<total>.2f for !name, [[user.name]]!",
+            "%<count>d OF %<total>.2f FOR !name, [[user.name]]!",
+        ),
         ("The word Москва (of λόγος) is δ", "THE WORD Москва (OF λόγος) IS Δ"),
         ("where $x_1^2 = y$ or $n$ is $5 and more, 6 $", "WHERE $x_1^2 = y$ OR $n$ IS $5 AND MORE, 6 $"),
         (

@@ -251,7 +251,8 @@ def test_what_is_missing_is_said(run: Path, tmp_path: Path, capsys) -> None:
     assert headwise(["translate", str(run), str(tmp_path / "text"), "--shortlist"]) == 2
     assert (
         f"{FILE}: expected a shortlist, found no such file; "
-        f"`headwise export {run} --to run --shortlist -o DIR` learns it" in (capsys.readouterr().err)
+        f"`headwise export {run} --to run --shortlist -o DIR` learns it from the run's text"
+        in capsys.readouterr().err
     )
     bare = make_run(tmp_path / "bare")
     assert learn(bare) == 2
