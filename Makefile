@@ -27,7 +27,10 @@ demo-model: $(VENV)/user
 # The long trainings, one after another: the general models, and what the paper's claims need. Each resumes where it was.
 # While something is timed: pkill -STOP -f 'headwise (train|reproduce)', and afterwards -CONT.
 OPEN := data/open-en-de-text
-PAIR = -c configs/open-en-de.yaml 'data.source=[$(OPEN)/$(1).$(2)]' 'data.target=[$(OPEN)/$(1).$(3)]' \
+EMPTY :=
+COMMA := ,
+FILES = $(subst $(EMPTY) ,$(COMMA),$(foreach name,$(1),$(OPEN)/$(name).$(2)))
+PAIR = -c configs/open-en-de.yaml 'data.source=[$(call FILES,$(1),$(2))]' 'data.target=[$(call FILES,$(1),$(3))]' \
 	data.dev_source=$(OPEN)/test/tatoeba-dev.$(2) data.dev_target=$(OPEN)/test/tatoeba-dev.$(3)
 SHORTER = model.dropout=0.1 batch.tokens=4096 'schedule={name: constant, peak: $(1), warmup: 100, cooldown: $(2)}'
 SECOND := $(call SHORTER,0.001,0.3) training.max_minutes=300
@@ -46,16 +49,19 @@ $(OPEN)/everyday.de: | $(VENV)/user
 	$(BIN)/headwise data get open-en-de-text
 	$(BIN)/python examples/open_text.py $(OPEN) $(OPEN)
 
-# Both general models, by default those of models/, go on for so many minutes with what they make of the text beside it.
+# Both general models, by default those of models/, go on for so many minutes, with what they make of the text beside it and
+# the words of a dictionary.
 FROM ?= models
-MINUTES ?= 50
-ROUND := $(call SHORTER,0.0005,0.5) training.max_minutes=$(MINUTES)
+MINUTES ?= 80
+ROUND := 'data.weights=[0.78,0.06,0.16]' $(call SHORTER,0.0005,0.5) training.max_minutes=$(MINUTES)
 general-round: $(VENV)/user $(OPEN)/everyday.de
 	$(BIN)/headwise translate $(FROM)/open-en-de $(OPEN)/everyday.en -o $(OPEN)/made.de
 	$(BIN)/headwise translate $(FROM)/open-de-en $(OPEN)/everyday.de -o $(OPEN)/made.en
 	$(BIN)/python examples/diversify.py $(addprefix $(OPEN)/,everyday.en everyday.de made.en made.de diverse)
-	$(BIN)/headwise train $(call PAIR,diverse,en,de) --from $(FROM)/open-en-de $(ROUND) -o runs/open-en-de
-	$(BIN)/headwise train $(call PAIR,diverse,de,en) --from $(FROM)/open-de-en $(ROUND) -o runs/open-de-en
+	$(BIN)/headwise data get wiktionary-de
+	$(BIN)/python examples/dictionary.py data/wiktionary-de $(addprefix $(OPEN)/,sentences.en sentences.de) $(OPEN)
+	$(BIN)/headwise train $(call PAIR,diverse words contexts,en,de) --from $(FROM)/open-en-de $(ROUND) -o runs/open-en-de
+	$(BIN)/headwise train $(call PAIR,diverse words contexts,de,en) --from $(FROM)/open-de-en $(ROUND) -o runs/open-de-en
 
 # The general models in models/, of their runs; then the checksums for src/headwise/corpora/checksums.py.
 PUBLISH := models/publish.py --shortlist --set decoding.recase=true --set decoding.guard=true --development 200 --about models/general.md \

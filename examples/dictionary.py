@@ -1,14 +1,16 @@
-"""Make training text of a dictionary, for words that the text at hand has seldom or never.
+"""Make training text of a dictionary, for words that the text at hand has, but seldom.
 
     headwise data get wiktionary-de
     python examples/dictionary.py data/wiktionary-de text/sentences.en text/sentences.de text
 
-`words.en` and `words.de` are the dictionary's nouns and adjectives, each with its first translation: alone, with an
-article, in the plural. `contexts.en` and `contexts.de` are pairs of the text in which a noun or adjective that the
-dictionary translates so is replaced by a seldom one and its translation, of the same gender, in the same number and
-case (Fadaee et al. 2017, "Data Augmentation for Low-Resource Neural Machine Translation"). They mean little ("Can you
-see the crisis meeting?", "Können Sie das Krisentreffen sehen?"), but show how a word is spelled, and that it may stand
-anywhere.
+`words.en` and `words.de` are such nouns and adjectives, each with its first translation: alone, with an article, in the
+plural. `contexts.en` and `contexts.de` are pairs of the text in which one that the dictionary translates so is replaced
+by a seldom one and its translation, of the same gender, in the same number and case (Fadaee et al. 2017, "Data
+Augmentation for Low-Resource Neural Machine Translation"). They mean little ("Can you see the crisis meeting?", "Können
+Sie das Krisentreffen sehen?"), but show how a word is spelled, and that it may stand anywhere.
+
+Words that the text never has are left out: they are three fifths of the dictionary's seldom ones, hardly anybody needs
+them, and a small model that learns all of them learns none.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from headwise.text.reading.lines import read_lines
 WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
 LARGEST = 100_000_000  # bytes of a file of the dictionary
 SELDOM, SELDOM_ENGLISH = 8, 25  # times that the text has a German, or an English word at most
-CONTEXTS = 5  # of a word
+CONTEXTS = 25  # of a word
 FEWEST = 15  # contexts of a kind
 LENGTH = range(4, 17)  # words of a side of a context
 CASES = ("nominativ", "genitiv", "dativ", "akkusativ")
@@ -218,9 +220,9 @@ def replaced(
         yield put(text, (start, end), word), put(german[context.row], context.german, *forms[cells])
 
 
-def words(first: list[Entry], chance: random.Random) -> Iterator[tuple[str, str]]:
-    """Yield the dictionary: each word alone, nouns once more with an article, some in the plural or with a capital."""
-    for entry in first:
+def words(wanted: list[Entry], chance: random.Random) -> Iterator[tuple[str, str]]:
+    """Yield each word alone, nouns once more with an article, some in the plural or with a capital."""
+    for entry in wanted:
         pairs = [(entry.english, entry.german)]
         if entry.english.islower() and entry.gender in ARTICLES and entry.countable:
             the, a = ARTICLES[entry.gender]
@@ -235,13 +237,15 @@ def words(first: list[Entry], chance: random.Random) -> Iterator[tuple[str, str]
                 yield capitalized(english), capitalized(german)
 
 
-def seldom(entry: Entry, counts: tuple[Counter[str], Counter[str]]) -> bool:
-    """Whether the text has hardly any of the entry, so that nothing else is better known as its translation."""
-    english, german = counts
+def seldom(entry: Entry, english: Counter[str], german: Counter[str]) -> bool:
+    """Whether the text has the entry on one side, and on none so often that another translation is better known."""
+    seen_german = max(german[form.lower()] for form in (entry.german, *entry.forms.values()))
+    seen_english = english[entry.english] + english[plural(entry.english)]
     return (
         entry.english.islower()
-        and max(german[form.lower()] for form in (entry.german, *entry.forms.values())) <= SELDOM
-        and english[entry.english] <= SELDOM_ENGLISH
+        and seen_german <= SELDOM
+        and seen_english <= SELDOM_ENGLISH
+        and seen_german + seen_english > 0
     )
 
 
@@ -270,18 +274,15 @@ def main() -> None:
             f"{options.german}: expected {len(english):,} lines, as many as {options.english}, found {len(german):,}"
         )
     first, every = entries(options.dictionary)
-    chance = random.Random(1)
-    counts = tuple(
+    counts = (
         Counter(word for line in lines for word in WORD.findall(line.lower())) for lines in (english, german)
     )
+    english_words, german_words = counts
+    wanted = [entry for entry in first if seldom(entry, english_words, german_words)]
+    chance = random.Random(1)
     found = contexts(every, english, german)
-    made = [
-        pair
-        for entry in first
-        if seldom(entry, counts)
-        for pair in replaced(entry, found, english, german, chance)
-    ]
-    write(options.out, "words", list(words(first, chance)))
+    made = [pair for entry in wanted for pair in replaced(entry, found, english, german, chance)]
+    write(options.out, "words", list(words(wanted, chance)))
     write(options.out, "contexts", made)
 
 
