@@ -1,4 +1,4 @@
-"""Make training text of a dictionary, for words that the text at hand has, but seldom.
+"""Make training text of a dictionary, for words that the text at hand has, but seldom, and what looks up the others.
 
     headwise data get wiktionary-de
     python examples/dictionary.py data/wiktionary-de text/sentences.en text/sentences.de text
@@ -9,14 +9,16 @@ by a seldom one and its translation, of the same gender, in the same number and 
 Augmentation for Low-Resource Neural Machine Translation"). They mean little ("Can you see the crisis meeting?", "Können
 Sie das Krisentreffen sehen?"), but show how a word is spelled, and that it may stand anywhere.
 
-Words that the text never has are left out: they are three fifths of the dictionary's seldom ones, hardly anybody needs
-them, and a small model that learns all of them learns none.
+Words that the text never has aren't among these: they are more than half of the dictionary, and a small model that
+learns all of them learns none. `en-de.tsv.xz` and `de-en.tsv.xz` have them. As `dictionary.tsv.xz` in the directory of
+a run with `decoding.guard`, such a file is where it looks up the words that a translation lacks.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import random
 import re
 import sys
@@ -27,12 +29,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headwise.errors import DataError, HeadwiseError
-from headwise.files import write_text
+from headwise.files import write_bytes, write_text
+from headwise.text.reading.dictionary import WORD
+from headwise.text.reading.glossary import MOST_FORMS
 from headwise.text.reading.lines import read_lines
 
-WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
 LARGEST = 100_000_000  # bytes of a file of the dictionary
 SELDOM, SELDOM_ENGLISH = 8, 25  # times that the text has a German, or an English word at most
+UNKNOWN = 8  # times that the text has a form at most of a word that is looked up
 CONTEXTS = 25  # of a word
 FEWEST = 15  # contexts of a kind
 LENGTH = range(4, 17)  # words of a side of a context
@@ -120,10 +124,13 @@ def noun_forms(usage: dict[str, Any]) -> tuple[str | None, dict[str, str]]:
     cells = {}
     for case in CASES:
         of_case = table.get(case, {})
-        if len(genders) == 1 and (singular := of_case.get("singular", {}).get("sg1")):
-            cells[f"{genders[0]} {case}"] = singular[0]
-        if several := of_case.get("plural", {}).get("pl1"):
-            cells[f"plural {case}"] = several[0]
+        for cell, number, name in (
+            (genders[0] if len(genders) == 1 else "", "singular", "sg1"),
+            ("plural", "plural", "pl1"),
+        ):
+            forms = of_case.get(number, {}).get(name)
+            if cell and forms and NOUN.fullmatch(forms[0]):
+                cells[f"{cell} {case}"] = forms[0]
     return genders[0] if len(genders) == 1 else None, cells
 
 
@@ -249,6 +256,21 @@ def seldom(entry: Entry, english: Counter[str], german: Counter[str]) -> bool:
     )
 
 
+def looked_up(every: list[Entry], counts: Counter[str], *, german: bool) -> bytes:
+    """Return the packed lines of words of one language that the text hardly has, with their translations' forms."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for entry in every:
+        if WORD.fullmatch(entry.english) and entry.english.islower():
+            for cell, form in entry.forms.items():
+                sides = (form, entry.english_form(cell)) if german else (entry.english_form(cell), form)
+                if counts[sides[0].lower()] <= UNKNOWN:
+                    found[sides[0]][sides[1]] = None
+    lines = (
+        "\t".join([word, *forms][: MOST_FORMS + 1]) for word, forms in found.items() if word not in forms
+    )
+    return lzma.compress("".join(f"{line}\n" for line in sorted(lines)).encode(), preset=9)
+
+
 def write(folder: Path, name: str, pairs: list[tuple[str, str]]) -> None:
     """Write both sides of pairs, a line each."""
     for side, suffix in enumerate(("en", "de")):
@@ -284,6 +306,8 @@ def main() -> None:
     made = [pair for entry in wanted for pair in replaced(entry, found, english, german, chance)]
     write(options.out, "words", list(words(wanted, chance)))
     write(options.out, "contexts", made)
+    write_bytes(options.out / "en-de.tsv.xz", looked_up(every, english_words, german=False))
+    write_bytes(options.out / "de-en.tsv.xz", looked_up(every, german_words, german=True))
 
 
 if __name__ == "__main__":

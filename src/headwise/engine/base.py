@@ -21,6 +21,7 @@ from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.load import Load
 from headwise.engine.symbols import Symbols
 from headwise.engine.terms import Terms
+from headwise.engine.word_guard import SeldomWords
 
 BATCH_TOKENS = DecodingConfig().batch_tokens
 
@@ -38,6 +39,7 @@ class SearchSentence:
         terms: what its outputs must contain, not when sampling.
         lettered: whether its outputs must contain a token with a letter or a digit.
         numbers: those of its text, which the guard looks for in its best output.
+        words: those of its text that are in the run's dictionary, likewise.
     """
 
     source: Sequence[int]
@@ -47,6 +49,7 @@ class SearchSentence:
     terms: Terms | None = None
     lettered: bool = False
     numbers: SourceNumbers | None = None
+    words: SeldomWords | None = None
 
     def limit(self, prefix: int) -> int:
         """Return the largest |Y|, which leaves room for `prefix` tokens, the terms and a token with a letter."""

@@ -1,4 +1,7 @@
-"""The second search of guarded sentences whose first output has a defect: it repeats itself, or has wrong numbers."""
+"""The second search of guarded sentences whose first output has a defect.
+
+It repeats itself, lacks numbers of its source, or lacks what a dictionary says for a word that the model hardly knows.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ from dataclasses import dataclass
 from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.repetition_guard import defect, mended, without_repetition
-from headwise.engine.terms import TERM_BEAM
+from headwise.engine.terms import TERM_BEAM, Terms
 
 
 @dataclass(frozen=True)
 class _Again:
     """A sentence as it is searched again, and its number among all.
 
-    `what` is wrong with its first output, and `how` it is searched again, as phrases.
+    `what` is wrong with its first output, and `how` it is searched again, as phrases; empty if nobody needs to know.
     """
 
     number: int
@@ -49,7 +52,11 @@ class SecondSearch:
         for again, hypotheses in zip(self._again, second, strict=True):
             kept, success = again.mended(again.sentence, found[again.number], hypotheses)
             end = "" if success else ", without success"
-            note = f"guard: a first output that {again.what}, searched again {again.how}{end}"
+            note = (
+                f"guard: a first output that {again.what}, searched again {again.how}{end}"
+                if again.what
+                else ""
+            )
             found[again.number] = [dataclasses.replace(kept[0], note=note), *kept[1:]]
             successes.append(success)
         return successes
@@ -61,15 +68,33 @@ def _again(number: int, sentence: SearchSentence, first: Hypothesis) -> _Again |
         again = without_repetition(sentence)
         how = f"without repeated {again.options.no_repeat_ngram}-grams"
         return _Again(number, again, what, how, mended)
-    if sentence.numbers is None or sentence.terms is not None:
+    if sentence.terms is not None:
         return None
-    lacking = sentence.numbers.lacking(first.tokens)
-    terms = sentence.numbers.terms(lacking) if lacking else None
-    if terms is None:
-        return None
-    options = dataclasses.replace(sentence.options, guard=False, beam=max(sentence.options.beam, TERM_BEAM))
-    again = dataclasses.replace(sentence, options=options, terms=terms)
-    return _Again(number, again, f"lacks {', '.join(lacking)}", "with it", _with_numbers)
+    if sentence.numbers is not None and (lacking := sentence.numbers.lacking(first.tokens)):
+        terms = sentence.numbers.terms(lacking)
+        if terms is not None:
+            what = f"lacks {', '.join(lacking)}"
+            return _Again(number, _with_terms(sentence, terms), what, "with it", _with_numbers)
+    if sentence.words is not None and (words := sentence.words.lacking(first.tokens)):
+        whole = sentence.words.whole() if sentence.prefix is None else None
+        if whole is not None:
+            options = dataclasses.replace(
+                sentence.options, guard=False, max_length=len(whole), min_length=0, n_best=1
+            )
+            again = dataclasses.replace(sentence, options=options, prefix=whole, lettered=False)
+            return _Again(number, again, "", "", _looked_up)
+        terms = sentence.words.terms(words)
+        if terms is not None:
+            return _Again(number, _with_terms(sentence, terms, several=True), "", "", _with_words)
+    return None
+
+
+def _with_terms(sentence: SearchSentence, terms: Terms, *, several: bool = False) -> SearchSentence:
+    """Return a sentence as it is searched with terms, for one output or as many as the beam has."""
+    beam = max(sentence.options.beam, TERM_BEAM)
+    n_best = beam if several else sentence.options.n_best
+    options = dataclasses.replace(sentence.options, guard=False, beam=beam, n_best=n_best)
+    return dataclasses.replace(sentence, options=options, terms=terms)
 
 
 def _with_numbers(
@@ -81,3 +106,28 @@ def _with_numbers(
         sentence.source, second[0], sentence.options
     )
     return (second if success else first)[: len(first)], success
+
+
+def _looked_up(
+    sentence: SearchSentence, first: Sequence[Hypothesis], second: Sequence[Hypothesis]
+) -> tuple[Sequence[Hypothesis], bool]:
+    """Return the one hypothesis of a single word that was looked up, and the `first` ones behind it."""
+    return [second[0], *first][: len(first)], True
+
+
+def _with_words(
+    sentence: SearchSentence, first: Sequence[Hypothesis], second: Sequence[Hypothesis]
+) -> tuple[Sequence[Hypothesis], bool]:
+    """Return the `second` hypotheses, that in which the dictionary's words fit best first, or else the `first`."""
+    assert sentence.words is not None
+    assert sentence.terms is not None
+    sound = [
+        each
+        for each in second
+        if not (sentence.numbers is not None and sentence.numbers.lacking(each.tokens))
+        and not defect(sentence.source, each, sentence.options)
+    ]
+    best = sentence.words.best(first[0], sound, sentence.terms)
+    if best is None:
+        return first, False
+    return [best, *(each for each in second if each is not best)][: len(first)], True

@@ -38,9 +38,11 @@ from headwise.engine.shortlist import FILE as SHORTLIST
 from headwise.engine.shortlist import Shortlist
 from headwise.engine.spelling import Speller
 from headwise.engine.symbols import SYMBOLS
+from headwise.engine.word_guard import SeldomWords
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.extras import optional_module
 from headwise.shipped.runs import find_run
+from headwise.text.reading.dictionary import Dictionary
 from headwise.text.reading.glossary import Glossary
 from headwise.text.reading.lines import one_line
 from headwise.text.tokens.source_words import SourceWords
@@ -69,6 +71,7 @@ class Translator:
         self.quality: QualityCurve | None = None  # None: not measured
         self.source_words: SourceWords | None = None  # None: not listed
         self.reads_capitals = True  # whether it was trained with text in capitals, or may have been
+        self.dictionary: Dictionary | None = None  # of words that it hardly knows
         self.speller = Speller(subwords)
         self.unknown: dict[SideName, UnknownWordFinder] = {
             "source": UnknownWordFinder(subwords, "source"),
@@ -119,6 +122,7 @@ class Translator:
             or first.subwords.lowercases
         )
         translator.source_words = SourceWords.of_run(paths[0])
+        translator.dictionary = Dictionary.of_run(paths[0])
         translator.quality = QualityCurve.of_run(paths[0]) if len(paths) == 1 else None
         if shortlist:
             sizes = first.subwords.source_size, first.subwords.target_size
@@ -293,10 +297,14 @@ class Translator:
     ) -> SearchSentence:
         allowed = None if self.shortlist is None else self.shortlist(source)
         lettered = not options.allow_empty and self.needs_letter(text, prefix)
-        numbers = None
+        numbers = words = None
         if options.guard:
-            numbers = SourceNumbers.of(text, self.subwords, self._room(prefix, lettered=lettered))
-        return SearchSentence(source, options, prefix, allowed, lettered=lettered, numbers=numbers)
+            room = self._room(prefix, lettered=lettered)
+            numbers = SourceNumbers.of(text, self.subwords, room)
+            words = SeldomWords.of(text, self.dictionary, self.subwords, room)
+        return SearchSentence(
+            source, options, prefix, allowed, lettered=lettered, numbers=numbers, words=words
+        )
 
     def _room(self, prefix: Sequence[int] | None, *, lettered: bool) -> int:
         """Return the most tokens of all terms of an output."""

@@ -1,0 +1,112 @@
+"""A guard for words that a model hardly knows: a dictionary's translations of them are placed in a second search.
+
+A small model spells a word anew that its text has seldom: the general model made "Hebel" of "hedgehog". See
+`headwise.text.reading.dictionary`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headwise.engine.hypotheses import Hypothesis
+from headwise.engine.quality import mean_probability
+from headwise.engine.terms import Terms, sentence_terms
+from headwise.text.reading.dictionary import WORD, Dictionary
+from headwise.text.reading.glossary import Match
+from headwise.text.tokens.subwords import UNK, Subwords
+
+_AS_LIKELY = 0.7  # times the mean probability of a subword, at least, besides the words that are placed
+_LONGER, _FURTHER_WORDS = 1.2, 2  # times the words, and words, that an output has with them at most
+
+
+@dataclass(frozen=True, eq=False)
+class SeldomWords:
+    """The words of a source that are in a dictionary.
+
+    Attributes:
+        matches: the words.
+        subwords: those of the model.
+        room: the most tokens of what is placed.
+        alone: whether the source is one word and nothing else.
+    """
+
+    matches: tuple[Match, ...]
+    subwords: Subwords
+    room: int
+    alone: bool
+
+    @classmethod
+    def of(
+        cls, text: str, dictionary: Dictionary | None, subwords: Subwords, room: int
+    ) -> SeldomWords | None:
+        """Return those of a source text, None without any."""
+        found = () if dictionary is None else tuple(dictionary.find(text))
+        return cls(found, subwords, room, alone=WORD.fullmatch(text.strip()) is not None) if found else None
+
+    def lacking(self, tokens: Sequence[int]) -> list[Match]:
+        """Return the words of which an output has no translation of the dictionary, or not as often."""
+        text = self.subwords.decode_target(tokens)
+        missing = ((match, match.missing(text, lowercase=self.subwords.lowercases)) for match in self.matches)
+        return [dataclasses.replace(match, count=count) for match, count in missing if count]
+
+    def terms(self, lacking: Sequence[Match]) -> Terms | None:
+        """Return what an output must contain; None where the vocabulary can't write it."""
+        return sentence_terms(lacking, self.subwords, self.room)
+
+    def whole(self) -> list[int] | None:
+        """Return the first translation of a word that is alone, as the ids of an output; None for other sources."""
+        if not self.alone:
+            return None
+        ids = self.subwords.encode_target(self.matches[0].entry.targets[0])
+        return ids if UNK not in ids and len(ids) <= self.room else None
+
+    def best(self, first: Hypothesis, second: Sequence[Hypothesis], placed: Terms) -> Hypothesis | None:
+        """Return the one of the second outputs in which the words fit best; None if they fit in none.
+
+        That is the one of which everything but the words is likeliest, and not the likeliest as a whole, which may have
+        what the model itself makes of a word beside it ("wasp": "Wasp Wespe").
+        """
+        fitting = [each for each in second if self._fit(first, each, placed)]
+        return max(fitting, key=lambda each: sum(_besides(each, placed, ends=True)), default=None)
+
+    def _fit(self, first: Hypothesis, second: Hypothesis, placed: Terms) -> bool:
+        """Whether the words fit into a second output in which they are placed.
+
+        It has them all and is hardly longer, and what it has besides is hardly less likely: where a word doesn't fit,
+        as another part of speech, the search places it somewhere, often behind the sentence.
+        """
+        one, other = (len(self.subwords.decode_target(each.tokens).split()) for each in (first, second))
+        return (
+            not self.lacking(second.tokens)
+            and other <= _LONGER * one + _FURTHER_WORDS
+            and _probability(_besides(second, placed))
+            >= _AS_LIKELY * _probability(first.token_log_probabilities)
+        )
+
+
+def _besides(hypothesis: Hypothesis, placed: Terms, *, ends: bool = False) -> list[float]:
+    """Return the log-probabilities of a hypothesis's tokens, and of its end, without those of the placed words.
+
+    With `ends`, the end of a word is there, in which its forms differ: which of them fits is the model's choice.
+    """
+    words = set[int]()
+    for term in placed.terms:
+        for form in term.forms:
+            length = len(_beginning(form, term.forms)) if ends else len(form)
+            for start in range(len(hypothesis.tokens) - len(form) + 1):
+                if hypothesis.tokens[start : start + len(form)] == form:
+                    words |= {*range(start, start + length)}
+    return [each for place, each in enumerate(hypothesis.token_log_probabilities) if place not in words]
+
+
+def _beginning(form: Sequence[int], forms: Sequence[Sequence[int]]) -> list[int]:
+    """Return what a form has in common with all forms of the same first token."""
+    columns = zip(form, *(other for other in forms if other[0] == form[0]), strict=False)
+    return [column[0] for column in itertools.takewhile(lambda column: len({*column}) == 1, columns)]
+
+
+def _probability(log_probabilities: Sequence[float]) -> float:
+    return mean_probability(sum(log_probabilities), len(log_probabilities))
