@@ -62,6 +62,7 @@ general-round: $(VENV)/user $(OPEN)/everyday.de
 	$(BIN)/python examples/dictionary.py data/wiktionary-de $(addprefix $(OPEN)/,sentences.en sentences.de) $(OPEN)
 	$(BIN)/headwise train $(call PAIR,diverse words contexts,en,de) --from $(FROM)/open-en-de $(ROUND) -o runs/open-en-de
 	$(BIN)/headwise train $(call PAIR,diverse words contexts,de,en) --from $(FROM)/open-de-en $(ROUND) -o runs/open-de-en
+	for pair in en-de de-en; do cp $(OPEN)/$$pair.tsv.xz runs/open-$$pair/dictionary.tsv.xz; done
 
 # The general models in models/, of their runs; then the checksums for src/headwise/corpora/checksums.py.
 PUBLISH := models/publish.py --shortlist --set decoding.recase=true --set decoding.guard=true --development 200 --about models/general.md \

@@ -134,11 +134,13 @@ def noun_forms(usage: dict[str, Any]) -> tuple[str | None, dict[str, str]]:
     return genders[0] if len(genders) == 1 else None, cells
 
 
-def of_word(german: str, entry: dict[str, Any], noun: dict[str, Any] | None) -> Iterator[Entry]:
-    """Yield a German word with each of its translations; it is an adjective where it has no table as a noun."""
+def of_word(german: str, entry: dict[str, Any], nouns: dict[str, Any] | None) -> Iterator[Entry]:
+    """Yield a German word with each of its translations; it is an adjective without `nouns`, their tables."""
     for usage, english in dict.fromkeys(translations(entry)):
-        if noun is not None:
-            gender, forms = noun_forms(noun.get(usage, {}))
+        if nouns is not None:
+            gender, forms = noun_forms(nouns[german].get(usage, {}))
+            # Dachs is a badger, and a roof's in the genitive.
+            forms = {cell: form for cell, form in forms.items() if form == german or form not in nouns}
         else:
             gender, forms = None, {f"-{ending}": german + ending for ending in ENDINGS}
         yield Entry(english, german, forms, gender)
@@ -157,7 +159,7 @@ def entries(folder: Path) -> tuple[list[Entry], list[Entry]]:
             if not (NOUN if known is nouns else ADJECTIVE).fullmatch(german) or german not in known:
                 continue
             try:
-                found = list(of_word(german, entry, known[german] if known is nouns else None))
+                found = list(of_word(german, entry, nouns if known is nouns else None))
             except (AttributeError, KeyError, TypeError, IndexError):
                 raise DataError(
                     f"{folder / name}.zip: expected an entry of wiktionary-de for {german!r}, found {str(entry)[:60]}"

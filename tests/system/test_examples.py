@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import lzma
 import os
 import re
 import subprocess
@@ -141,7 +142,12 @@ def test_seldom_words_of_a_dictionary_stand_where_others_of_their_gender_and_cas
     def noun(gender: str, *singular: str, plural: str) -> dict[str, object]:
         cases = dict(zip(("nominativ", "genitiv", "dativ", "akkusativ"), singular, strict=True))
         table = {
-            case: {"singular": {"sg1": [form]}, "plural": {"pl1": [plural + "n" * (case == "dativ")]}}
+            case: {
+                "singular": {"sg1": [form]},
+                "plural": {
+                    "pl1": [plural.removesuffix("n") + "n" * (case == "dativ" or plural.endswith("n"))]
+                },
+            }
             for case, form in cases.items()
         }
         return {"u1": {"gen_case_num": {"genus": {"sg1": [gender]}, **table}}}
@@ -184,6 +190,13 @@ def test_seldom_words_of_a_dictionary_stand_where_others_of_their_gender_and_cas
     assert {("urchin", "Igel"), ("agile", "flink"), ("bear", "Bär")} <= words
     assert not words & {("dog", "Hund"), ("owl", "Eule"), ("red", "rot")}
     assert words & {("the urchin", "der Igel"), ("an urchin", "ein Igel")}
+    there, back = (
+        lzma.decompress((tmp_path / f"{pair}.tsv.xz").read_bytes()).decode().splitlines()
+        for pair in ("en-de", "de-en")
+    )
+    assert {"urchin\tIgel\tIgels", "owl\tEule", "owls\tEulen", "bear\tBär\tBären"} <= {*there}
+    assert {"Igel\turchin\turchins", "Eulen\towls", "Bären\tbear\tbears", "flinkes\tagile"} <= {*back}
+    assert not any(line.startswith(("dog\t", "red\t", "Hund\t", "roten\t")) for line in (*there, *back))
     german.write_text("Eine Zeile.\n")
     wrong = script("dictionary.py", dictionary, english, german, tmp_path)
     assert (wrong.returncode, wrong.stderr) == (

@@ -41,6 +41,7 @@ def write_other_run(
     from headwise.files import atomic_directory, write_bytes
     from headwise.images.prepared import FORMAT_FILE
     from headwise.text.preparation.labelled.examples import LABELS_FILE
+    from headwise.text.reading.dictionary import FILE as DICTIONARY
     from headwise.text.tokens.pair_vocabulary import FILE as VOCABULARY
     from headwise.text.tokens.source_words import FILE as WORDS
     from headwise.text.tokens.vocabulary import CHARACTERS_FILE, TOKENIZER_FILE
@@ -60,7 +61,7 @@ def write_other_run(
     model = run / _MODEL if last is not None else model_file(run)
     with atomic_directory(out) as folder:
         text = ("spm*.model", "bpe.*.codes", VOCABULARY, CHARACTERS_FILE, TOKENIZER_FILE, LABELS_FILE)
-        for pattern in ("config.yaml", *text, FORMAT_FILE, WORDS, SHORTLIST):
+        for pattern in ("config.yaml", *text, FORMAT_FILE, WORDS, DICTIONARY, SHORTLIST):
             for file in sorted(run.glob(pattern)):
                 shutil.copy(file, folder / file.name)
         if last is not None:

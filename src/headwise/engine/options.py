@@ -136,7 +136,8 @@ class SearchOptions(_Options):
         temperature: divisor of the log-probabilities before drawing.
         top_k: draw from the k likeliest tokens only; 0: from all.
         top_p: draw from the smallest set of likeliest tokens whose probabilities add up to this (nucleus sampling).
-        guard: search again for an output that repeats itself, is far longer than its source or lacks a number of it
+        guard: search again for an output that repeats itself, is far longer than its source, or lacks a number of it or
+            what the run's dictionary has for a word of it
             (see `headwise.engine.second_search`); not when sampling.
         recase: translate a line in capitals or in lower case, or a title, as ordinary text, and give the outcome the
             capitals back (see `headwise.engine.recasing`).

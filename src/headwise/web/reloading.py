@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from headwise.errors import HeadwiseError
+from headwise.text.reading import dictionary
 from headwise.text.tokens import pair_vocabulary, source_words, subwords
 from headwise.weights import find_model
 
@@ -26,6 +27,7 @@ _FILES = (
     "config.yaml",
     pair_vocabulary.FILE,
     source_words.FILE,
+    dictionary.FILE,
     subwords.JOINT_FILE,
     subwords.SOURCE_FILE,
     subwords.TARGET_FILE,
