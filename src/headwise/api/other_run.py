@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headwise.config import Config
     from headwise.engine.shortlist import Shortlist
 
-_CANDIDATES, _COMMON = 200, 500  # target subwords of each source subword, and those in every list
+_CANDIDATES, _COMMON = 192, 500  # target subwords of each source subword, and those in every list
 _MODEL = "model.safetensors"
 PRECISIONS = ("int8", "bfloat16")
 
