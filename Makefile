@@ -53,13 +53,13 @@ $(OPEN)/everyday.de: | $(VENV)/user
 # the words of a dictionary.
 FROM ?= models
 MINUTES ?= 80
-ROUND := 'data.weights=[0.78,0.06,0.16]' $(call SHORTER,0.0005,0.5) training.max_minutes=$(MINUTES)
+ROUND := 'data.weights=[0.63,0.12,0.25]' $(call SHORTER,0.0008,0.5) training.max_minutes=$(MINUTES)
 general-round: $(VENV)/user $(OPEN)/everyday.de
 	$(BIN)/headwise translate $(FROM)/open-en-de $(OPEN)/everyday.en -o $(OPEN)/made.de
 	$(BIN)/headwise translate $(FROM)/open-de-en $(OPEN)/everyday.de -o $(OPEN)/made.en
 	$(BIN)/python examples/diversify.py $(addprefix $(OPEN)/,everyday.en everyday.de made.en made.de diverse)
 	$(BIN)/headwise data get wiktionary-de
-	$(BIN)/python examples/dictionary.py data/wiktionary-de $(addprefix $(OPEN)/,sentences.en sentences.de) $(OPEN)
+	$(BIN)/python examples/dictionary.py data/wiktionary-de $(addprefix $(OPEN)/,train.en train.de) $(OPEN)
 	$(BIN)/headwise train $(call PAIR,diverse words contexts,en,de) --from $(FROM)/open-en-de $(ROUND) -o runs/open-en-de
 	$(BIN)/headwise train $(call PAIR,diverse words contexts,de,en) --from $(FROM)/open-de-en $(ROUND) -o runs/open-de-en
 	for pair in en-de de-en; do cp $(OPEN)/$$pair.tsv.xz runs/open-$$pair/dictionary.tsv.xz; done
