@@ -15,10 +15,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headwise.errors import CheckpointError
+from headwise.parsing import read_bounded
 from headwise.text.reading.glossary import LONGEST, MOST_FORMS, Entry, Match
 
 FILE = "dictionary.tsv.xz"
 WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")  # letters, with hyphens and apostrophes between them
+_LINE = re.compile(rf"[^\t]{{1,{LONGEST}}}(?:\t[^\t]{{1,{LONGEST}}})+")
 _MOST_BYTES = 1 << 24  # unpacked
 _MOST_MEMORY = 1 << 27  # bytes that unpacking may take
 
@@ -56,11 +58,12 @@ class Dictionary:
     @functools.cached_property
     def _translations(self) -> Mapping[str, str]:
         """The translations of each word, with tabs between them."""
+        packed = read_bounded(self._file, _MOST_BYTES, CheckpointError, "a dictionary, packed by xz,")
         unpacker = lzma.LZMADecompressor(memlimit=_MOST_MEMORY)
         try:
-            content = unpacker.decompress(self._file.read_bytes(), _MOST_BYTES)
-            lines = content.decode("utf-8").splitlines()
-        except (OSError, lzma.LZMAError, UnicodeDecodeError) as error:
+            content = unpacker.decompress(packed, _MOST_BYTES)
+            lines = content.decode("utf-8").removesuffix("\n").split("\n")
+        except (lzma.LZMAError, UnicodeDecodeError) as error:
             raise CheckpointError(
                 f"{self._file}: expected lines in UTF-8, packed by xz, found {error}"
             ) from None
@@ -69,8 +72,7 @@ class Dictionary:
                 f"{self._file}: expected at most {_MOST_BYTES:,} bytes, found a larger file or a part of one"
             )
         for number, line in enumerate(lines, start=1):
-            columns = line.split("\t")
-            if len(columns) < 2 or not all(0 < len(column) <= LONGEST for column in columns):
+            if _LINE.fullmatch(line) is None:
                 raise CheckpointError(
                     f"{self._file}, line {number}: expected a word, a tab and its translations, found {line[:40]!r}"
                 )
