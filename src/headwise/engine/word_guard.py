@@ -19,6 +19,7 @@ from headwise.text.reading.glossary import Match
 from headwise.text.tokens.subwords import UNK, Subwords
 
 _AS_LIKELY = 0.7  # times the mean probability of a subword, at least, besides the words that are placed
+_A_WORD = 0.3  # log-probability that an output's words cost each, as what the model makes of a word may stand beside it
 _LONGER, _FURTHER_WORDS = 1.2, 2  # times the words, and words, that an output has with them at most
 
 
@@ -69,8 +70,12 @@ class SeldomWords:
         That is the one of which everything but the words is likeliest, and not the likeliest as a whole, which may have
         what the model itself makes of a word beside it ("wasp": "Wasp Wespe").
         """
-        fitting = [each for each in second if self._fit(first, each, placed)]
-        return max(fitting, key=lambda each: sum(_besides(each, placed, ends=True)), default=None)
+
+        def fitness(each: Hypothesis) -> float:
+            words = len(self.subwords.decode_target(each.tokens).split())
+            return sum(_besides(each, placed, ends=True)) - _A_WORD * words
+
+        return max((each for each in second if self._fit(first, each, placed)), key=fitness, default=None)
 
     def _fit(self, first: Hypothesis, second: Hypothesis, placed: Terms) -> bool:
         """Whether the words fit into a second output in which they are placed.
