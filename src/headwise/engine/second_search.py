@@ -64,6 +64,11 @@ class SecondSearch:
 
 def _again(number: int, sentence: SearchSentence, first: Hypothesis) -> _Again | None:
     """Return how a sentence is searched again; None if nothing is wrong with its first output."""
+    words = []
+    if sentence.words is not None and sentence.terms is None:
+        words = sentence.words.lacking(first.tokens)
+        if words and sentence.prefix is None and (whole := sentence.words.whole()) is not None:
+            return _Again(number, _as_whole(sentence, whole), "", "", _looked_up)
     if (what := defect(sentence.source, first, sentence.options)) is not None:
         again = without_repetition(sentence)
         how = f"without repeated {again.options.no_repeat_ngram}-grams"
@@ -75,18 +80,15 @@ def _again(number: int, sentence: SearchSentence, first: Hypothesis) -> _Again |
         if terms is not None:
             what = f"lacks {', '.join(lacking)}"
             return _Again(number, _with_terms(sentence, terms), what, "with it", _with_numbers)
-    if sentence.words is not None and (words := sentence.words.lacking(first.tokens)):
-        whole = sentence.words.whole() if sentence.prefix is None else None
-        if whole is not None:
-            options = dataclasses.replace(
-                sentence.options, guard=False, max_length=len(whole), min_length=0, n_best=1
-            )
-            again = dataclasses.replace(sentence, options=options, prefix=whole, lettered=False)
-            return _Again(number, again, "", "", _looked_up)
-        terms = sentence.words.terms(words)
-        if terms is not None:
-            return _Again(number, _with_terms(sentence, terms, several=True), "", "", _with_words)
+    if words and sentence.words is not None and (terms := sentence.words.terms(words)) is not None:
+        return _Again(number, _with_terms(sentence, terms, several=True), "", "", _with_words)
     return None
+
+
+def _as_whole(sentence: SearchSentence, ids: Sequence[int]) -> SearchSentence:
+    """Return a sentence as it is searched for the one output that has these ids."""
+    options = dataclasses.replace(sentence.options, guard=False, max_length=len(ids), min_length=0, n_best=1)
+    return dataclasses.replace(sentence, options=options, prefix=ids, lettered=False)
 
 
 def _with_terms(sentence: SearchSentence, terms: Terms, *, several: bool = False) -> SearchSentence:
