@@ -90,7 +90,7 @@ WIKTIONARY_DE: dict[str, str] = {
 }
 
 OPEN_EN_DE: dict[str, str] = {
-    "README.md": "62357070c64681ed7a9dc902f5585dd91d82693d9cf49f6da9ccfaea6befc8be",
+    "README.md": "67b3d53a25a81423a10febba899463b197aea57d7a6b48274585f651b6008a1b",
     "config.yaml": "a937ba05903ede134834a8f7b04c7f9e3766c1ea04a8d07ff25277a75de97f16",
     "corpus/examples.en": "8a8c5d1b6b26b8f610cb76dfc5a520f95357d52629d32cbd5a8a9744d9cf430d",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
@@ -105,7 +105,7 @@ OPEN_EN_DE: dict[str, str] = {
 }
 
 OPEN_DE_EN: dict[str, str] = {
-    "README.md": "9819db8540162f33dd64700f3313fbf06d339d8b1666789a6491ff130723b021",
+    "README.md": "46216360f132b001872658fd618cc68c8dee1eebbe2c6039263acc29f9abdbde",
     "config.yaml": "24456e954f2e2d90bfc266c6957b2f65219928d52c18f79daff33e6927c4ca22",
     "corpus/examples.de": "ae422e14aa3ee7fa7ff75ed388e619d380dbb23ddb46fd78dee10567596dba03",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",

@@ -92,8 +92,8 @@ def _as_whole(sentence: SearchSentence, ids: Sequence[int]) -> SearchSentence:
 
 
 def _with_terms(sentence: SearchSentence, terms: Terms, *, several: bool = False) -> SearchSentence:
-    """Return a sentence as it is searched with terms: for its outputs, or for all of a beam of twice the size."""
-    beam = max(sentence.options.beam, TERM_BEAM * (1 + several))
+    """Return a sentence as it is searched with terms: for its outputs, or for as many as the beam has."""
+    beam = max(sentence.options.beam, TERM_BEAM)
     n_best = beam if several else sentence.options.n_best
     options = dataclasses.replace(sentence.options, guard=False, beam=beam, n_best=n_best)
     return dataclasses.replace(sentence, options=options, terms=terms)
