@@ -121,17 +121,15 @@ def noun_forms(usage: dict[str, Any]) -> tuple[str | None, dict[str, str]]:
     """Return the gender, where there is one, and the first form of each case."""
     table = usage.get("gen_case_num", {})
     genders = table.get("genus", {}).get("sg1", [])
+    gender = genders[0] if len(genders) == 1 else None
     cells = {}
     for case in CASES:
         of_case = table.get(case, {})
-        for cell, number, name in (
-            (genders[0] if len(genders) == 1 else "", "singular", "sg1"),
-            ("plural", "plural", "pl1"),
-        ):
+        for cell, number, name in ((gender, "singular", "sg1"), ("plural", "plural", "pl1")):
             forms = of_case.get(number, {}).get(name)
             if cell and forms and NOUN.fullmatch(forms[0]):
                 cells[f"{cell} {case}"] = forms[0]
-    return genders[0] if len(genders) == 1 else None, cells
+    return gender, cells
 
 
 def of_word(german: str, entry: dict[str, Any], nouns: dict[str, Any] | None) -> Iterator[Entry]:
@@ -175,7 +173,7 @@ def contexts(
     """Return where the text has an entry of one English word, by the cells that its German form may be of."""
     by_form: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for entry in every:
-        if ENGLISH.fullmatch(entry.english) and entry.english.islower() and " " not in entry.english:
+        if entry.english.islower() and " " not in entry.english:
             for cell, form in entry.forms.items():
                 by_form[form].append((entry.english_form(cell), cell))
     found: dict[frozenset[str], list[Context]] = defaultdict(list)
@@ -185,7 +183,7 @@ def contexts(
             times = Counter(word[0] for word in words)
             if len(words) in LENGTH:
                 side |= {word[0]: word.span() for word in words if times[word[0]] == 1}
-        for form in spans[1].keys() & by_form.keys():
+        for form in filter(by_form.__contains__, spans[1]):  # in the text's order, the same in every process
             cells: dict[str, set[str]] = defaultdict(set)
             for word, cell in by_form[form]:
                 if word in spans[0]:
@@ -222,7 +220,7 @@ def replaced(
         context = chance.choice(found[cells])
         text, (start, end) = english[context.row], context.english
         word = entry.english_form(next(iter(cells)))
-        if an := re.search(r"\b[Aa](n?) $", text[:start]):
+        if an := re.search(r"\b[Aa]n? $", text[:start]):
             if not entry.countable:
                 continue
             start, word = an.start() + 1, article(word)[1:] + " " + word
@@ -298,10 +296,9 @@ def main() -> None:
             f"{options.german}: expected {len(english):,} lines, as many as {options.english}, found {len(german):,}"
         )
     first, every = entries(options.dictionary)
-    counts = (
+    english_words, german_words = (
         Counter(word for line in lines for word in WORD.findall(line.lower())) for lines in (english, german)
     )
-    english_words, german_words = counts
     wanted = [entry for entry in first if seldom(entry, english_words, german_words)]
     chance = random.Random(1)
     found = contexts(every, english, german)

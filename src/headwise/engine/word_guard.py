@@ -72,8 +72,7 @@ class SeldomWords:
         """
 
         def fitness(each: Hypothesis) -> float:
-            words = len(self.subwords.decode_target(each.tokens).split())
-            return sum(_besides(each, placed, ends=True)) - _A_WORD * words
+            return sum(_besides(each, placed, ends=True)) - _A_WORD * self._words(each)
 
         return max((each for each in second if self._fit(first, each, placed)), key=fitness, default=None)
 
@@ -83,13 +82,15 @@ class SeldomWords:
         It has them all and is hardly longer, and what it has besides is hardly less likely: where a word doesn't fit,
         as another part of speech, the search places it somewhere, often behind the sentence.
         """
-        one, other = (len(self.subwords.decode_target(each.tokens).split()) for each in (first, second))
         return (
             not self.lacking(second.tokens)
-            and other <= _LONGER * one + _FURTHER_WORDS
+            and self._words(second) <= _LONGER * self._words(first) + _FURTHER_WORDS
             and _probability(_besides(second, placed))
             >= _AS_LIKELY * _probability(first.token_log_probabilities)
         )
+
+    def _words(self, hypothesis: Hypothesis) -> int:
+        return len(self.subwords.decode_target(hypothesis.tokens).split())
 
 
 def _besides(hypothesis: Hypothesis, placed: Terms, *, ends: bool = False) -> list[float]:
@@ -100,17 +101,17 @@ def _besides(hypothesis: Hypothesis, placed: Terms, *, ends: bool = False) -> li
     words = set[int]()
     for term in placed.terms:
         for form in term.forms:
-            length = len(_beginning(form, term.forms)) if ends else len(form)
+            length = _in_common(form, term.forms) if ends else len(form)
             for start in range(len(hypothesis.tokens) - len(form) + 1):
                 if hypothesis.tokens[start : start + len(form)] == form:
                     words |= {*range(start, start + length)}
     return [each for place, each in enumerate(hypothesis.token_log_probabilities) if place not in words]
 
 
-def _beginning(form: Sequence[int], forms: Sequence[Sequence[int]]) -> list[int]:
-    """Return what a form has in common with all forms of the same first token."""
-    columns = zip(form, *(other for other in forms if other[0] == form[0]), strict=False)
-    return [column[0] for column in itertools.takewhile(lambda column: len({*column}) == 1, columns)]
+def _in_common(form: Sequence[int], forms: Sequence[Sequence[int]]) -> int:
+    """Return with how many tokens a form and all forms of the same first token begin alike."""
+    columns = zip(*(other for other in forms if other[0] == form[0]), strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda column: len({*column}) == 1, columns))
 
 
 def _probability(log_probabilities: Sequence[float]) -> float:

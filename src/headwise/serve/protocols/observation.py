@@ -72,7 +72,7 @@ class Metrics:
         )
         self._again = Counter(
             "headwise_sentences_searched_again",
-            "Sentences whose output repeated itself, ran on or lacked a number: mended by the second search, or kept.",
+            "Sentences whose output repeated itself, ran on, or lacked a number or a looked-up word: mended, or kept.",
             ["model", "outcome"],
             registry=registry,
         )

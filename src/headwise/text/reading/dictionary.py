@@ -44,11 +44,10 @@ class Dictionary:
         """
         counts = Counter[str]()
         for number, word in enumerate(WORD.findall(text)):
-            begun = word[:1].lower() + word[1:]
+            if number == 0 and word not in self._translations:
+                word = word[:1].lower() + word[1:]
             if word in self._translations:
                 counts[word] += 1
-            elif number == 0 and begun in self._translations:
-                counts[begun] += 1
         return [Match(Entry(word, self._forms(word)), count) for word, count in counts.items()]
 
     def _forms(self, word: str) -> tuple[str, ...]:
