@@ -117,7 +117,7 @@ class Pace:
             by_time = self._left_by_time()
             self._is_last = by_time == 0
             self._left_after = min(by_time, max(0.0, 1 - step / most))
-            self._warm_up(step)
+            self._warm_up(step, by_time)
             self.rate = clocked_rate(self._schedule, self._d_model, step, self._timing, self._left_after)
         else:
             self.rate = learning_rate(self._schedule, self._d_model, step, most)
@@ -210,12 +210,12 @@ class Pace:
             return 0.0
         return self._timing.left * (1 - seconds / remaining)
 
-    def _warm_up(self, step: int) -> None:
-        """Advance the warm-up by one step."""
+    def _warm_up(self, step: int, left: float) -> None:
+        """Advance the warm-up by one step, after which the share `left` of the time is left."""
         timing = self._timing
         if timing.warmup_steps:
             return
-        by_time = (timing.left - self._left_after) / LONGEST_WARMUP
+        by_time = (timing.left - left) / LONGEST_WARMUP
         timing.warmed += max(1 / max(1, self._schedule.warmup), min(by_time, _FASTEST_WARMUP))
         if timing.warmed > 1 - _ROUNDING:
             timing.warmed, timing.warmup_steps = 1.0, step

@@ -229,10 +229,14 @@ def test_a_plan_of_an_earlier_version_is_read() -> None:
     assert run.progress.seconds == pytest.approx(0.99 * LIMIT, abs=2)
 
 
-def test_fewer_configured_steps_come_first() -> None:
-    run = Simulation(schedule=SCHEDULES[0], max_minutes=MINUTES, max_steps=200)
-    for _ in range(200):
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("minutes", [MINUTES, 100 * MINUTES])
+def test_fewer_configured_steps_come_first(schedule: dict[str, Any], minutes: float) -> None:
+    """The rates are those without a time limit, which shortens no warm-up that it has time for."""
+    run = Simulation(schedule=schedule, max_minutes=minutes, max_steps=200)
+    for step in range(1, 201):
         run.step(1.0)
+        assert run.rates[-1] == pytest.approx(learning_rate(run.config.schedule, 8, step, 200))
     assert run.rates[-1] == 0
     assert run.pace.last_step == 200
     assert not run.pace.out_of_time  # more steps may go on
