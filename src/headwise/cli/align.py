@@ -71,7 +71,7 @@ def command(
     from headwise.cli.annotated import read_sentences
     from headwise.cli.lines import line_writer
     from headwise.engine.translator import Translator
-    from headwise.evaluation.alignment import Alignment, format_alignment, read_alignments
+    from headwise.evaluation.alignment import Alignment, check_words, format_alignment, read_alignments
 
     if reverse is None:
         refuse_without("--reverse", {"--symmetrize": symmetrize, "--reverse-rule": reverse_rule})
@@ -86,7 +86,10 @@ def command(
         gold_alignments = read_alignments(gold)
         if len(gold_alignments) != len(test.sources):
             raise DataError(f"{gold}: expected {len(test.sources):,} lines, found {len(gold_alignments):,}")
-        _check_words(gold, gold_alignments, test)
+        pairs = zip(test.sources, test.targets or [], gold_alignments, strict=True)
+        for number, (one, other, alignment) in enumerate(pairs, start=1):
+            words = len(one.sentence.words), len(other.sentence.words)
+            check_words(alignment, *words, f"{gold} line {number}")
     scored = range(len(test.sources))
     selects = "best" in (rule, reverse_rule)
     dev = read_sentences(None, None, miniature="dev") if miniature and selects else None
@@ -114,20 +117,6 @@ def command(
         typer.echo(
             "; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in record.items()), err=True
         )
-
-
-def _check_words(gold: Path, alignments: Sequence[Alignment], test: AnnotatedSentences) -> None:
-    """Raise `DataError` for a gold link of a word that its sentence doesn't have: the error rate would be of others."""
-    for number, (links, source, target) in enumerate(
-        zip(alignments, test.sources, test.targets or [], strict=True), start=1
-    ):
-        words = len(source.sentence.words), len(target.sentence.words)
-        for i, j in sorted(links.possible):
-            if i >= words[0] or j >= words[1]:
-                raise DataError(
-                    f"{gold} line {number}: expected links between {words[0]} source and {words[1]} target words, "
-                    f"counted from 0, found {i}-{j}"
-                )
 
 
 def _direction(

@@ -211,7 +211,14 @@ def _measured(
 def _opened(
     paths: Sequence[Path], device: str, threads: int, corpus: EvaluationPairs | None
 ) -> tuple[Mapping[str, ServedRun], Callable[[], ApplicationPart]]:
-    """Open runs; return them with the function that makes their page, or what says how to get it without PyTorch."""
+    """Open runs; return them with the function that makes their page, or what says how to get it without PyTorch.
+
+    Raises `ConfigError` for a run that is given twice.
+    """
+    folders = [path.resolve() for path in paths]
+    for number, folder in enumerate(folders):
+        if folder in folders[:number]:
+            raise ConfigError(f"serve: expected each run once, found {paths[number]} twice")
     if not installed("torch"):
         from headwise.serve import without_page
 

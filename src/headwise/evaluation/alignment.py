@@ -83,6 +83,19 @@ def parse_alignment(line: str, where: str) -> Alignment:
     return Alignment.of(sure, possible)
 
 
+def check_words(alignment: Alignment, source: int, target: int, where: str) -> None:
+    """Raise `DataError` for a link of a word that a pair of so many words doesn't have; `where` as above.
+
+    It could never be found, so that an error rate with it would be one of other sentences.
+    """
+    for i, j in sorted(alignment.possible):
+        if i >= source or j >= target:
+            raise DataError(
+                f"{where}: expected links between {source} source and {target} target words, counted from 0, "
+                f"found {i}-{j}"
+            )
+
+
 def format_alignment(alignment: Alignment) -> str:
     """Format one line of the Pharaoh format, sorted by source and then target position."""
     return " ".join(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headwise.analysis.heads.measuring import Annotated
 from headwise.engine.translator import Translator
 from headwise.errors import DataError
-from headwise.evaluation.alignment import read_alignments
+from headwise.evaluation.alignment import check_words, read_alignments
 from headwise.page.development_set import development_pairs
 from headwise.page.runs import PageRun
 from headwise.text.reading.conllu import read_trees
@@ -47,13 +47,19 @@ class EvaluationPairs:
         return EvaluationPairs(self.name, sources, targets, gold)
 
     def with_gold(self, alignments: Path) -> EvaluationPairs:
-        """Add gold alignments from a Pharaoh file; raises `DataError` if it has too few lines."""
-        gold = [links.sure for links in read_alignments(alignments)][: len(self.sources)]
-        if len(gold) < len(self.sources):
-            raise DataError(
-                f"{alignments}: expected a line for each of {len(self.sources)} pairs, found {len(gold)}"
-            )
-        return EvaluationPairs(self.name, self.sources, self.targets, gold)
+        """Add gold alignments from a Pharaoh file; raises `DataError` for too few lines or a link of no words."""
+        return self._aligned(alignments, range(1, len(self.sources) + 1))
+
+    def _aligned(self, alignments: Path, lines: Sequence[int]) -> EvaluationPairs:
+        """Add the gold alignments of these lines, counted from 1; raises as `with_gold` does."""
+        links = read_alignments(alignments)
+        if max(lines, default=0) > len(links):
+            raise DataError(f"{alignments}: expected at least {max(lines)} lines, one a pair, found {len(links)}")
+        gold = [links[line - 1] for line in lines]
+        for line, alignment, *pair in zip(lines, gold, self.sources, self.targets, strict=True):
+            words = (len(annotated.sentence.words) for annotated in pair)
+            check_words(alignment, *words, f"{alignments} line {line}")
+        return replace(self, gold=[alignment.sure for alignment in gold])
 
     @classmethod
     def of(cls, run: PageRun) -> EvaluationPairs | None:
@@ -74,10 +80,7 @@ class EvaluationPairs:
         alignments = None if source is None else Path(source).with_suffix(".align")
         if alignments is None or not alignments.is_file():
             return corpus
-        links = read_alignments(alignments)
-        if max(pair.line for pair in pairs) > len(links):
-            raise DataError(f"{alignments}: expected a line for each of {source}, found {len(links)}")
-        return cls(corpus.name, sources, targets, [links[pair.line - 1].sure for pair in pairs])
+        return corpus._aligned(alignments, [pair.line for pair in pairs])
 
 
 def _trees(file: Path) -> dict[str, Annotated]:

@@ -180,8 +180,10 @@ EVALUATE = [
 ]
 SERVE = [
     ("NONE", "NONE"),
+    ("RUN RUN", "RUN twice"),
     ("RUN --source x", "--target"),
     ("RUN --gold x", "--gold"),
+    ("RUN --source TEXT --target TEXT --gold FROM_1", "FROM_1 line 2"),
     ("RUN --tokenized", "--tokenized"),
     ("RUN --lowercase", "--lowercase"),
     ("RUN --allow-host http://lab", "--allow-host"),

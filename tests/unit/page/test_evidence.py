@@ -113,7 +113,10 @@ def test_without_trees_beside_it_development_data_is_plain(run: Path, tmp_path: 
     assert corpus.gold is None
     assert not any(one.edges for one in corpus.sources)
     (tmp_path / "dev.align").write_text("0-0\n")
-    with pytest.raises(DataError, match=r"dev.align: expected a line for each of .*dev.en, found 1"):
+    with pytest.raises(DataError, match=r"dev.align: expected at least \d+ lines, one a pair, found 1"):
+        EvaluationPairs.of(opened)
+    (tmp_path / "dev.align").write_text("0-0\n40-0\n" * 1000)
+    with pytest.raises(DataError, match=r"dev.align line 2: expected links between .*, found 40-0"):
         EvaluationPairs.of(opened)
 
 
