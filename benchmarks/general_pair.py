@@ -1,7 +1,7 @@
-"""What each ingredient of the general pair gives: English→German on a quarter of its text, at equal time of training.
+"""What each ingredient of the general pair gives: English→German on a quarter of its text, after equal steps.
 
-Every variant is one `headwise train` of configs/open-en-de.yaml, with a rate for a short training, `--minutes` long on
-one core; `--workers` train at a time. The teachers are the models that ship. "Another quarter" has one side only, as
+Every variant is one `headwise train` of configs/open-en-de.yaml with a rate for a short training, on one core: 2,000
+steps, or what `--minutes` allow; `--workers` train at a time. The teachers are the models that ship. "Another quarter" has one side only, as
 text without translations would; it is translated back by a model that was trained on the first quarter, and forward by
 the variant `base`. Texts, runs and translations that are in `--out` already are kept, so the same command goes on.
 
@@ -27,7 +27,7 @@ CONFIG = "configs/open-en-de.yaml"
 TEACHER, REVERSE_TEACHER = "models/open-en-de", "models/open-de-en"
 SHORT = (
     *("model.dropout=0.1", "batch.tokens=4096", "training.threads=1", "training.validate_share=0.02"),
-    "subwords.joiners=false",
+    *("training.max_steps=2000", "subwords.joiners=false"),
     "schedule={name: constant, peak: 0.002, warmup: 200, cooldown: 0.3}",
 )
 SIDES = ("en", "de")
@@ -150,7 +150,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = command_line("general-pair", __doc__)
     parser.add_argument("--text", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, default=45)
+    parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="*", choices=VARIANTS, default=list(VARIANTS))

@@ -1,4 +1,4 @@
-"""Word alignments: alignment error rate, and reading and writing of the Pharaoh format.
+"""Word alignments: alignment error rate, and the Pharaoh format.
 
 A link (i, j) connects source word i and target word j, both counted from 0. Gold alignments distinguish sure from
 possible links (Och & Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models"): a sure link must
@@ -121,14 +121,3 @@ def read_alignments(path: str | Path) -> list[Alignment]:
         raise DataError(f"{path}: expected lines of links such as 0-0 1-2, found binary data") from None
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: can't read this alignment file ({error})") from None
-
-
-def write_alignments(path: str | Path, alignments: Iterable[Alignment]) -> None:
-    """Write a Pharaoh file, `.gz` if the name ends so; raises `DataError` where it can't be written."""
-    path = Path(path)
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "wt", encoding="utf-8") as file:
-            file.writelines(format_alignment(alignment) + "\n" for alignment in alignments)
-    except OSError as error:
-        raise DataError(f"{path}: can't write this alignment file ({error.strerror or error})") from None

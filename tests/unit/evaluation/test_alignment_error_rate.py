@@ -16,7 +16,6 @@ from headwise.evaluation.alignment import (
     format_alignment,
     parse_alignment,
     read_alignments,
-    write_alignments,
 )
 
 LINKS = st.frozensets(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=12)
@@ -76,9 +75,9 @@ def test_format_and_parse_are_inverse(sure: frozenset, possible: frozenset) -> N
 def test_file_round_trip_keeps_empty_sentences(tmp_path: Path, name: str) -> None:
     alignments = [Alignment.of([(0, 0)], [(1, 0)]), Alignment.of([]), Alignment.of([(4, 2), (3, 3)])]
     path = tmp_path / name
-    write_alignments(path, alignments)
-    data = gzip.decompress(path.read_bytes()) if name.endswith(".gz") else path.read_bytes()
+    data = "".join(format_alignment(alignment) + "\n" for alignment in alignments).encode()
     assert data == b"0-0 1?0\n\n3-3 4-2\n"
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
     assert read_alignments(path) == alignments
 
 
@@ -107,5 +106,3 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "cut.gz").write_bytes(gzip.compress(b"0-0\n" * 1000)[:-12])
     with pytest.raises(DataError, match="can't read"):
         read_alignments(tmp_path / "cut.gz")
-    with pytest.raises(DataError, match="can't write"):
-        write_alignments(tmp_path / "no-folder" / "x", [])
