@@ -1,9 +1,9 @@
 """What each ingredient of the general pair gives: English→German on a quarter of its text, after equal steps.
 
-Every variant is one `headwise train` of configs/open-en-de.yaml with a rate for a short training, on one core: 2,000
-steps, or what `--minutes` allow; `--workers` train at a time. The teachers are the models that ship. "Another quarter" has one side only, as
-text without translations would; it is translated back by a model that was trained on the first quarter, and forward by
-the variant `base`. Texts, runs and translations that are in `--out` already are kept, so the same command goes on.
+Every variant is one `headwise train` of configs/open-en-de.yaml with a rate for a short training, 2,000 steps on one
+core; `--workers` train at a time. The teachers are the models that ship. "Another quarter" has one side only, as text
+without translations would; it is translated back by a model that was trained on the first quarter, and forward by the
+variant `base`. Texts, runs and translations that are in `--out` already are kept, so the same command goes on.
 
     headwise data get open-en-de-text
     python examples/open_text.py data/open-en-de-text data/open-en-de-text
@@ -64,9 +64,9 @@ REVERSE = "reverse"  # the run that translates back
 class Ablation:
     """Makes the texts in a folder and trains the variants there."""
 
-    def __init__(self, text: Path, out: Path, minutes: float, seed: int) -> None:
+    def __init__(self, text: Path, out: Path, seed: int) -> None:
         self._text, self._out, self._made = text, out, out / "text"
-        self._changes = (*SHORT, f"training.max_minutes={minutes:g}", f"training.seed={seed}")
+        self._changes = (*SHORT, f"training.seed={seed}")
         self._made.mkdir(parents=True, exist_ok=True)
 
     def run(self, name: str) -> Path:
@@ -150,12 +150,11 @@ def main(arguments: Sequence[str]) -> None:
     parser = command_line("general-pair", __doc__)
     parser.add_argument("--text", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="*", choices=VARIANTS, default=list(VARIANTS))
     options = parser.parse_args(arguments)
-    ablation = Ablation(options.text, options.out, options.minutes, options.seed)
+    ablation = Ablation(options.text, options.out, options.seed)
     ablation.write_texts(options.only)
     late = [name for name in options.only if {"back", "forward"} & set(VARIANTS[name].texts)]
     early = [name for name in options.only if name not in late]

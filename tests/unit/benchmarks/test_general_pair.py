@@ -54,7 +54,7 @@ def test_every_variant_trains_on_its_text_once(
     monkeypatch.setattr(general_pair.subprocess, "run", filtered)
     monkeypatch.setattr(general_pair.robustness, "main", scored.extend)
     out = tmp_path / "out"
-    arguments = ["--text", str(corpus), "--out", str(out), "--minutes", "3"]
+    arguments = ["--text", str(corpus), "--out", str(out), "--seed", "3"]
     general_pair.main(arguments)
     assert set(trained) == {*general_pair.VARIANTS, general_pair.REVERSE}
     texts = {
@@ -76,7 +76,7 @@ def test_every_variant_trains_on_its_text_once(
     assert texts["forward"][1] == [(f"train en {n}.", f"TRAIN EN {n}.") for n in other]
     assert texts["back"][1] == [(f"TRAIN DE {n}.", f"train de {n}.") for n in other]
     assert texts["reverse"] == [[(de, en) for en, de in quarter]]
-    assert all(config.training.max_minutes == 3 for config in trained.values())
+    assert {(config.training.max_steps, config.training.seed) for config in trained.values()} == {(2000, 3)}
     assert trained["base"].data.augment != trained["unaugmented"].data.augment
     assert [Path(name).name for name in scored[: len(general_pair.VARIANTS)]] == list(general_pair.VARIANTS)
     trained.clear()
