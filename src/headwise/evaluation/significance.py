@@ -73,7 +73,7 @@ class Comparison:
             f"difference {self.difference:+.2f}, 95% interval {self.low:+.2f} to {self.high:+.2f}, "
             f"{name} with {self.samples:,} samples, seed {self.seed}"
         )
-        p = f"p = {self.p_value:.3f}" if self.p_value >= 0.001 else "p < 0.001"
+        p = f"p = {self.p_value:.4f}" if self.p_value >= 0.001 else "p < 0.001"
         if not self.significant:
             return f"There is no significant difference between {system} and {baseline}, {p} ({numbers})."
         word = "better" if self.difference > 0 else "worse"

@@ -105,7 +105,7 @@ def test_a_clear_difference_is_found_in_both_directions(test: str) -> None:
     assert better.low < better.difference < better.high
     assert (worse.low, worse.high) == pytest.approx((-better.high, -better.low))
     assert better.wins == 1.0
-    assert "runs/b is significantly better than runs/a, p = 0.005 (BLEU" in better.sentence(
+    assert "runs/b is significantly better than runs/a, p = 0.0050 (BLEU" in better.sentence(
         "runs/a", "runs/b"
     )
     assert "significantly worse" in worse.sentence()
