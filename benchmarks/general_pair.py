@@ -1,7 +1,7 @@
 """What each ingredient of the general pair gives: English→German on a quarter of its text, after equal steps.
 
 Every variant is one `headwise train` of configs/open-en-de.yaml with a rate for a short training, 2,000 steps on one
-core; `--workers` train at a time. The teachers are the models that ship. "Another quarter" has one side only, as text
+core; `--workers` train at a time. The teacher is the model that ships. "Another quarter" has one side only, as text
 without translations would; it is translated back by a model that was trained on the first quarter, and forward by the
 variant `base`. Texts, runs and translations that are in `--out` already are kept, so the same command goes on.
 
@@ -24,7 +24,7 @@ from benchmarks import command_line, headwise, robustness
 from headwise.files import write_bytes
 
 CONFIG = "configs/open-en-de.yaml"
-TEACHER, REVERSE_TEACHER = "models/open-en-de", "models/open-de-en"
+TEACHER = "models/open-en-de"
 SHORT = (
     *("model.dropout=0.1", "batch.tokens=4096", "training.threads=1", "training.validate_share=0.02"),
     *("training.max_steps=2000", "subwords.joiners=false"),
@@ -51,10 +51,6 @@ VARIANTS = {
     "r-drop": Variant("with R-Drop", changes=("training.r_drop=1",)),
     "distilled": Variant("the teacher's translations instead of the real ones", ("distilled",)),
     "both": Variant("the teacher's translations beside the real ones", ("quarter", "distilled")),
-    "diversified": Variant(
-        "the teachers' translations of both sides beside the real ones",
-        ("quarter", "distilled", "from-german"),
-    ),
     "back": Variant("with the German of another quarter, translated back", ("quarter", "back")),
     "forward": Variant("with the English of another quarter, translated forward", ("quarter", "forward")),
 }
@@ -82,8 +78,6 @@ class Ablation:
             self._every_fourth(self._text / name, name, 0)
         if "distilled" in texts:
             self._translate(TEACHER, "quarter", "distilled", 0)
-        if "from-german" in texts:
-            self._translate(REVERSE_TEACHER, "quarter", "from-german", 1)
         if "likeliest" in texts:
             self._every_fourth(self._likeliest() / "train", "likeliest", 0)
 
