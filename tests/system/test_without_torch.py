@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import venv
 from pathlib import Path
@@ -152,10 +153,12 @@ def test_translating_imports_none_of_them_where_they_are_installed(text: Path) -
     assert not modules & {*HIDDEN, "transformers", "rich", "sentencex", "starlette"}
 
 
-def test_the_server_translates_without_them_and_says_how_to_get_its_page() -> None:
+def test_the_server_translates_without_them_and_says_how_to_get_its_page(tmp_path: Path) -> None:
     pytest.importorskip("starlette", reason="needs pip install 'headwise[serve]'")
+    shutil.copytree(DEMO.parent, tmp_path / "demo")
     code = f"""
 import sys
+from pathlib import Path
 for name in {HIDDEN}:
     sys.modules[name] = None
 from headwise.shipped.runs import find_run
@@ -165,7 +168,7 @@ from headwise.serve import production
 from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.workers import supervisor
 assert supervisor.prepare_parent(2, "auto") >= 1
-runs, page = serve._opened([find_run("demo")] * 2, "auto", 1, None)
+runs, page = serve._opened([find_run("demo"), Path({str(tmp_path / "demo")!r})], "auto", 1, None)
 opened = production.open_production(runs, [], ServiceLimits(), say=print)
 with TestClient(opened.app(page()), base_url="http://localhost") as client:
     found = client.post("/translate", json={{"q": "Dog bites man.", "source": "en", "target": "de"}})
