@@ -58,8 +58,8 @@ class EvaluationPairs:
                 f"{alignments}: expected at least {max(lines)} lines, one a pair, found {len(links)}"
             )
         gold = [links[line - 1] for line in lines]
-        for line, alignment, *pair in zip(lines, gold, self.sources, self.targets, strict=True):
-            words = (len(annotated.sentence.words) for annotated in pair)
+        for line, alignment, source, target in zip(lines, gold, self.sources, self.targets, strict=True):
+            words = len(source.sentence.words), len(target.sentence.words)
             check_words(alignment, *words, f"{alignments} line {line}")
         return replace(self, gold=[alignment.sure for alignment in gold])
 
