@@ -88,8 +88,7 @@ def command(
             raise DataError(f"{gold}: expected {len(test.sources):,} lines, found {len(gold_alignments):,}")
         pairs = zip(test.sources, test.targets or [], gold_alignments, strict=True)
         for number, (one, other, alignment) in enumerate(pairs, start=1):
-            words = len(one.sentence.words), len(other.sentence.words)
-            check_words(alignment, *words, f"{gold} line {number}")
+            check_words(alignment, one.sentence.words, other.sentence.words, f"{gold} line {number}")
     scored = range(len(test.sources))
     selects = "best" in (rule, reverse_rule)
     dev = read_sentences(None, None, miniature="dev") if miniature and selects else None

@@ -215,10 +215,11 @@ def _opened(
 
     Raises `ConfigError` for a run that is given twice.
     """
-    folders = [path.resolve() for path in paths]
-    for number, folder in enumerate(folders):
-        if folder in folders[:number]:
-            raise ConfigError(f"serve: expected each run once, found {paths[number]} twice")
+    folders = set[Path]()
+    for path in paths:
+        if path.resolve() in folders:
+            raise ConfigError(f"serve: expected each run once, found {path} twice")
+        folders.add(path.resolve())
     if not installed("torch"):
         from headwise.serve import without_page
 

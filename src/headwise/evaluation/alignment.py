@@ -83,16 +83,16 @@ def parse_alignment(line: str, where: str) -> Alignment:
     return Alignment.of(sure, possible)
 
 
-def check_words(alignment: Alignment, source: int, target: int, where: str) -> None:
-    """Raise `DataError` for a link of a word that a pair of so many words doesn't have; `where` as above.
+def check_words(alignment: Alignment, source: Sequence[str], target: Sequence[str], where: str) -> None:
+    """Raise `DataError` for a link of a word that isn't among a pair's words; `where` as above.
 
     It could never be found, so that an error rate with it would be one of other sentences.
     """
     for i, j in sorted(alignment.possible):
-        if i >= source or j >= target:
+        if i >= len(source) or j >= len(target):
             raise DataError(
-                f"{where}: expected links between {source} source and {target} target words, counted from 0, "
-                f"found {i}-{j}"
+                f"{where}: expected links between {len(source)} source and {len(target)} target words, "
+                f"counted from 0, found {i}-{j}"
             )
 
 

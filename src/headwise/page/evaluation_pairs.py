@@ -47,7 +47,7 @@ class EvaluationPairs:
         return EvaluationPairs(self.name, sources, targets, gold)
 
     def with_gold(self, alignments: Path) -> EvaluationPairs:
-        """Add gold alignments from a Pharaoh file; raises `DataError` for too few lines or a link of no words."""
+        """Add gold alignments from a Pharaoh file; raises `DataError` for too few lines or a link that doesn't fit."""
         return self._aligned(alignments, range(1, len(self.sources) + 1))
 
     def _aligned(self, alignments: Path, lines: Sequence[int]) -> EvaluationPairs:
@@ -59,8 +59,7 @@ class EvaluationPairs:
             )
         gold = [links[line - 1] for line in lines]
         for line, alignment, source, target in zip(lines, gold, self.sources, self.targets, strict=True):
-            words = len(source.sentence.words), len(target.sentence.words)
-            check_words(alignment, *words, f"{alignments} line {line}")
+            check_words(alignment, source.sentence.words, target.sentence.words, f"{alignments} line {line}")
         return replace(self, gold=[alignment.sure for alignment in gold])
 
     @classmethod
