@@ -9,16 +9,22 @@ from contextlib import contextmanager
 from functools import cached_property
 from io import BufferedWriter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from headwise.cli.streams import show
 from headwise.files import atomic_file, check_output, disk_errors
 from headwise.text.reading.lines import one_line
 
+T = TypeVar("T")
 
-def watched(lines: Iterator[str], path: Path, title: str) -> Iterator[str]:
-    """Return the lines with a progress bar on standard error if that is a terminal; `path` is their file."""
-    if not sys.stderr.isatty() or not path.is_file():  # a pipe can be read once
+
+def watched(lines: Iterator[T], path: Path | None, out: Path | None, title: str) -> Iterator[T]:
+    """Return the lines with a progress bar on standard error if that is a terminal.
+
+    `path` is their file, which may be a pipe, that can be read once; there is no bar between outputs on a terminal.
+    """
+    shown = sys.stderr.isatty() and (out is not None or not sys.stdout.isatty())
+    if path is None or not shown or not path.is_file():
         return lines
     from rich.console import Console
     from rich.progress import track

@@ -99,9 +99,7 @@ def _predict_lines(
     from headwise.text.reading.lines import json_line, read_lines
 
     name = str(file) if file is not None else "standard input"
-    lines = read_lines(file)
-    if file is not None and (out is not None or not sys.stdout.isatty()):
-        lines = watched(lines, file, "predicting")
+    lines = watched(read_lines(file), file, out, "predicting")
     if file is None and sys.stdin.isatty():
         chunk = 1
     with line_writer(out, file, live=file is None or not file.is_file()) as write:

@@ -31,7 +31,7 @@ def score_lines(
     """Write a line for each pair: the total, a tab, and the log-probabilities that add up to it; or a JSON object."""
     from headwise.api.remarks import UnknownWords
     from headwise.chunks import chunks, results
-    from headwise.cli.lines import line_writer
+    from headwise.cli.lines import line_writer, watched
     from headwise.cli.streams import warn
     from headwise.engine.translator import Translator
     from headwise.text.reading.lines import json_line
@@ -46,8 +46,9 @@ def score_lines(
         numbers, sources, targets = zip(*part, strict=True)
         return translator.score(sources, targets, alpha=alpha, first_line=numbers[0])
 
+    pairs = watched(_pairs(source, target), source, out, "scoring")
     with line_writer(out, source, target) as write:
-        for part in chunks(_pairs(source, target), itertools.repeat(_CHUNK)):
+        for part in chunks(pairs, itertools.repeat(_CHUNK)):
             for (line, *texts), output in zip(part, results(score, part), strict=True):
                 new = translator.unknown["source"].of(texts[0]), translator.unknown["target"].of(texts[1])
                 for side, words, text in zip(unknown, new, texts, strict=True):

@@ -196,10 +196,8 @@ def _translate_stream(request: Request, file: Path | None, out: Path | None, sou
     if interactive:
         say("translates what you type, line by line; Ctrl-D ends")
     source = read_lines(file) if file is None else _texts(file, source_field)
-    if file is not None and (out is not None or not sys.stdout.isatty()):
-        source = watched(source, file, "translating")
     translations = translator.translate_lines(
-        source,
+        watched(source, file, out, "translating"),
         translator.options_with(**request.runs.search),
         chunk=1 if interactive else request.chunk,
         prefixes=None if request.prefixes is None else read_lines(request.prefixes),

@@ -39,13 +39,17 @@ class Rotary(AttentionPositions):
             raise ConfigError(f"model.positions=rotary needs an even model.d_k, found {config.key_size}")
         options = config.position_options.rotary
         self.halves = options.pairs == "halves"
-        exponent = torch.arange(0, config.key_size, 2, dtype=torch.float64) / config.key_size
-        self.register_buffer("frequency", options.base**-exponent, persistent=False)
-        self.frequency: Tensor
+        self._base, self._size = options.base, config.key_size
+
+    def angles(self, start: int, length: int, device: torch.device | None = None) -> Tensor:
+        """Return the angles of the positions from `start` on, (length, d_k / 2) float64, or float32 on mps."""
+        dtype = torch.float32 if device is not None and device.type == "mps" else torch.float64
+        position = torch.arange(start, start + length, dtype=dtype, device=device)
+        exponent = torch.arange(0, self._size, 2, dtype=dtype, device=device) / self._size
+        return position[:, None] * self._base**-exponent
 
     def rotate(self, x: Tensor, start: int) -> Tensor:  # noqa: D102
-        position = torch.arange(start, start + x.size(2), dtype=torch.float64, device=x.device)
-        angle = position[:, None] * self.frequency  # (time, d_k / 2)
+        angle = self.angles(start, x.size(2), x.device)
         cosine, sine = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
         if self.halves:
             first, second = x.chunk(2, dim=-1)

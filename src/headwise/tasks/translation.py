@@ -216,6 +216,8 @@ class Translation(TaskKind):
         if subwords is not None:
             run = config.training.initialize_from or config.subwords.copy_from
             _check_symbols(config, subwords, f"subwords of {run}, which are used")
+            if config.subwords.size != subwords.source_size:
+                say(f"subwords: the {subwords.source_size:,} of {run}, whatever subwords.size says")
         if config.data.prepared:
             return _open_shards(config, subwords, expected)
         if config.training.add_subwords and subwords is not None:

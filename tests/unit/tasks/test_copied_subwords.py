@@ -25,10 +25,14 @@ def test_the_vocabulary_is_that_of_the_run(joint: bool, toy: Toy, tmp_path: Path
         recipe.reasons[0] == f"subwords.copy_from={tmp_path}/teacher: its {subwords.target_size:,} subwords"
     )
     assert recipe.config.model.share_embeddings == ("all" if joint else "target")
-    prepared = find_task("translation").prepare(
-        recipe.config, tmp_path / "prepared", expected=None, say=lambda _: None
-    )
+    kind, said = find_task("translation"), []
+    prepared = kind.prepare(recipe.config, tmp_path / "prepared", expected=None, say=said.append)
+    assert not any("whatever subwords.size says" in line for line in said)
     prepared.save(tmp_path / "run")
+    other = recipe.config.with_overrides(["subwords.size=200"])
+    kind.prepare(other, tmp_path / "other", expected=None, say=said.append)
+    size = f"{subwords.source_size:,}"
+    assert f"subwords: the {size} of {tmp_path}/teacher, whatever subwords.size says" in said
     for name in ["spm.model"] if joint else ["spm.source.model", "spm.target.model"]:
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "teacher" / name).read_bytes()
 

@@ -111,9 +111,8 @@ def judge(text: str, difference: Mean, expected: int, of: str, digits: int = 2) 
     if decided or opposite:
         return Claim(text, decide(decided), because)
     seeds = difference.seeds_to_decide(abs(value) if expected else abs(abs(value) - EQUAL))
-    return Claim(
-        text, "undecided", because if seeds is None else f"{because} About {seeds} seeds would decide it."
-    )
+    about = "" if seeds is None else f" About {float(f'{seeds:.2g}'):,.0f} seeds would decide it."
+    return Claim(text, "undecided", because + about)
 
 
 Case = tuple[str, str, str]  # a row, another one, and the path of the number that they are compared by

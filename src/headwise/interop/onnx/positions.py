@@ -43,7 +43,7 @@ class GraphPositions:
             return x
         op = self._graph.op
         if positions not in self._shared:
-            angle = torch.arange(self._length, dtype=torch.float64)[:, None] * positions.frequency
+            angle = positions.angles(0, self._length)
             tables = (angle.cos().float(), angle.sin().float())  # (max_length, d_k / 2)
             self._shared[positions] = [op("Gather", table, self._queries) for table in tables]
         cosine, sine = self._shared[positions]
