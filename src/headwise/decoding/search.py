@@ -94,7 +94,7 @@ def search(
         if trace is not None:
             trace.record(live.sentences, chosen, step + 1)
         parents = live.advance(chosen)
-        undecided = finished.undecided(live, limits, placing)
+        undecided = finished.undecided(live, limits)
         if given_up is not None:
             undecided &= ~torch.tensor([given_up(i) for i in live.sentences.tolist()], device=device)
         unfinished = undecided.nonzero()[:, 0]
@@ -225,18 +225,14 @@ class _Finished:
         )
         self._chunks.append((live.sentences[rows], columns, live.tokens[rows, parents], token_log_probs))
 
-    def undecided(self, live: _Live, limits: Tensor, placing: TermPlacing | None) -> Tensor:
-        """Return for each unfinished sentence (n,) whether its search continues; `limits` (n,) bound |Y|.
-
-        A hypothesis that lacks a term can't end, however likely it is.
-        """
+    def undecided(self, live: _Live, limits: Tensor) -> Tensor:
+        """Return for each unfinished sentence (n,) whether its search continues; `limits` (n,) bound |Y|."""
         likeliest = live.totals.amax(1)
         if self.options.sample:
             return likeliest > -torch.inf
         may_enter = likeliest / length_penalty(limits, self.options.alpha) > self.best[live.sentences, -1]
         few = self.count[live.sentences] < self.options.patience * self.options.beam
-        may_end = live.totals if placing is None else live.totals.masked_fill(placing.lacking(), -torch.inf)
-        return may_enter & (few | (may_end.amax(1) > self.likeliest[live.sentences]))
+        return may_enter & (few | (likeliest > self.likeliest[live.sentences]))
 
     def hypotheses(self, given_up: Callable[[int], bool] | None) -> list[list[Hypothesis]]:
         """Return the best hypotheses of every sentence.

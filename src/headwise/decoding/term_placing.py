@@ -129,16 +129,6 @@ class TermPlacing:
             sentence.states = [candidate.state for candidate in live] + [START] * empty
         return chosen
 
-    def lacking(self) -> Tensor:
-        """Return whether each live hypothesis (n, k) lacks a term."""
-        lacks = [
-            [sentence.terms.left(state) > 0 for state in sentence.states]
-            if sentence is not None
-            else [False] * self._k
-            for sentence in self._sentences
-        ]
-        return torch.tensor(lacks, device=self._limits.device)
-
     def _pool(self, number: int, log_probs: Tensor, totals: Tensor) -> list[_Candidate]:
         """Return the candidates of a sentence in order: log_probs (k, v), totals (k,)."""
         sentence = self._sentences[number]

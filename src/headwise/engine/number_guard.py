@@ -1,4 +1,4 @@
-"""A guard against wrong numbers: those of a source that an output lacks are placed in a second search.
+"""A guard against wrong numbers and codes: those of a source that an output lacks are placed in a second search.
 
 A small model loses numbers, or doubles digits: the general models in 5 and 11 % of news with digits, by direction.
 """
@@ -14,16 +14,19 @@ from headwise.engine.terms import Terms, sentence_terms
 from headwise.text.reading.glossary import Entry, Match
 from headwise.text.tokens.subwords import Subwords
 
-_NUMBER = re.compile(r"[0-9]+(?:[.,:][0-9]+)*")
+# Of capitals and at least two digits, as a serial number.
+_CODE = r"(?<![A-Za-z0-9])(?=[0-9]*[A-Z])(?=[A-Z]*[0-9][A-Z]*[0-9])[A-Z0-9]{5,40}(?![A-Za-z0-9])"
+_NUMBER = re.compile(rf"{_CODE}|[0-9]+(?:[.,:][0-9]+)*")
 _SEPARATOR = re.compile(r"[.,:]")
 _SWAPPED = str.maketrans(".,", ",.")
-_TIME = re.compile(r"(?P<hour>[01]?[0-9]|2[0-3])[:.](?P<minute>[0-5][0-9])")
+_TIME = re.compile(r"(?P<hour>[01]?[0-9]|2[0-3])(?:[:.](?P<minute>[0-5][0-9]))?")
+_HOUR = re.compile(r"0?([0-9]{1,2}):00")
 _NOON = 12  # o'clock
 
 
 @dataclass(frozen=True, eq=False)
 class SourceNumbers:
-    """The numbers of a source, as written; `room` bounds the tokens of those that are placed in an output."""
+    """The numbers and codes of a source, as written; `room` bounds the tokens of those that are placed in an output."""
 
     numbers: tuple[str, ...]
     subwords: Subwords
@@ -38,24 +41,26 @@ class SourceNumbers:
     def lacking(self, tokens: Sequence[int]) -> Counter[str]:
         """Return the numbers that an output lacks, as they are written in the source, and how often.
 
-        Separators don't count, and 5:30 may be 17.30 and the other way round. A number of one digit may be written as a
-        word, so it is lacking only if the output has another one that begins with it, as 22 for 2.
+        Separators don't count, 5:30 may be 17.30 and the other way round, and 5 may be 5:00 or 17. A number of one
+        digit may be written as a word, so it is lacking only if the output has another one that begins with it, as 22
+        for 2, or has one digit.
         """
-        there = Counter(map(_digits, _NUMBER.findall(self.subwords.decode_target(tokens))))
-        lacking = Counter[str]()
-        single = []
-        for number in self.numbers:
-            form = next((each for each in map(_digits, _readings(number)) if there[each]), None)
+        there = Counter(map(_form, _NUMBER.findall(self.subwords.decode_target(tokens))))
+
+        def is_missing(forms: Sequence[str]) -> bool:
+            form = next((each for each in forms if there[each]), None)
             if form is not None:
                 there[form] -= 1
-            elif len(_digits(number)) > 1:
-                lacking[number] += 1
-            else:
-                single.append(number)
-        lacking.update(
-            one for one in single if any(more and other.startswith(one) for other, more in there.items())
+            return form is None
+
+        missing = [number for number in self.numbers if is_missing([_form(number)])]
+        missing = [number for number in missing if is_missing(_at_other_clocks(number))]
+        others = [other for other, more in there.items() if more]
+        return Counter(
+            number
+            for number in missing
+            if len(_form(number)) > 1 or any(other.startswith(number) or len(other) == 1 for other in others)
         )
-        return lacking
 
     def terms(self, lacking: Counter[str]) -> Terms | None:
         """Return numbers as terms that an output must contain; None where the vocabulary can't write them."""
@@ -63,17 +68,22 @@ class SourceNumbers:
         return sentence_terms(matches, self.subwords, self.room)
 
 
-def _digits(number: str) -> str:
-    return _SEPARATOR.sub("", number)
+def _form(number: str) -> str:
+    """Return a number without its separators; of a full hour, as 06:00, what 6:00 has."""
+    hour = _HOUR.fullmatch(number)
+    return f"{hour[1]}:00" if hour else _SEPARATOR.sub("", number)
 
 
-def _readings(number: str) -> list[str]:
-    """Return a number and, if it may be a time of day, that on a clock with twelve hours and on one with 24."""
+def _at_other_clocks(number: str) -> list[str]:
+    """Return what a number may be, if it may be a time of day, on a clock with twelve hours and on one with 24."""
     time = _TIME.fullmatch(number)
     if time is None:
-        return [number]
+        return []
     hour = int(time["hour"]) % _NOON
-    return [number, *(f"{each}:{time['minute']}" for each in (hour, hour + _NOON))]
+    minute = time["minute"] or "00"
+    hours = (hour, hour + _NOON)
+    forms = [_form(f"{each}:{minute}") for each in hours]
+    return [*forms, *map(str, hours)] if minute == "00" else forms
 
 
 def _forms(number: str) -> tuple[str, ...]:

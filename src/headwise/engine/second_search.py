@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.repetition_guard import defect, mended, without_repetition
-from headwise.engine.terms import TERM_BEAM, Terms
+from headwise.engine.terms import Terms, with_room
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def _again(number: int, sentence: SearchSentence, first: Hypothesis) -> _Again |
             what = f"lacks {', '.join(lacking)}"
             return _Again(number, _with_terms(sentence, terms), what, "with it", _with_numbers)
     if words and sentence.words is not None and (terms := sentence.words.terms(words)) is not None:
-        return _Again(number, _with_terms(sentence, terms, several=True), "", "", _with_words)
+        return _Again(number, _with_terms(sentence, terms), "", "", _with_words)
     return None
 
 
@@ -91,23 +91,19 @@ def _as_whole(sentence: SearchSentence, ids: Sequence[int]) -> SearchSentence:
     return dataclasses.replace(sentence, options=options, prefix=ids, lettered=False)
 
 
-def _with_terms(sentence: SearchSentence, terms: Terms, *, several: bool = False) -> SearchSentence:
-    """Return a sentence as it is searched with terms: for its outputs, or for as many as the beam has."""
-    beam = max(sentence.options.beam, TERM_BEAM)
-    n_best = beam if several else sentence.options.n_best
-    options = dataclasses.replace(sentence.options, guard=False, beam=beam, n_best=n_best)
+def _with_terms(sentence: SearchSentence, terms: Terms) -> SearchSentence:
+    """Return a sentence as it is searched with terms, for as many outputs as the beam has."""
+    options = with_room(sentence.options)
+    options = dataclasses.replace(options, guard=False, n_best=options.beam)
     return dataclasses.replace(sentence, options=options, terms=terms)
 
 
 def _with_numbers(
     sentence: SearchSentence, first: Sequence[Hypothesis], second: Sequence[Hypothesis]
 ) -> tuple[Sequence[Hypothesis], bool]:
-    """Return the `second` hypotheses if the best has the source's numbers and no other defect, else the `first`."""
-    assert sentence.numbers is not None
-    success = not sentence.numbers.lacking(second[0].tokens) and not defect(
-        sentence.source, second[0], sentence.options
-    )
-    return (second if success else first)[: len(first)], success
+    """Return the `second` hypotheses, the best sound one first, or the `first` ones if none is."""
+    sound = _sound(sentence, second)
+    return (_headed(sound[0], second) if sound else first)[: len(first)], bool(sound)
 
 
 def _looked_up(
@@ -123,13 +119,19 @@ def _with_words(
     """Return the `second` hypotheses, that in which the dictionary's words fit best first, or else the `first`."""
     assert sentence.words is not None
     assert sentence.terms is not None
-    sound = [
+    best = sentence.words.best(first[0], _sound(sentence, second), sentence.terms)
+    return (first if best is None else _headed(best, second))[: len(first)], best is not None
+
+
+def _sound(sentence: SearchSentence, found: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """Return the hypotheses that have the source's numbers and no defect."""
+    return [
         each
-        for each in second
+        for each in found
         if not (sentence.numbers is not None and sentence.numbers.lacking(each.tokens))
         and not defect(sentence.source, each, sentence.options)
     ]
-    best = sentence.words.best(first[0], sound, sentence.terms)
-    if best is None:
-        return first, False
-    return [best, *(each for each in second if each is not best)][: len(first)], True
+
+
+def _headed(best: Hypothesis, found: Sequence[Hypothesis]) -> list[Hypothesis]:
+    return [best, *(each for each in found if each is not best)]

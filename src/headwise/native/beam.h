@@ -370,13 +370,12 @@ class Beam {
         outputs_.push_back(std::move(output));
     }
 
-    // Whether a live hypothesis may enter the best ones; once enough are finished, whether one that lacks no term is
-    // likelier than all of them, too.
+    // Whether a live hypothesis may enter the best ones; once enough are finished, whether it is likelier than all of
+    // them, too.
     bool undecided(const Options& options) const {
         const bool few = finished_ < options.patience * options.beam;
         for (int place = 0; place < live(); ++place) {
-            const bool may_end = terms_->empty() || !terms_->left(states_[place]);
-            if (!few && !(may_end && totals_[place] > likeliest_)) continue;
+            if (!few && totals_[place] <= likeliest_) continue;
             if (best_.size() < size_t(options.n_best)) return true;
             if (totals_[place] / length_penalty(limit_, options.alpha) > best_.back()) return true;
         }

@@ -24,7 +24,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def subwords(run: Path) -> Subwords:
+def subwords(tmp_path_factory: pytest.TempPathFactory) -> Subwords:
+    run = make_run(tmp_path_factory.mktemp("runs") / "de", text=["0 1 2 3 4 5 6 7 8 9 . , : - A B Z"])
     return Subwords.load(run)
 
 
@@ -54,7 +55,19 @@ def lacking(subwords: Subwords, source: str, output: str) -> list[str]:
         ("the 8 men", "die acht Mann", []),
         ("the 2 men", "die 22 Mann", ["2"]),
         ("the 2 men of 22", "die zwei von 22", []),
+        ("from 9am to 5pm", "von 9 bis 6 Uhr", ["5"]),
+        ("from 9am to 5pm", "von 9 bis 17 Uhr", []),
         ("ten men", "10 Mann", []),
+        ("code 1Z99AA784", "Code 1Z99A784", ["1Z99AA784"]),
+        ("code 1Z99AA784.", "Code 1Z99AA784.", []),
+        ("code AB12345", "Code AB-12345", ["AB12345"]),
+        ("9AM and 10PM", "9 und 22 Uhr", []),
+        ("um 11 Uhr", "at 11:00", []),
+        ("um 6 Uhr", "at 600", ["6"]),
+        ("um 06:00", "at 6:00", []),
+        ("um 18 Uhr", "at 6:00", []),
+        ("at 6:00", "um 18 Uhr", []),
+        ("um 14 Uhr am 2.", "at 2:00 on 14", []),
         ("", "1", []),
     ],
 )

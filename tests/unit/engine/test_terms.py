@@ -166,6 +166,23 @@ def test_a_term_that_the_output_has_anyway_changes_nothing() -> None:
     assert all(ours.tokens == theirs.tokens for ours, theirs in pairs)
 
 
+def test_the_search_waits_for_a_term_that_is_likely_late() -> None:
+    class Late(TreeModel):
+        def log_probs(self, source: tuple[int, ...], prefix: tuple[int, ...]) -> np.ndarray:
+            values = np.full(self.target_size, -30.0)
+            if 5 in prefix:
+                values[EOS] = math.log(0.99)
+            else:
+                values[4], values[5] = math.log(0.98), math.log(0.02)
+                if len(prefix) == 8:
+                    values[4], values[5] = values[5], values[4]
+            return values
+
+    # From the second step on, hypotheses that have placed it are finished, of probability 0.02.
+    (found,) = decode(Late(), [[4, EOS]], SearchOptions(beam=2), SYMBOLS, terms=[Terms([Term(((5,),))])])
+    assert found[0].tokens == (4,) * 8 + (5,)
+
+
 def random_terms(count: int, seed: int = 0, size: int = 50) -> list[Terms | None]:
     """Return terms for so many sentences: none, or up to 3 of up to 2 forms."""
     rng = np.random.default_rng(seed)
