@@ -49,20 +49,27 @@ $(OPEN)/everyday.de: | $(VENV)/user
 	$(BIN)/headwise data get open-en-de-text
 	$(BIN)/python examples/open_text.py $(OPEN) $(OPEN)
 
+# That text without the pairs that the English-German model finds least likely.
+FROM ?= models
+LIKELY := $(OPEN)/likeliest
+$(LIKELY)/everyday.de: $(OPEN)/everyday.de | $(VENV)/user
+	$(BIN)/headwise evaluate $(FROM)/open-en-de --source $(OPEN)/train.en --reference $(OPEN)/train.de --per-line -o $(OPEN)/scores
+	$(BIN)/python examples/open_text.py $(OPEN) $(LIKELY) --scores $(OPEN)/scores
+
 # Both general models, by default those of models/, go on for so many minutes, with what they make of the text beside it and
 # the words of a dictionary.
-FROM ?= models
 MINUTES ?= 80
+LAST := $(addprefix likeliest/,diverse words contexts)
 ROUND := 'data.weights=[0.63,0.12,0.25]' $(call SHORTER,0.0008,0.5) training.max_minutes=$(MINUTES)
-general-round: $(VENV)/user $(OPEN)/everyday.de
-	$(BIN)/headwise translate $(FROM)/open-en-de $(OPEN)/everyday.en -o $(OPEN)/made.de
-	$(BIN)/headwise translate $(FROM)/open-de-en $(OPEN)/everyday.de -o $(OPEN)/made.en
-	$(BIN)/python examples/diversify.py $(addprefix $(OPEN)/,everyday.en everyday.de made.en made.de diverse)
+general-round: $(VENV)/user $(LIKELY)/everyday.de
+	$(BIN)/headwise translate $(FROM)/open-en-de $(LIKELY)/everyday.en -o $(LIKELY)/made.de
+	$(BIN)/headwise translate $(FROM)/open-de-en $(LIKELY)/everyday.de -o $(LIKELY)/made.en
+	$(BIN)/python examples/diversify.py $(addprefix $(LIKELY)/,everyday.en everyday.de made.en made.de diverse)
 	$(BIN)/headwise data get wiktionary-de
-	$(BIN)/python examples/dictionary.py data/wiktionary-de $(addprefix $(OPEN)/,train.en train.de) $(OPEN)
-	$(BIN)/headwise train $(call PAIR,diverse words contexts,en,de) --from $(FROM)/open-en-de $(ROUND) -o runs/open-en-de
-	$(BIN)/headwise train $(call PAIR,diverse words contexts,de,en) --from $(FROM)/open-de-en $(ROUND) -o runs/open-de-en
-	for pair in en-de de-en; do cp $(OPEN)/$$pair.tsv.xz runs/open-$$pair/dictionary.tsv.xz; done
+	$(BIN)/python examples/dictionary.py data/wiktionary-de $(addprefix $(LIKELY)/,train.en train.de) $(LIKELY)
+	$(BIN)/headwise train $(call PAIR,$(LAST),en,de) --from $(FROM)/open-en-de $(ROUND) -o runs/open-en-de
+	$(BIN)/headwise train $(call PAIR,$(LAST),de,en) --from $(FROM)/open-de-en $(ROUND) -o runs/open-de-en
+	for pair in en-de de-en; do cp $(LIKELY)/$$pair.tsv.xz runs/open-$$pair/dictionary.tsv.xz; done
 
 # The general models in models/, of their runs; then the checksums for src/headwise/corpora/checksums.py.
 PUBLISH := models/publish.py --shortlist --set decoding.recase=true --set decoding.guard=true --development 200 --about models/general.md \

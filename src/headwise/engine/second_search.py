@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.repetition_guard import defect, mended, without_repetition
-from headwise.engine.terms import Terms, with_room
+from headwise.engine.terms import TERM_BEAM, Terms
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,13 @@ def _as_whole(sentence: SearchSentence, ids: Sequence[int]) -> SearchSentence:
 
 
 def _with_terms(sentence: SearchSentence, terms: Terms) -> SearchSentence:
-    """Return a sentence as it is searched with terms, for as many outputs as the beam has."""
-    options = with_room(sentence.options)
-    options = dataclasses.replace(options, guard=False, n_best=options.beam)
+    """Return a sentence as it is searched with terms, for as many outputs as the beam has, of twice as many.
+
+    The first ones that end are often those that place a term early, at an unlikely place, and end early.
+    """
+    beam = max(sentence.options.beam, TERM_BEAM)
+    patience = max(sentence.options.patience, 2.0)
+    options = dataclasses.replace(sentence.options, guard=False, beam=beam, n_best=beam, patience=patience)
     return dataclasses.replace(sentence, options=options, terms=terms)
 
 

@@ -14,7 +14,7 @@ from headwise.engine.base import SearchSentence
 from headwise.engine.outputs import Translation
 from headwise.engine.readings import Reading
 from headwise.engine.splitting import split_text
-from headwise.engine.terms import Terms, sentence_terms, with_room
+from headwise.engine.terms import TERM_BEAM, Terms, sentence_terms
 from headwise.errors import ConfigError, DataError
 from headwise.text.reading.glossary import Glossary, Match
 from headwise.text.reading.lines import one_line
@@ -69,7 +69,7 @@ class EncodedSentences:
         subwords: Subwords,
         rooms: Sequence[int],
     ) -> EncodedSentences:
-        """Return the sentences with a glossary's terms; those that have any are searched with more room (`with_room`).
+        """Return the sentences with a glossary's terms; with terms, the beam of a sentence is at least `TERM_BEAM`.
 
         `texts` are those in which each sentence's terms are looked up; the terms of a split sentence are looked up in
         its `parts`. `rooms` bound the tokens of each part's terms.
@@ -116,7 +116,7 @@ class EncodedSentences:
 def _with_terms(sentence: SearchSentence, terms: Terms | None) -> SearchSentence:
     if terms is None:
         return sentence
-    options = with_room(sentence.options)
+    options = dataclasses.replace(sentence.options, beam=max(sentence.options.beam, TERM_BEAM))
     return dataclasses.replace(sentence, options=options, terms=terms)
 
 

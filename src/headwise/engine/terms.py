@@ -14,7 +14,6 @@ node is counted when the next token doesn't continue a word, and provisionally u
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.characters import UNSPACED
-from headwise.engine.options import SearchOptions
 from headwise.errors import DataError
 from headwise.text.reading.glossary import Match
 from headwise.text.tokens.subwords import SPECIAL, Subwords
@@ -205,17 +203,8 @@ def _offsets(counts: Sequence[int]) -> NDArray[np.int32]:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
 
-# The least of a sentence with terms: its banks share the beam, which is 10 in Post and Vilar 2018, and hypotheses that
-# place a term early may end early, too, so that the search waits for twice as many.
-TERM_BEAM, TERM_PATIENCE = 10, 2.0
+TERM_BEAM = 10  # smallest beam of a sentence with terms, as in Post and Vilar 2018: its banks share the beam
 _SPACE = "▁"
-
-
-def with_room(options: SearchOptions) -> SearchOptions:
-    """Return the options of a sentence with terms: with at least the beam and the patience that they need."""
-    return dataclasses.replace(
-        options, beam=max(options.beam, TERM_BEAM), patience=max(options.patience, TERM_PATIENCE)
-    )
 
 
 def sentence_terms(matches: Sequence[Match], subwords: Subwords, room: int) -> Terms | None:

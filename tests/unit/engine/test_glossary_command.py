@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headwise.engine.options import SearchOptions
-from headwise.engine.terms import TERM_BEAM, TERM_PATIENCE, sentence_terms
+from headwise.engine.terms import TERM_BEAM, sentence_terms
 from headwise.engine.translator import Translator
 from headwise.text.reading.glossary import Entry, Glossary, Match
 from headwise.text.tokens.subwords import Subwords
@@ -69,13 +69,10 @@ def test_a_long_text_has_its_terms_in_the_parts_where_they_belong(run: Path, glo
     )
 
 
-def test_only_sentences_with_terms_have_a_wider_beam_and_more_patience(run: Path, glossary: Glossary) -> None:
+def test_only_sentences_with_terms_have_a_wider_beam(run: Path, glossary: Glossary) -> None:
     translator = Translator.load(run, device="cpu")
     encoded = translator.encode(ENGLISH, SearchOptions(beam=3), glossary=glossary)
-    assert [(each.options.beam, each.options.patience) for each in encoded.searched[:4]] == [
-        *[(TERM_BEAM, TERM_PATIENCE)] * 2,
-        *[(3, 1)] * 2,
-    ]
+    assert [sentence.options.beam for sentence in encoded.searched[:4]] == [TERM_BEAM, TERM_BEAM, 3, 3]
 
 
 def test_terms_beyond_the_room_are_left_out(run: Path) -> None:
