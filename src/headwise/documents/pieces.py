@@ -27,6 +27,8 @@ _FOREIGN = (
     "\U00020000-\U0003ffff"
 )
 _GREEK = "\u0370-\u03ff\u1f00-\u1fff"
+# Of capitals and at least two digits, one behind a capital, as a serial number.
+CODE = r"(?<!\w)(?=[A-Z0-9]{0,40}[A-Z][0-9])(?=[A-Z]{0,40}[0-9][A-Z]{0,40}[0-9])[A-Z0-9]{4,40}(?!\w)"
 _KINDS = {
     "url": r"(?<![\w@])(?:(?:https?|ftp)://|www\.)[^\s<>\"“”„{}|\\^`]++",
     "email": r"(?<![\w.+%-])[\w.+%-]++@[\w-]++(?:\.[\w-]++)++",
@@ -53,6 +55,7 @@ _KINDS = {
     r"(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcsSpn@](?!\w)|%L?\d{1,2}(?![\w$])|"
     r"(?<![\d%])%(?:\d{1,3}\$)?#@\w{1,80}@|(?<![\w%])%[A-Za-z_][\w.-]{1,80}%(?![\w%])|%%",
     "number": rf"(?<![\w.,])(?:{_NUMBER}[ \u00a0\u202f]?(?:{_UNITS})(?!\w)|[$€£¥]\s?{_NUMBER})",
+    "code": CODE,
     "emoji": rf"(?:{_EMOJI})[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]?(?:\u200d(?:{_EMOJI})[\ufe0f\U0001f3fb-\U0001f3ff]?)*",
     "symbol": _SYMBOL,
     "foreign": rf"[{_FOREIGN}]+|[{_GREEK}]{{2,}}",
@@ -69,8 +72,8 @@ def find_pieces(text: str, *, foreign: bool = False) -> Iterator[tuple[int, int,
     """Yield the start, end and kind of the pieces of a text that must not change, in order.
 
     Kinds: `url`, `email`, `placeholder` ({name}, ${x}, #{x}, {{x}}, [[x]], %{x}, $x, :name, @name, !name, $t(x), @:x,
-    and TeX between dollars), `format` (%s, %(name)d, %<name>d, %1, %name%), `number` (with a unit or currency), `emoji`
-    and `symbol`; and with `foreign` those, the words in other scripts than Latin.
+    and TeX between dollars), `format` (%s, %(name)d, %<name>d, %1, %name%), `number` (with a unit or currency), `code`
+    (1Z999AA1), `emoji` and `symbol`; and with `foreign` those, the words in other scripts than Latin.
     """
     for match in _ANY.finditer(text):
         kind = match.lastgroup

@@ -10,13 +10,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headwise.documents.pieces import CODE
 from headwise.engine.terms import Terms, sentence_terms
 from headwise.text.reading.glossary import Entry, Match
 from headwise.text.tokens.subwords import Subwords
 
-# Of capitals and at least two digits, as a serial number.
-_CODE = r"(?<![A-Za-z0-9])(?=[0-9]*[A-Z])(?=[A-Z]*[0-9][A-Z]*[0-9])[A-Z0-9]{5,40}(?![A-Za-z0-9])"
-_NUMBER = re.compile(rf"{_CODE}|[0-9]+(?:[.,:][0-9]+)*")
+_NUMBER = re.compile(rf"{CODE}|[0-9]+(?:[.,:][0-9]+)*")
 _SEPARATOR = re.compile(r"[.,:]")
 _SWAPPED = str.maketrans(".,", ",.")
 _TIME = re.compile(r"(?P<hour>[01]?[0-9]|2[0-3])(?:[:.](?P<minute>[0-5][0-9]))?")

@@ -282,6 +282,7 @@ def test_tags_inside_a_word_stay_where_the_word_does(
         ("See https://a.b/c.d now.", lambda _: "Siehe jetzt.", "Siehe https://a.b/c.d jetzt."),
         ("Walk 3.5 km now.", lambda _: "Geh 3,5 km jetzt.", "Geh 3,5 km jetzt."),
         ("A 😀 dog.", lambda text: text.upper(), "A 😀 DOG."),
+        ("Parcel 1Z999AA1 is HERE.", str.lower, "parcel 1Z999AA1 is here."),
         ("© 2024 A dog® of ours™.", lambda text: re.sub("[©®™]", "à", text), "© 2024 A dog® of ours™."),
         ("• Add 1½ cups, ± a bit, 3 × 4.", _without_symbols, "• ADD 1½ CUPS, ± A BIT, 3 × 4."),
         ("Open File ▸ Save → End.", _without_symbols, "OPEN FILE ▸ SAVE → END."),

@@ -40,6 +40,8 @@ def subwords() -> Subwords:
         ("the old man", None, None),  # as the vocabulary would write it
         ("OLD 24", None, None),  # an abbreviation
         ("USA", None, None),
+        ("Paris: AB12-98XK774", None, None),  # codes are no words
+        ("OLD PARIS 1Z99AA784", "Old Paris 1Z99AA784", "STRASSE {x}, %s!"),
         ("I see the old house in PARIS", None, None),
         ("Paris Old", None, None),  # two words are a name
         ("{NAME} %S 24", None, None),
