@@ -8,6 +8,7 @@ read from the same runs.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from headwise.experiments.charts import difference_chart, length_chart, quality_chart, trained_systems
 from headwise.experiments.harness.outcome import (
@@ -30,6 +31,7 @@ from headwise.experiments.trials import BUDGETS, originals, system_row, variatio
 from headwise.models.counting import training_flops
 
 _TEST = "test.tokenized_bleu.score"
+_PATIENCE = 6  # validations without a better one, after which a training ends
 _OURS = "converged-transformer"
 
 
@@ -56,6 +58,45 @@ def variation_rows(scale: Scale) -> list[TrainingRow]:
         for name, row in allowed.items()
         if name in scale.chosen
     ]
+
+
+def _rises(results: Results, name: str) -> dict[int, float]:
+    """Return by how much development BLEU rose in the last six validations of a row's trainings, by seed."""
+    curves = {
+        record.seed: [point["bleu"] for point in record.result["curve"] if "bleu" in point]
+        for record in results.records.get(name, [])
+        if "curve" in record.result
+    }
+    return {seed: scores[-1] - scores[-1 - _PATIENCE :][0] for seed, scores in curves.items() if scores}
+
+
+def _rise_cell(results: Results, name: str) -> str:
+    rises = _rises(results, name)
+    return f"{mean(list(rises.values())).value:+.1f}" if rises else "–"
+
+
+def compare_converged(
+    results: Results, text: str, row: str, other: str, measure: Measure, expected: int, against: str
+) -> Claim:
+    """Return what `compare` does of two rows at convergence, undecided where one was still catching up.
+
+    A training that ended with its budget may not have learned all: nothing is decided where another six validations
+    with the gains of the last six would decide otherwise, or nothing.
+    """
+    claim = compare(results, text, row, other, measure, expected, against)
+    difference = results.difference(row, other, measure.path)
+    if measure.unit != BLEU.unit or difference is None or difference.half is None:
+        return claim
+    ours, theirs = _rises(results, row), _rises(results, other)
+    gains = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+    if claim.status not in ("confirmed", "refuted") or not gains:
+        return claim
+    later = replace(difference, value=difference.value + mean(gains).value)
+    if judge(text, later, expected, measure.unit).status == claim.status:
+        return claim
+    rises = f"{_rise_cell(results, row)} and {_rise_cell(results, other)} BLEU"
+    end = f"But they gained {rises} in their last six validations: a longer training may decide otherwise."
+    return Claim(text, "undecided", f"{claim.because} {end}")
 
 
 def _level(results: Results) -> float | None:
@@ -104,6 +145,7 @@ def find_systems(results: Results) -> Finding:
                 results.cell(row.name, _TEST),
                 results.cell(row.name, "test.bleu.score"),
                 results.cell(row.name, "steps", 0),
+                _rise_cell(results, row.name),
                 mean([minutes for minutes, _ in costs]).text(1) if costs else "–",
                 f"{mean([operations for _, operations in costs]).value:.1e}" if costs else "–",
             )
@@ -112,12 +154,12 @@ def find_systems(results: Results) -> Finding:
     table = Table(
         f"Table 2 at convergence, at equal parameters ({scale.about})",
         (
-            "system", "trial", "seeds", "dev BLEU", "BLEU as the paper", "sacreBLEU", "steps", f"min {to_level}",
-            f"operations {to_level}",
+            "system", "trial", "seeds", "dev BLEU", "BLEU as the paper", "sacreBLEU", "steps", "last rise",
+            f"min {to_level}", f"operations {to_level}",
         ),
         tuple(rows),
-        note(scale) + " Mean over seeds with its 95 % interval. Time and operations to a quality are read from the "
-        "same runs, between validations.",
+        f"{note(scale)} {_RISE} Mean over seeds with its 95 % interval. Time and operations to a quality are read from "
+        "the same runs, between validations.",
     )  # fmt: skip
     name = f"table2-converged-{scale.name}"
     text = (
@@ -135,6 +177,9 @@ def find_systems(results: Results) -> Finding:
     )
     claims = [_best_claim(results), _length_claim(results), _cost_claim(results, level)]
     return Finding([table], [chart for chart in charts if chart is not None], claims)
+
+
+_RISE = "Last rise: of development BLEU, in the last six validations."
 
 
 def note(scale: Scale) -> str:
@@ -168,7 +213,7 @@ def _best_claim(results: Results) -> Claim:
     best = _best_other(results)
     if best is None:
         return Claim(text, "not run yet", _missing(results.scale))
-    return compare(results, text, _OURS, best, Measure(_TEST, "BLEU"), 1, _against(best))
+    return compare_converged(results, text, _OURS, best, Measure(_TEST, "BLEU"), 1, _against(best))
 
 
 def _length_claim(results: Results) -> Claim:
@@ -241,19 +286,20 @@ def find_variations(results: Results) -> Finding:
                 results.seeds(row.name),
                 results.cell(row.name, "dev.perplexity"),
                 results.cell(row.name, BLEU.path),
+                _rise_cell(results, row.name),
                 "–" if row.name == base else results.difference_cell(row.name, base, BLEU.path),
                 f"{papers[name]:+.1f}" if name in papers else "",
             )
         )
     table = Table(
         f"Table 3 at convergence, on development data ({results.scale.about})",
-        ("row", "rate, times its own", "seeds", "PPL", "BLEU", "Δ to base", "paper Δ"),
+        ("row", "rate, times its own", "seeds", "PPL", "BLEU", "last rise", "Δ to base", "paper Δ"),
         tuple(rows),
-        note(results.scale) + " Δ: a mean over paired seeds with its 95 % interval.",
+        f"{note(results.scale)} {_RISE} Δ: a mean over paired seeds with its 95 % interval.",
     )
     allowed = originals(results.scale) if results.scale.name in BUDGETS else {}
     claims = [
-        compare(results, text, f"converged-{name}", base, BLEU, sign, "base")
+        compare_converged(results, text, f"converged-{name}", base, BLEU, sign, "base")
         for name, (text, sign) in _CLAIMS.items()
         if name in allowed
     ]

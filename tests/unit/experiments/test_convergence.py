@@ -292,6 +292,23 @@ def test_variations_are_compared_with_base(tried: Path) -> None:
     finding.charts[0].save(tried)
 
 
+@pytest.mark.parametrize(
+    ("before", "status"), [(79.5, "confirmed"), (75.0, "undecided"), (90.0, "confirmed")]
+)
+def test_a_row_that_was_catching_up_decides_nothing(before: float, status: str) -> None:
+    """Row a is 4 ± 0 behind b, which rose by 1; it was at `before` six validations before its end, at 80."""
+
+    def trained(name: str, first: float, last: float) -> list[Record]:
+        curve = [{"step": step, "bleu": 0.0} for step in range(3)]
+        curve += [{"step": 3 + step, "bleu": first} for step in range(6)] + [{"step": 9, "bleu": last}]
+        result = {"dev": {"bleu": last}, "curve": curve}
+        return [Record(name, "tiny", seed, "", "", result) for seed in (2, 3)]
+
+    records = {"a": trained("a", before, 80.0), "b": trained("b", 83.0, 84.0)}
+    results = Results(TINY, [], records)
+    assert convergence.compare_converged(results, "", "a", "b", BLEU, -1, "b").status == status
+
+
 def test_a_missing_text_names_the_command_that_makes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
