@@ -21,18 +21,18 @@ from headwise.experiments.harness.outcome import (
     judge,
     judge_gain,
 )
-from headwise.experiments.harness.records import Results, mean
+from headwise.experiments.harness.records import Record, Results, mean
 from headwise.experiments.harness.rows import TrainingRow
 from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.harness.scoring import minutes_to
 from headwise.experiments.paper import TABLE_3, row_name
 from headwise.experiments.scales import ARCHITECTURES, Scale
-from headwise.experiments.trials import BUDGETS, originals, system_row, variation_row, with_choices
+from headwise.experiments.trials import BUDGETS, PATIENCE, originals, system_row, variation_row, with_choices
 from headwise.models.counting import training_flops
 
 _TEST = "test.tokenized_bleu.score"
-_PATIENCE = 6  # validations without a better one, after which a training ends
 _OURS = "converged-transformer"
+_RISE = "Last rise: of development BLEU, in the last six validations."
 
 
 def system_rows(scale: Scale) -> list[TrainingRow]:
@@ -60,14 +60,15 @@ def variation_rows(scale: Scale) -> list[TrainingRow]:
     ]
 
 
+def _validated(record: Record) -> list[float]:
+    """Return the development BLEU of each validation of a training; none if it diverged."""
+    return [point["bleu"] for point in record.result.get("curve", []) if "bleu" in point]
+
+
 def _rises(results: Results, name: str) -> dict[int, float]:
     """Return by how much development BLEU rose in the last six validations of a row's trainings, by seed."""
-    curves = {
-        record.seed: [point["bleu"] for point in record.result["curve"] if "bleu" in point]
-        for record in results.records.get(name, [])
-        if "curve" in record.result
-    }
-    return {seed: scores[-1] - scores[-1 - _PATIENCE :][0] for seed, scores in curves.items() if scores}
+    curves = {record.seed: _validated(record) for record in results.records.get(name, [])}
+    return {seed: scores[-1] - scores[-1 - PATIENCE :][0] for seed, scores in curves.items() if scores}
 
 
 def _rise_cell(results: Results, name: str) -> str:
@@ -85,11 +86,10 @@ def compare_converged(
     """
     claim = compare(results, text, row, other, measure, expected, against)
     difference = results.difference(row, other, measure.path)
-    if measure.unit != BLEU.unit or difference is None or difference.half is None:
-        return claim
     ours, theirs = _rises(results, row), _rises(results, other)
     gains = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
-    if claim.status not in ("confirmed", "refuted") or not gains:
+    decided = claim.status in ("confirmed", "refuted")
+    if measure.unit != BLEU.unit or not decided or difference is None or not gains:
         return claim
     later = replace(difference, value=difference.value + mean(gains).value)
     if judge(text, later, expected, measure.unit).status == claim.status:
@@ -102,7 +102,7 @@ def compare_converged(
 def _level(results: Results) -> float | None:
     """Return the development BLEU that every recorded system with attention reaches with every seed, rounded down."""
     best = [
-        max((point["bleu"] for point in record.result["curve"] if "bleu" in point), default=0.0)
+        max(_validated(record), default=0.0)
         for row in results.rows
         for record in results.records[row.name]
         if not row.name.endswith("-sutskever") and "diverged" not in record.result
@@ -177,9 +177,6 @@ def find_systems(results: Results) -> Finding:
     )
     claims = [_best_claim(results), _length_claim(results), _cost_claim(results, level)]
     return Finding([table], [chart for chart in charts if chart is not None], claims)
-
-
-_RISE = "Last rise: of development BLEU, in the last six validations."
 
 
 def note(scale: Scale) -> str:

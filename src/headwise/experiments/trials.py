@@ -22,6 +22,8 @@ from headwise.experiments.harness.runner import Experiment, collect
 from headwise.experiments.paper import TABLE_3
 from headwise.experiments.scales import ARCHITECTURES, Scale
 
+PATIENCE = 6  # validations without a better one, after which a training ends
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -62,13 +64,13 @@ def _paper(dropout: float) -> tuple[str, ...]:
 
 
 def _until(*, warmup: int, steps: int, validate_every: int, checkpoint_every: int) -> tuple[str, ...]:
-    """Return the overrides of a training that ends where nothing is gained in six validations, or after its steps."""
+    """Return the overrides of a training that ends by `PATIENCE`, or after its steps."""
     return (
         f"schedule.warmup={warmup}",
         f"training.max_steps={steps}",
         f"training.validate_every={validate_every}",
         "training.validate_share=1",  # by steps, whatever the machine
-        "training.patience=6",
+        f"training.patience={PATIENCE}",
         f"training.checkpoint_every={checkpoint_every}",
         "training.average_last=4",
         "training.best_by=bleu",

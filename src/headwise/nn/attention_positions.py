@@ -39,14 +39,14 @@ class Rotary(AttentionPositions):
             raise ConfigError(f"model.positions=rotary needs an even model.d_k, found {config.key_size}")
         options = config.position_options.rotary
         self.halves = options.pairs == "halves"
-        self._base, self._size = options.base, config.key_size
+        exponent = torch.arange(0, config.key_size, 2, dtype=torch.float64, device="cpu") / config.key_size
+        self._frequency = options.base**-exponent  # not a buffer, as mps, to which those go, has no float64
 
     def angles(self, start: int, length: int, device: torch.device | None = None) -> Tensor:
         """Return the angles of the positions from `start` on, (length, d_k / 2) float64, or float32 on mps."""
         dtype = torch.float32 if device is not None and device.type == "mps" else torch.float64
         position = torch.arange(start, start + length, dtype=dtype, device=device)
-        exponent = torch.arange(0, self._size, 2, dtype=dtype, device=device) / self._size
-        return position[:, None] * self._base**-exponent
+        return position[:, None] * self._frequency.to(position.device, dtype, non_blocking=True)
 
     def rotate(self, x: Tensor, start: int) -> Tensor:  # noqa: D102
         angle = self.angles(start, x.size(2), x.device)

@@ -111,8 +111,10 @@ def judge(text: str, difference: Mean, expected: int, of: str, digits: int = 2) 
     if decided or opposite:
         return Claim(text, decide(decided), because)
     seeds = difference.seeds_to_decide(abs(value) if expected else abs(abs(value) - EQUAL))
-    about = "" if seeds is None else f" About {float(f'{seeds:.2g}'):,.0f} seeds would decide it."
-    return Claim(text, "undecided", because + about)
+    if seeds is None:
+        return Claim(text, "undecided", because)
+    rough = float(f"{seeds:.2g}")  # two digits of an estimate from a few seeds
+    return Claim(text, "undecided", f"{because} About {rough:,.0f} seeds would decide it.")
 
 
 Case = tuple[str, str, str]  # a row, another one, and the path of the number that they are compared by
