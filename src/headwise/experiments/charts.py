@@ -10,7 +10,7 @@ from matplotlib.ticker import NullFormatter
 
 from headwise.experiments.harness.outcome import BLEU, Chart, plain
 from headwise.experiments.harness.records import Mean, Record, Results, mean
-from headwise.experiments.harness.rows import TrainingRow
+from headwise.experiments.harness.rows import ExperimentRow, TrainingRow
 from headwise.experiments.paper import TABLE_2, TABLE_3, row_name
 from headwise.experiments.scales import ARCHITECTURES
 from headwise.models.counting import training_flops
@@ -103,16 +103,24 @@ def _papers(axis: Axes) -> None:
     axis.set_title("the paper (WMT 2014 English→German, single models)", fontsize=9)
 
 
-def curve_charts(results: Results, name: str, text: str, value: str, label: str) -> list[Chart]:
-    """Return the chart of a value of development against steps, of each row's first seed, if any row is recorded."""
-    shown = [(row.label, record) for row in results.rows if (record := results.first(row.name)) is not None]
+_LABELS = {"bleu": "development BLEU", "loss": "development loss (nats a subword)"}
+
+
+def curve_charts(
+    results: Results, rows: Sequence[ExperimentRow], name: str, text: str, value: str, *, along: str = "step"
+) -> list[Chart]:
+    """Return the chart of a value of development against steps or `minutes`, if any of the rows is recorded.
+
+    It shows the first seed of each row.
+    """
+    shown = [(row.label, record) for row in rows if (record := results.first(row.name)) is not None]
 
     def draw(figure: Figure) -> None:
         axis = plain(figure.subplots())
         for row, record in shown:
             points = [point for point in record.result.get("curve", []) if value in point]
-            axis.plot([p["step"] for p in points], [p[value] for p in points], label=row)
-        axis.set(xlabel="step", ylabel=label)
+            axis.plot([p[along] for p in points], [p[value] for p in points], label=row)
+        axis.set(xlabel=along, ylabel=_LABELS[value])
         axis.legend(frameon=False, fontsize=8)
 
     return [Chart(name, text, draw)] if shown else []

@@ -206,7 +206,7 @@ def _against(name: str) -> str:
 
 
 def _best_claim(results: Results) -> Claim:
-    text = "Trained until it learns no more, the Transformer is better than the systems of its size that it replaced"
+    text = "Tuned alike and within one budget, the Transformer is better than the systems of its size that it replaced"
     best = _best_other(results)
     if best is None:
         return Claim(text, "not run yet", _missing(results.scale))

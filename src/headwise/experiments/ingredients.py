@@ -4,12 +4,14 @@ Every row has the settings of the row before it and one more ingredient; the fir
 and 5.4), the last trains as `headwise train --source … --target … --max-minutes …` does, but for its typing errors.
 Shape, subwords and batches are the same in all, as are label smoothing, beam and length penalty, which are still the
 paper's. A further row is the paper's recipe with four times the steps: its warm-up of 4,000 steps alone is as long as
-the whole training of the others, or longer.
+the whole training of the others, or longer. At Multi30k, the first and the last recipe also train the paper's base
+shape, for an equal time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from headwise.experiments.charts import curve_charts
 from headwise.experiments.harness.outcome import BLEU, Finding, Table, compare
@@ -19,6 +21,7 @@ from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.scales import RowRecipe, Scale
 
 _PAPER, _WHOLE, _OURS = "ingredients-paper", "ingredients-whole", "ingredients-muon"
+_PAPER_BASE, _OURS_BASE = "ingredients-base-paper", "ingredients-base-muon"
 _LONGER = 4  # times the steps of the others, for the paper's recipe alone
 
 # Scale -> steps of every row but the longer one.
@@ -59,13 +62,32 @@ _INGREDIENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
+# The paper's base (section 6.1, table 3) in batches of a 25th of its 25,000 tokens, for hours of one thread.
+_BASE_MINUTES = 150
+_BASE_SHAPE = (
+    "model.encoder_layers=6",
+    "model.decoder_layers=6",
+    "model.d_model=512",
+    "model.d_ff=2048",
+    "model.heads=8",
+    "batch.tokens=1024",
+    f"training.max_minutes={_BASE_MINUTES}",
+    "training.max_steps=1000000",
+    "training.validate_every=500",
+    "training.checkpoint_every=250",
+)
+_BASE_RATE = (
+    "schedule={name: inverse_sqrt, peak: 0.001, warmup: 400, cooldown: 0.2}"  # ours for 512 dimensions
+)
+
+
 def _shape(scale: Scale) -> RowRecipe:
     """Return the text and the shape: at multi30k that of its published results, the preset `tiny`."""
     return RowRecipe("configs/multi30k-en-de.yaml") if scale.name == "multi30k" else scale.base
 
 
-def rows(scale: Scale) -> list[TrainingRow]:
-    """Return the rows in their order, and the paper's recipe with more steps; none where they would take days."""
+def ladder(scale: Scale) -> list[TrainingRow]:
+    """Return the recipes in their order, and the paper's with more steps; none where they would take days."""
     if scale.name not in _STEPS:
         return []
     shape, steps = _shape(scale), _STEPS[scale.name]
@@ -80,6 +102,27 @@ def rows(scale: Scale) -> list[TrainingRow]:
             label = f"the paper's recipe, {_LONGER} times the steps"
             made.append(TrainingRow(_WHOLE, label, scale.name, shape.file, longer))
     return made
+
+
+def base_rows(scale: Scale) -> list[TrainingRow]:
+    """Return the first and the last recipe with the paper's base shape and equal time; none but at Multi30k."""
+    if scale.name != "multi30k":
+        return []
+    recipes = {row.name: row for row in ladder(scale)}
+    made = []
+    for name, recipe, more in ((_PAPER_BASE, _PAPER, ()), (_OURS_BASE, _OURS, (_BASE_RATE,))):
+        row = recipes[recipe]
+        label = "the paper's recipe" if recipe == _PAPER else "Headwise's recipe"
+        label = f"{label}, base shape, {_BASE_MINUTES} minutes"
+        made.append(
+            replace(row, name=name, label=label, changes=replaced(row.changes, (*_BASE_SHAPE, *more)))
+        )
+    return made
+
+
+def rows(scale: Scale) -> list[TrainingRow]:
+    """Return every row of a scale."""
+    return [*ladder(scale), *base_rows(scale)]
 
 
 def find(results: Results) -> Finding:
@@ -101,8 +144,9 @@ def find(results: Results) -> Finding:
             )
             for row in results.rows
         ),
-        "The same shape, subwords and batches; every row has the settings of the one before it and one more. Δ: dev "
-        "BLEU, a mean over paired seeds with its 95 % interval.",
+        "The same shape, subwords and batches; every row has the settings of the one before it and one more. Base "
+        "shape: 6 layers of 512 dimensions, 1,024 tokens a batch. Δ: dev BLEU, a mean over paired seeds with its 95 % "
+        "interval.",
     )
     equal = "At equal steps, today's recipe is better than the paper's"
     whole = f"Today's recipe is better than the paper's with {_LONGER} times the steps"
@@ -112,7 +156,12 @@ def find(results: Results) -> Finding:
     ]
     name = f"ingredients-{results.scale.name}"
     text = "Development BLEU against steps, from the paper's recipe to ours, one ingredient after the other"
-    charts = curve_charts(results, name, text, "bleu", "development BLEU")
+    charts = curve_charts(results, ladder(results.scale), name, text, "bleu")
+    if base := base_rows(results.scale):
+        text = "Development BLEU against minutes, of the paper's recipe and ours with the paper's base shape"
+        charts += curve_charts(results, base, f"{name}-base", text, "bleu", along="minutes")
+        text = "With the paper's base shape, today's recipe is better than the paper's at equal time"
+        claims.append(compare(results, text, _OURS_BASE, _PAPER_BASE, BLEU, 1, "the paper's recipe"))
     return Finding([table], charts, claims if results.rows else [])
 
 

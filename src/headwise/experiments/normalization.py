@@ -73,8 +73,8 @@ def find(results: Results) -> Finding:
 
 def charts(results: Results) -> list[Chart]:
     """Return the chart of development loss against steps, if any row is recorded."""
-    name, label = f"warm-up-{results.scale.name}", "development loss (nats a subword)"
-    return curve_charts(results, name, "Development loss against steps", "loss", label)
+    name = f"warm-up-{results.scale.name}"
+    return curve_charts(results, results.rows, name, "Development loss against steps", "loss")
 
 
 def find_order(results: Results) -> Finding:

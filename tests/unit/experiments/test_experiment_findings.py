@@ -242,7 +242,7 @@ def test_the_last_ingredient_makes_the_recipe_of_two_files() -> None:
     size = CorpusSize(29_000, 320_000, 2_000_000, set("abc"), {str(n) for n in range(20_000)})
     chosen = choose(size, DataConfig(source=["a.en"], target=["a.de"]), timed=True).config
     for name in ("tiny", "multi30k"):
-        *_, last = ingredients.rows(SCALES[name])
+        *_, last = ingredients.ladder(SCALES[name])
         config = last.configuration()
         assert config.optimizer == chosen.optimizer
         assert config.schedule.model_copy(update={"warmup": chosen.schedule.warmup}) == chosen.schedule
@@ -256,7 +256,7 @@ def test_the_first_ingredient_is_the_papers_recipe() -> None:
     """Sections 5.3 and 5.4, as the presets have them."""
     paper = preset("base")
     for name in ("tiny", "multi30k"):
-        first, whole, *others = ingredients.rows(SCALES[name])
+        first, whole, *others = ingredients.ladder(SCALES[name])
         config, longer = first.configuration(), whole.configuration()
         assert (config.schedule.name, config.schedule.warmup, config.schedule.scale) == ("noam", 4000, 1.0)
         assert (config.optimizer.name, config.optimizer.beta1, config.optimizer.beta2) == ("adam", 0.9, 0.98)
@@ -270,6 +270,24 @@ def test_the_first_ingredient_is_the_papers_recipe() -> None:
         assert longer.schedule == config.schedule
         for row in others:
             assert row.configuration().training.max_steps == config.training.max_steps
+
+
+def test_both_recipes_train_the_papers_base_for_an_equal_time() -> None:
+    first, _, *_, last = ingredients.ladder(SCALES["multi30k"])
+    paper, ours = (row.configuration() for row in ingredients.base_rows(SCALES["multi30k"]))
+    base = preset("base")
+    for config, recipe in ((paper, first.configuration()), (ours, last.configuration())):
+        for key in ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads"):
+            assert getattr(config.model, key) == getattr(base, key)
+        assert config.model.norm == recipe.model.norm
+        assert config.optimizer == recipe.optimizer
+        assert config.schedule.name == recipe.schedule.name
+        assert config.training.max_minutes is not None
+        assert 60 <= config.training.max_minutes <= 360
+    assert paper.training.max_minutes == ours.training.max_minutes
+    assert paper.batch == ours.batch
+    assert paper.schedule == first.configuration().schedule
+    assert not ingredients.base_rows(SCALES["tiny"])
 
 
 @pytest.mark.parametrize(
