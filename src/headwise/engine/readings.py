@@ -18,6 +18,10 @@ class Reading:
     text: str
     restore: Callable[[str], str]
 
+    def within(self, outer: Reading) -> Reading:
+        """Return what is read of a line, if this is read of what the `outer` one reads of it."""
+        return Reading(self.text, lambda translation: outer.restore(self.restore(translation)))
+
     def restored(self, translation: Translation) -> Translation:
         """Return the translation with its texts restored; its subwords are those that the model gave."""
         outputs = [

@@ -3,6 +3,8 @@
 To a model, a character that the vocabulary lacks is as good as any other one, and it makes of all what it knows least.
 Instead it reads a letter without its marks, a symbol in its usual form (°C for ℃), and a name or a symbol that stands
 in for any other. A model that repeats names repeats these in its translation, where they are replaced again.
+
+A range of numbers, as 9–17, is read with a hyphen: a small model repeats that, and loses a dash between digits.
 """
 
 from __future__ import annotations
@@ -24,6 +26,10 @@ _TOKEN = re.compile(r"[^\W_]+")
 # A character with what changes it: emoji have variants, colors of skin, and others joined to them.
 _MODIFIERS = "[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]*"
 _WITH_MODIFIERS = re.compile(rf"(?:.{_MODIFIERS}\u200d)*.{_MODIFIERS}", re.DOTALL)
+_NUMBER = r"(?<![0-9.,:])([0-9][0-9.,:]*+)"
+_RANGE, _HYPHENATED = (
+    re.compile(rf"{_NUMBER}((?:[ap]m)?){dash}(?=([0-9][0-9.,:]*+))") for dash in ("[‒–]", "-")
+)
 _MOST_CACHED = 1 << 16  # characters
 # What Unicode has no plain form for: letters that aren't another one with a mark, and punctuation marks.
 _PLAIN = {
@@ -50,6 +56,13 @@ class Speller:
         A translation has what the line has in the place of what was read, also of a word with an s behind it, unless
         that stands for several things of the line and isn't there as often as they are.
         """
+        hyphenated = _hyphenated(text)
+        if hyphenated is None:
+            return self._in_known_characters(text)
+        spelled = self._in_known_characters(hyphenated.text)
+        return hyphenated if spelled is None else spelled.within(hyphenated)
+
+    def _in_known_characters(self, text: str) -> Reading | None:
         if all(map(self._knows, text)) or self._is_known(text):
             return None
         names, symbols = (
@@ -95,6 +108,22 @@ class Speller:
         if self._knows(character):
             return character
         return next(filter(self._is_known, _forms(character)), character)
+
+
+def _hyphenated(text: str) -> Reading | None:
+    """Return a line with hyphens in its ranges of numbers, which a translation has as dashes; None without ranges."""
+    ranges = {_digits(found[1], found[3]) for found in _RANGE.finditer(text)}
+    if not ranges:
+        return None
+
+    def dashed(found: re.Match[str]) -> str:
+        return f"{found[1]}{found[2]}–" if _digits(found[1], found[3]) in ranges else found[0]
+
+    return Reading(_RANGE.sub(r"\1\2-", text), functools.partial(_HYPHENATED.sub, dashed))
+
+
+def _digits(*numbers: str) -> tuple[str, ...]:
+    return tuple("".join(filter(str.isdigit, number)) for number in numbers)
 
 
 def _seen(text: str) -> bool:

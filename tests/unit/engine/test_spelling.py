@@ -53,6 +53,14 @@ def speller(*text: str, size: int = 142) -> Speller:
         ("Zap ☺☺🏽!", "Zap ☺←!", "Zap ☺←!", "Zap ☺☺🏽!"),  # ☺ is known
         ("a ← 🦖", "a ← ★", "ein ← ★", "ein ← 🦖"),
         ("https://例.jp", "https://Zanuko.jp", "https://Zanuko.jp", "https://例.jp"),
+        # Ranges of numbers.
+        ("1939–1945, 1–5", "1939-1945, 1-5", "1-5, 1939-1945", "1–5, 1939–1945"),
+        ("9am–5pm.", "9am-5pm.", "9am-5pm", "9am–5pm"),
+        ("1,000–1,500 dogs", "1,000-1,500 dogs", "1.000-1.500 Hunde", "1.000–1.500 Hunde"),
+        ("1–2 and 0-5", "1-2 and 0-5", "1-2 und 0-5", "1–2 und 0-5"),
+        ("1–2–5", "1-2-5", "1-2-5", "1–2–5"),
+        ("1‒2 🦖", "1-2 ←", "1-2 ← 1-5", "1–2 🦖 1-5"),
+        ("1 – 2", "1 - 2", "1 - 2", "1 - 2"),
         # Two names that become one: in their order, if the translation has as many.
         ("Jiří, Jiři", "Jiri, Jiri", "Jiri und Jiri", "Jiří und Jiři"),
         ("Jiří, Jiři", "Jiri, Jiri", "Beide heißen Jiri", "Beide heißen Jiri"),

@@ -142,6 +142,7 @@ PAPER_CLAIMS = (
         "Bigger models are better, and dropout keeps them from overfitting",
         (
             Evidence("table3-converged", "The big model is better than base", "big"),
+            Evidence("table3-converged", "(C) Bigger models are better (d_model = 1024)", "wider"),
             Evidence("table3-converged", "(D) A model without dropout is worse", "no dropout"),
         ),
     ),

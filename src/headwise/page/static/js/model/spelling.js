@@ -9,6 +9,7 @@ const SYMBOLS = ["←", "★", "•", "→", "✓"]; // for a symbol
 const RUN = /[\p{L}\p{Nl}\p{No}]+|[^\p{L}\p{N}_\s]+/gu; // of letters, or of other characters
 // A character with what changes it: emoji have variants, colors of skin, and others joined to them.
 const WITH_MODIFIERS = /(?:.[\ufe0e\ufe0f\u{1f3fb}-\u{1f3ff}]*\u200d)*.[\ufe0e\ufe0f\u{1f3fb}-\u{1f3ff}]*/gsu;
+const RANGE = /(?<![0-9.,:])([0-9][0-9.,:]*(?:[ap]m)?)[‒–](?=[0-9])/gu; // of numbers, read with a hyphen
 const PLAIN = new Map(
   'ĐD đd ÐD ðd ĦH ħh ıi ŁL łl ŊN ŋn ØO øo ÞTh þth ÆAe æae ŒOe œoe ẞSS ßss ’\' ‘\' ‚\' ´\' “" ”" „" «" »" –- —- ‑-'
     .split(" ")
@@ -18,9 +19,10 @@ const PLAIN = new Map(
 /**
  * A line in characters that the vocabulary has, as far as possible.
  * @param {Side} side
- * @param {string} text
+ * @param {string} given
  */
-export function respelled(side, text) {
+export function respelled(side, given) {
+  const text = given.replace(RANGE, "$1-");
   const knows = (/** @type {string} */ part) => !side.encode(part).includes(UNK);
   if (knows(text)) return text;
   const unused = (/** @type {string[]} */ standIns) =>
