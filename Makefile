@@ -56,17 +56,18 @@ $(LIKELY)/everyday.de: $(OPEN)/everyday.de | $(VENV)/user
 	$(BIN)/headwise evaluate $(FROM)/open-en-de --source $(OPEN)/train.en --reference $(OPEN)/train.de --per-line -o $(OPEN)/scores
 	$(BIN)/python examples/open_text.py $(OPEN) $(LIKELY) --scores $(OPEN)/scores
 
-# Both general models, by default those of models/, go on for so many minutes, with what they make of the text beside it and
-# the words of a dictionary.
+# Both general models, by default those of models/, go on for so many minutes, with what they make of the text beside it, the
+# words of a dictionary, and phrases.
 MINUTES ?= 80
-LAST := $(addprefix likeliest/,diverse words contexts)
-ROUND := 'data.weights=[0.63,0.12,0.25]' $(call SHORTER,0.0008,0.5) training.max_minutes=$(MINUTES)
+LAST := $(addprefix likeliest/,diverse words contexts phrases)
+ROUND := 'data.weights=[0.59,0.1,0.23,0.08]' $(call SHORTER,0.0008,0.5) training.max_minutes=$(MINUTES)
 general-round: $(VENV)/user $(LIKELY)/everyday.de
 	$(BIN)/headwise translate $(FROM)/open-en-de $(LIKELY)/everyday.en -o $(LIKELY)/made.de
 	$(BIN)/headwise translate $(FROM)/open-de-en $(LIKELY)/everyday.de -o $(LIKELY)/made.en
 	$(BIN)/python examples/diversify.py $(addprefix $(LIKELY)/,everyday.en everyday.de made.en made.de diverse)
 	$(BIN)/headwise data get wiktionary-de
 	$(BIN)/python examples/dictionary.py data/wiktionary-de $(addprefix $(LIKELY)/,train.en train.de) $(LIKELY)
+	$(BIN)/python examples/phrases.py $(addprefix $(LIKELY)/,everyday.en everyday.de phrases)
 	$(BIN)/headwise train $(call PAIR,$(LAST),en,de) --from $(FROM)/open-en-de $(ROUND) -o runs/open-en-de
 	$(BIN)/headwise train $(call PAIR,$(LAST),de,en) --from $(FROM)/open-de-en $(ROUND) -o runs/open-de-en
 	for pair in en-de de-en; do cp $(LIKELY)/$$pair.tsv.xz runs/open-$$pair/dictionary.tsv.xz; done

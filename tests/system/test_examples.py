@@ -1,7 +1,8 @@
-"""The scripts in examples/: distillation, back-translation, a dictionary's words, and the filter of the open text."""
+"""The scripts in examples/: distillation, back-translation, a dictionary's words, phrases, a filter."""
 
 from __future__ import annotations
 
+import calendar
 import itertools
 import json
 import lzma
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import zipfile
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -208,6 +210,45 @@ def test_seldom_words_of_a_dictionary_stand_where_others_of_their_gender_and_cas
     assert (wrong.returncode, wrong.stderr) == (
         2,
         f"{dictionary / 'de_adj_entries.zip'}: expected de_adj_entries.json in a file of wiktionary-de, found none\n",
+    )
+
+
+def test_phrases_say_the_same_in_both_languages(tmp_path: Path) -> None:
+    english, german = tmp_path / "text.en", tmp_path / "text.de"
+    english.write_text("".join(f"Line {n}.\n" for n in range(300)))
+    german.write_text("".join(f"Zeile {n}.\n" for n in range(300)))
+    done = script("phrases.py", english, german, tmp_path / "phrases")
+    assert done.returncode == 0, done.stderr
+    pairs = list(zip(lines(tmp_path / "phrases.en"), lines(tmp_path / "phrases.de"), strict=True))
+    assert not any(re.search(r"[{}\t]|\.\.", side) for pair in pairs for side in pair)
+    assert {("Dear Anna,", "Liebe Anna,"), ("Dear Peter,", "Lieber Peter,")} <= {*pairs}
+    born = [pair for pair in pairs if pair[0].startswith("She was born")]
+    monate = "Januar Februar März April Mai Juni Juli August September Oktober November Dezember"
+    months = dict(zip(calendar.month_name[1:], monate.split(" "), strict=True))
+    for date, datum in born:
+        (month,) = (name for name in months if name in date)
+        day, *year = re.findall(r"\d+", date)
+        assert datum == f"Sie wurde am {day}. {' '.join([months[month], *year])} geboren."
+        ordinal = re.search(r"(\d+)(st|nd|rd|th)\b", date)
+        suffixes = {1: "st", 21: "st", 2: "nd", 22: "nd", 3: "rd", 23: "rd"}  # of days
+        assert ordinal is None or ordinal[2] == suffixes.get(int(ordinal[1]), "th")
+    for clock, uhr in (pair for pair in pairs if pair[0].startswith("I get up")):
+        hour, minute = re.findall(r"\d+", f"{uhr} 0")[:2]
+        said = clock.removeprefix("I get up at ").replace(".", "").replace(" ", "")
+        form = "%I%p" if ":" not in said else "%I:%M%p" if said[-1] == "m" else "%H:%M"
+        read = datetime.strptime(said, form)
+        assert (read.hour, read.minute) == (int(hour), int(minute))
+    items = [pair for pair in pairs if "Line" in pair[0]]
+    assert len(items) == 300
+    for item, punkt in items:
+        mark, number = item.split("Line ")
+        assert mark
+        assert punkt == f"{mark}Zeile {number}"
+    german.write_text("Eine Zeile.\n")
+    wrong = script("phrases.py", english, german, tmp_path / "phrases")
+    assert (wrong.returncode, wrong.stderr) == (
+        2,
+        f"{german}: expected 300 lines, as many as {english}, found 1\n",
     )
 
 

@@ -1,0 +1,193 @@
+"""Write pairs of what letters, appointments and lists are made of: forms that running text has seldom.
+
+    python examples/phrases.py everyday.en everyday.de data/phrases
+
+Writes data/phrases.en and data/phrases.de: the lines of phrases.tsv with names, dates, times and amounts, in the forms
+that people type in both languages ("March 3rd", "9am-5pm"), and pairs of the text with the marks of a list before them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from headwise.errors import DataError, HeadwiseError
+from headwise.files import write_text
+from headwise.text.reading.lines import read_lines
+
+FILLED, LISTED = 60, 6_000  # times that each line with a slot is filled; lines of a list
+MARKS = ("- ", "- ", "* ", "• ", "– ", "> ", "1. ", "2. ", "3) ", "a) ", "(b) ", "[ ] ", "TODO: ")
+SHE = [
+    "Anna", "Maria", "Julia", "Sarah", "Laura", "Lisa", "Emma", "Mia", "Sophie", "Lena", "Clara", "Ella", "Eva",
+    "Nina", "Helen", "Kate", "Emily", "Jane", "Alice", "Mary", "Susan", "Linda",
+]  # fmt: skip
+HE = [
+    "Peter", "John", "Paul", "Max", "Leon", "Lukas", "Tom", "Tim", "Felix", "Jonas", "Ben", "David", "Daniel",
+    "Michael", "Thomas", "Martin", "Jack", "James", "Bob", "Mark", "Alex", "Chris",
+]  # fmt: skip
+LAST = [
+    "Smith", "Meyer", "Schmidt", "Müller", "Brown", "Jones", "Miller", "Fischer", "Weber", "Wagner", "Becker",
+    "Hill", "Baker", "Cooper", "Koch", "Klein", "Wolf", "Braun", "Taylor",
+]  # fmt: skip
+WEEKDAYS = {
+    "Monday": "Montag", "Tuesday": "Dienstag", "Wednesday": "Mittwoch", "Thursday": "Donnerstag", "Friday": "Freitag",
+    "Saturday": "Samstag", "Sunday": "Sonntag",
+}  # fmt: skip
+MONTHS = {
+    "January": "Januar", "February": "Februar", "March": "März", "April": "April", "May": "Mai", "June": "Juni",
+    "July": "Juli", "August": "August", "September": "September", "October": "Oktober", "November": "November",
+    "December": "Dezember",
+}  # fmt: skip
+# English -> German accusative and genitive.
+PAPERS = {
+    "the invoice": ("die Rechnung", "der Rechnung"), "the report": ("den Bericht", "des Berichts"),
+    "the contract": ("den Vertrag", "des Vertrags"), "the file": ("die Datei", "der Datei"),
+    "the photos": ("die Fotos", "der Fotos"), "the form": ("das Formular", "des Formulars"),
+    "the offer": ("das Angebot", "des Angebots"), "the list": ("die Liste", "der Liste"),
+    "the documents": ("die Unterlagen", "der Unterlagen"), "the slides": ("die Folien", "der Folien"),
+    "the tickets": ("die Karten", "der Karten"), "the receipt": ("die Quittung", "der Quittung"),
+}  # fmt: skip
+
+Pair = tuple[str, str]
+
+
+def nth(number: int) -> str:
+    """Return the English ordinal of a number in digits."""
+    teens = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
+def date(chance: random.Random, *, after_weekday: bool = False) -> Pair:
+    """Return a date, in half of the cases with a year."""
+    day, (month, german) = chance.randint(1, 28), chance.choice(list(MONTHS.items()))
+    forms = [
+        f"{month} {day}",
+        f"{month} {day}",
+        f"{month} {nth(day)}",
+        f"{month} {nth(day)}",
+        f"{day} {month}",
+    ]
+    if not after_weekday:
+        forms.append(f"the {nth(day)} of {month}")
+    english = chance.choice(forms)
+    if chance.random() < 0.5:
+        return english, f"{day}. {german}"
+    year = chance.randint(1900, 2035)
+    comma = "," if english.startswith(month) else ""
+    return f"{english}{comma} {year}", f"{day}. {german} {year}"
+
+
+def time(chance: random.Random) -> Pair:
+    """Return a time of day, in English mostly of the clock with twelve hours."""
+    hour, minute = chance.randint(0, 23), chance.choice(("00", "00", "00", "15", "30", "45", "05", "20"))
+    german = f"{hour} Uhr" if minute == "00" else f"{hour}:{minute} Uhr"
+    if chance.random() < 0.15:
+        return f"{hour}:{minute}", f"{hour}:{minute} Uhr"
+    clock = str(hour % 12 or 12) + ("" if minute == "00" else f":{minute}")
+    half = "ap"[hour >= 12]
+    return clock + chance.choice((f"{half}m", f" {half}m", f" {half}.m.", f" {half}.m.")), german
+
+
+def hours(chance: random.Random) -> Pair:
+    """Return opening hours."""
+    start, end = chance.randint(6, 11), chance.randint(13, 22)
+    forms = ("{0}am to {1}pm", "{0}am-{1}pm", "{0} am to {1} pm", "{0} a.m. to {1} p.m.", "{0}:00 to {2}:00")
+    return chance.choice(forms).format(start, end - 12, end), f"{start} bis {end} Uhr"
+
+
+def amount(chance: random.Random) -> Pair:
+    """Return an amount of money."""
+    english, german = chance.choice((("euros", "Euro"), ("dollars", "Dollar"), ("pounds", "Pfund")))
+    whole = chance.choice((chance.randint(2, 99), chance.randint(100, 9999)))
+    cents = chance.choice(("", "", f"{chance.randint(1, 99):02}"))
+    number = f"{whole:,}" + (cents and f".{cents}")
+    return f"{number} {english}", f"{number.translate(str.maketrans(',.', '.,'))} {german}"
+
+
+def slots(chance: random.Random) -> dict[str, Pair]:
+    """Return what fills each slot of a line."""
+    paper, (accusative, genitive) = chance.choice(list(PAPERS.items()))
+    percent = chance.choice((5, 10, 15, 20, 25, 30, 50, 70, 75, 99))
+    she, he, last = chance.choice(SHE), chance.choice(HE), chance.choice(LAST)
+    name = chance.choice((she, he))
+    first, second = chance.sample(range(1, 31), 2)
+    return {
+        "she": (she, she),
+        "he": (he, he),
+        "name": (name, name),
+        "last": (last, last),
+        "weekday": chance.choice(list(WEEKDAYS.items())),
+        "date": date(chance),
+        "date2": date(chance),
+        "time": time(chance),
+        "hours": hours(chance),
+        "amount": amount(chance),
+        "percent": (f"{percent}%", f"{percent} %"),
+        "nth": (nth(first), f"{first}."),
+        "nth2": (nth(second), f"{second}."),
+        "the_paper": (paper, accusative),
+        "of_the_paper": (paper, genitive),
+    }
+
+
+def filled(line: Pair, chance: random.Random) -> Pair:
+    """Return a line with its slots filled."""
+    values = slots(chance)
+    if "{weekday}, {date}" in line[0]:
+        values["date"] = date(chance, after_weekday=True)
+
+    def side(number: int) -> Callable[[re.Match[str]], str]:
+        return lambda slot: values[slot[1]][number]
+
+    english, german = (re.sub(r"\{(\w+)\}", side(number), text) for number, text in enumerate(line))
+    return english.replace("..", "."), german.replace("..", ".")
+
+
+def phrases(chance: random.Random) -> Iterator[Pair]:
+    """Yield the lines of phrases.tsv, filled."""
+    for text in Path(__file__).with_suffix(".tsv").read_text().splitlines():
+        if text.startswith("#"):
+            continue
+        english, german = text.split("\t")
+        for _ in range(FILLED if "{" in english else FILLED // 4):
+            yield filled((english, german), chance)
+
+
+def listed(text: list[Pair], chance: random.Random) -> Iterator[Pair]:
+    """Yield pairs of the text as the items of a list, with the same mark on both sides."""
+    for english, german in chance.sample(text, min(LISTED, len(text))):
+        mark = chance.choice(MARKS)
+        yield mark + english, mark + german
+
+
+def main() -> None:
+    """Read the command line and write the files."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("english", type=Path, help="The text at hand.")
+    parser.add_argument("german", type=Path, help="Its translation.")
+    parser.add_argument("out", help="What the files to write are called, without .en and .de.")
+    options = parser.parse_args()
+    english, german = list(read_lines(options.english)), list(read_lines(options.german))
+    if len(english) != len(german):
+        raise DataError(
+            f"{options.german}: expected {len(english):,} lines, as many as {options.english}, found {len(german):,}"
+        )
+    chance = random.Random(1)
+    pairs = [*phrases(chance), *listed(list(zip(english, german, strict=True)), chance)]
+    for side, language in enumerate(("en", "de")):
+        write_text(Path(f"{options.out}.{language}"), "".join(f"{pair[side]}\n" for pair in pairs))
+    print(f"{options.out}: {len(pairs):,} pairs")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except HeadwiseError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
