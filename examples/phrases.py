@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from headwise.errors import DataError, HeadwiseError
-from headwise.files import write_text
+from headwise.files import check_output, write_text
 from headwise.text.reading.lines import read_lines
 
 FILLED, LISTED = 60, 6_000  # times that each line with a slot is filled; lines of a list
@@ -149,7 +149,7 @@ def filled(line: Pair, chance: random.Random) -> Pair:
 
 def phrases(chance: random.Random) -> Iterator[Pair]:
     """Yield the lines of phrases.tsv, filled."""
-    for text in Path(__file__).with_suffix(".tsv").read_text().splitlines():
+    for text in read_lines(Path(__file__).with_suffix(".tsv")):
         if text.startswith("#"):
             continue
         english, german = text.split("\t")
@@ -173,6 +173,9 @@ def main() -> None:
     parser.add_argument("german", type=Path, help="Its translation.")
     parser.add_argument("out", help="What the files to write are called, without .en and .de.")
     options = parser.parse_args()
+    outputs = [Path(f"{options.out}.{language}") for language in ("en", "de")]
+    for file in outputs:
+        check_output(file, options.english, options.german)
     english, german = list(read_lines(options.english)), list(read_lines(options.german))
     if len(english) != len(german):
         raise DataError(
@@ -180,8 +183,8 @@ def main() -> None:
         )
     chance = random.Random(1)
     pairs = [*phrases(chance), *listed(list(zip(english, german, strict=True)), chance)]
-    for side, language in enumerate(("en", "de")):
-        write_text(Path(f"{options.out}.{language}"), "".join(f"{pair[side]}\n" for pair in pairs))
+    for side, file in enumerate(outputs):
+        write_text(file, "".join(f"{pair[side]}\n" for pair in pairs))
     print(f"{options.out}: {len(pairs):,} pairs")
 
 

@@ -244,6 +244,10 @@ def test_phrases_say_the_same_in_both_languages(tmp_path: Path) -> None:
         mark, number = item.split("Line ")
         assert mark
         assert punkt == f"{mark}Zeile {number}"
+    refused = script("phrases.py", english, german, tmp_path / "text")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(str(english))
+    assert len(lines(english)) == 300
     german.write_text("Eine Zeile.\n")
     wrong = script("phrases.py", english, german, tmp_path / "phrases")
     assert (wrong.returncode, wrong.stderr) == (

@@ -109,15 +109,18 @@ def base_rows(scale: Scale) -> list[TrainingRow]:
     if scale.name != "multi30k":
         return []
     recipes = {row.name: row for row in ladder(scale)}
-    made = []
-    for name, recipe, more in ((_PAPER_BASE, _PAPER, ()), (_OURS_BASE, _OURS, (_BASE_RATE,))):
-        row = recipes[recipe]
-        label = "the paper's recipe" if recipe == _PAPER else "Headwise's recipe"
-        label = f"{label}, base shape, {_BASE_MINUTES} minutes"
-        made.append(
-            replace(row, name=name, label=label, changes=replaced(row.changes, (*_BASE_SHAPE, *more)))
+    return [
+        replace(
+            recipes[recipe],
+            name=name,
+            label=f"{label}, base shape, {_BASE_MINUTES} minutes",
+            changes=replaced(recipes[recipe].changes, (*_BASE_SHAPE, *more)),
         )
-    return made
+        for name, recipe, label, more in (
+            (_PAPER_BASE, _PAPER, "the paper's recipe", ()),
+            (_OURS_BASE, _OURS, "Headwise's recipe", (_BASE_RATE,)),
+        )
+    ]
 
 
 def rows(scale: Scale) -> list[TrainingRow]:
