@@ -39,7 +39,7 @@ def test_every_file_of_the_package_is_installed(installed: Path) -> None:
     ("arguments", "shown"),
     [
         # The rows are derived from the configurations, so these must be found.
-        (["reproduce", "table3", "--rows", "none"], "expected a name or pattern of table3-base"),
+        (["reproduce", "complexity", "--rows", "none"], "expected a name or pattern of complexity"),
         (["train", "-c", "configs/multi30k-en-de.yaml"], "data/multi30k/train.lc.norm.tok.en: there is no"),
     ],
 )

@@ -20,7 +20,8 @@ from headwise.experiments.harness.rows import Machine, Place, TrainingRow
 from headwise.experiments.harness.runner import NAMES, Experiment, RowJob, collect, find_experiment, plan, run
 from headwise.experiments.harness.test_sets import TestSet
 from headwise.experiments.scales import ARCHITECTURES, SCALES, RowRecipe, Scale
-from headwise.experiments.table3 import scaled_changes
+from headwise.experiments.trials import BUDGETS, trial_rows
+from headwise.experiments.variations import scaled_changes
 from headwise.parsing import read_yaml
 from program import call
 from toy import Toy
@@ -34,7 +35,7 @@ def toy_scale(toy: Toy) -> Scale:
         SCALES["tiny"],
         name="toy",
         comparison=replace(
-            SCALES["tiny"].comparison, alike=(), models={"transformer": RowRecipe(str(toy.config))}, rates={}
+            SCALES["tiny"].comparison, alike=(), models={"transformer": RowRecipe(str(toy.config))}
         ),
         base=RowRecipe(str(toy.config)),
         test=TestSet(toy.source, toy.target),
@@ -151,12 +152,12 @@ def test_divergence_is_a_result(
 
 
 def test_shares_cover_all_rows_once() -> None:
-    experiment, scale = find_experiment("table3"), SCALES["tiny"]
-    everything = {(job.row.name, job.seed) for job in plan(experiment, scale)}
-    assert len(everything) == 40
-    shares = [plan(experiment, scale, shard=(number, 3)) for number in (1, 2, 3)]
+    experiment, scale = find_experiment("table3"), SCALES["wmt14"]
+    everything = {(job.row.name, job.seed) for job in plan(experiment, scale, seeds=(1, 2))}
+    assert len(everything) == 2 * (20 + 3)
+    shares = [plan(experiment, scale, seeds=(1, 2), shard=(number, 3)) for number in (1, 2, 3)]
     jobs = [(job.row.name, job.seed) for share in shares for job in share]
-    assert len(jobs) == 40
+    assert len(jobs) == len(everything)
     assert set(jobs) == everything
     chosen = plan(experiment, scale, rows=["table3-a-*"], seeds=[7])
     assert [(job.row.name, job.seed) for job in chosen] == [(f"table3-a-h{h}", 7) for h in (1, 4, 16, 32)]
@@ -187,63 +188,47 @@ def test_every_row_has_a_command_that_parses_and_a_model_that_builds(scale: Scal
                 built.add(model)
 
 
-def test_systems_are_compared_at_equal_sizes() -> None:
-    for scale in SCALES.values():
-        sizes = {
-            row.name: parameters(row.configuration())
-            for row in find_experiment("table2").rows(scale)
-            if isinstance(row, TrainingRow) and row.name.removeprefix("table2-") in scale.systems
-        }
-        transformer = sizes["table2-transformer"]
-        assert len(sizes) == (3 if scale.name == "open-en-de" else 6)
-        assert all(abs(size / transformer - 1) < 0.02 for size in sizes.values()), sizes
+@pytest.mark.parametrize("scale", SCALES.values(), ids=lambda scale: scale.name)
+def test_systems_are_compared_at_equal_sizes(scale: Scale) -> None:
+    systems = scale.comparison.models
+    recipes = [scale.comparison.recipe(name) for name in systems]
+    sizes = dict(
+        zip(systems, (parameters(Config.load(one.file, one.changes)) for one in recipes), strict=True)
+    )
+    assert len(sizes) == (3 if scale.name == "open-en-de" else 6)
+    assert all(abs(size / sizes["transformer"] - 1) < 0.02 for size in sizes.values()), sizes
 
 
-@pytest.mark.parametrize("name", ["tiny", "multi30k"])
-@pytest.mark.parametrize("kind", ["table2-", "table2-time-"])
-def test_systems_differ_in_their_models_and_rates_alone(name: str, kind: str) -> None:
+@pytest.mark.parametrize("name", list(BUDGETS))
+def test_systems_differ_in_their_models_and_trials_alone(name: str) -> None:
     """The comparison uses the same training options for all systems, whatever their configurations are tuned with."""
-    rows = {row.name: row for row in find_experiment("table2").rows(SCALES[name])}
-    trees = []
-    for system in ARCHITECTURES:
-        row = rows[f"{kind}{system}"]
-        assert isinstance(row, TrainingRow)
-        tree = row.configuration().model_dump()
-        assert tree["training"]["r_drop"] == 0.0
-        tree["model"] = {"dropout": tree["model"]["dropout"], "d_model": tree["model"]["d_model"]}
-        assert tree["schedule"].pop("peak") == SCALES[name].comparison.rates[system]
-        trees.append(tree)
-    assert all(tree == trees[0] for tree in trees)
+    rows = {row.name: row for row in trial_rows(SCALES[name])}
+    for trial in BUDGETS[name].trials:
+        trees = []
+        for system in SCALES[name].comparison.models:
+            tree = rows[f"trial-{system}-{trial}"].configuration().model_dump()
+            assert tree["training"]["r_drop"] == 0.0
+            tree["model"] = {"dropout": tree["model"]["dropout"], "d_model": tree["model"]["d_model"]}
+            trees.append(tree)
+        assert all(tree == trees[0] for tree in trees)
 
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=lambda scale: scale.name)
-def test_what_is_said_of_a_scales_training_is_what_base_does(scale: Scale) -> None:
-    config = Config.load(scale.base.file, scale.base.changes)
-    steps, tokens = config.training.max_steps, config.batch.tokens
-    assert scale.budget.startswith(f"{steps:,} steps of {tokens:,} tokens")
-    transformer = scale.systems["transformer"]
-    subwords = Config.load(transformer.file, transformer.changes).subwords
-    assert f"the same {subwords.size:,} subwords" in scale.comparison.treatment
-
-
-def test_tuning_tries_the_same_with_every_system_and_never_sees_the_test_set() -> None:
-    scale = SCALES["tiny"]
-    rows = [row for row in find_experiment("tuning").rows(scale) if isinstance(row, TrainingRow)]
-    tried = [(row.configuration().schedule.peak, row.configuration().training.max_steps) for row in rows]
-    rates = scale.comparison.tried
-    assert tried == [(rate, scale.comparison.steps) for _ in ARCHITECTURES for rate in rates]
-    assert not any(row.scored for row in rows)
-    assert find_experiment("tuning").rows(SCALES["wmt14"]) == []
+def test_what_is_said_of_the_subwords_of_a_scale_is_so(scale: Scale) -> None:
+    recipe = scale.comparison.recipe("transformer")
+    size = Config.load(recipe.file, recipe.changes).subwords.size
+    assert f"the same {size:,} subwords" in scale.comparison.treatment
 
 
 def test_an_analysis_of_a_run_changes_identity_with_the_run() -> None:
-    scale = SCALES["tiny"]
-    wider = replace(scale, comparison=replace(scale.comparison, steps=1, rates={"transformer": 0.1}))
+    scale = SCALES["wmt14"]
+    wider = replace(scale, comparison=replace(scale.comparison, alike=("model.d_ff=4096",)))
     before, after = (
-        {row.name: row.identity(1) for row in find_experiment("figures").rows(one)} for one in (scale, wider)
+        {row.name: row.identity(1) for row in find_experiment("gradients").rows(one)}
+        for one in (scale, wider)
     )
-    assert before["figures-shift"] == after["figures-shift"]
-    assert before["figures-attention"] != after["figures-attention"]
+    assert before["gradients-untrained"] == after["gradients-untrained"]
+    assert before["gradients-trained"] != after["gradients-trained"]
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name != "tiny"])
@@ -343,22 +328,20 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_seed_that_is_named_twice_counts_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A claim of two seeds of which one is the other would be decided by one."""
-    (job,) = plan(find_experiment("table1"), SCALES["tiny"], rows=["table1-gradient-trained"])
+    (job,) = plan(find_experiment("gradients"), SCALES["tiny"], rows=["gradients-untrained"], seeds=(1,))
     flows = {name: {"encoder": [1.0] * 10, "decoder": [1.0] * 9 + [len(name)]} for name in ARCHITECTURES}
-    write_record(Record(job.row.name, "tiny", 1, job.row.identity(1), "", flows), tmp_path)
-    command = ["reproduce", "table1", "--rows", job.row.name, "--out", tmp_path, "--results", tmp_path]
+    write_record(Record(job.row.name, job.row.folder, 1, job.row.identity(1), "", flows), tmp_path)
+    command = ["reproduce", "gradients", "--rows", job.row.name, "--out", tmp_path, "--results", tmp_path]
     once, twice = (call(capsys, *map(str, command), "--seeds", seeds) for seeds in ("1", "1,01"))
-    assert "undecided" in once.out.split("trained on tiny: the")[1]
+    assert "undecided" in once.out.split("untrained: the")[1]
     assert "(1 seed)" in once.out
     assert twice.out == once.out
 
 
 def test_attention_of_a_missing_run(tmp_path: Path) -> None:
-    place = place_in(tmp_path, SCALES["tiny"])
-    row = next(
-        row for row in find_experiment("figures").rows(SCALES["tiny"]) if row.name == "figures-attention"
-    )
-    with pytest.raises(DataError, match="`headwise reproduce table2 --scale tiny --rows table2-transformer"):
+    place = place_in(tmp_path, SCALES["wmt14"])
+    (row,) = find_experiment("heads").rows(SCALES["wmt14"])
+    with pytest.raises(DataError, match="`headwise reproduce table2 --scale wmt14 --rows table2-transformer"):
         row.run(1, place)
 
 

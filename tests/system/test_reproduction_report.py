@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from headwise.experiments import text_size
-from headwise.experiments.convergence import variation_rows
+from headwise.experiments import table3, text_size
 from headwise.experiments.harness.paper_claims import PAPER_CLAIMS
 from headwise.experiments.harness.records import Record, read_record, write_record
 from headwise.experiments.harness.report import write_report
@@ -26,8 +25,10 @@ _TRAINED = "Gradient against distance for each architecture, trained on "
 
 
 def fixture_records(results: Path) -> None:
-    """Write invented results of the tiny Table 3: two seeds per row, one head worse, the rest like base."""
-    for job in plan(find_experiment("table3"), SCALES["tiny"]):
+    """Write invented results of the tiny Table 3 and its trials: one head is worse, the rest like base."""
+    for row in trial_rows(SCALES["tiny"]):
+        record(results, row, 1, 70.0)
+    for job in plan(find_experiment("table3"), SCALES["tiny"], results=results, seeds=(2, 3)):
         score = 30.0 + 0.1 * job.seed - (2.0 if job.row.name == "table3-a-h1" else 0.0)
         result = {
             "parameters": 1000,
@@ -52,7 +53,7 @@ def record(results: Path, row: ExperimentRow, seed: int, score: float, text: str
         "dev": {"bleu": score, "perplexity": 5.0},
         "test": {"bleu": {"score": score}, "tokenized_bleu": {"score": score}, "by_length": {"9": {"bleu": score}}},
         "calibration": {"error": 0.1, "counts": [50], "confidence": [0.5], "accuracy": [0.6]},
-        "steps": 100, "parameters": 1000, "target_tokens": 1000, "curve": [],
+        "steps": 100, "parameters": 1000, "target_tokens": 1000, "seconds": 60.0, "curve": [],
     }  # fmt: skip
     write_record(Record(row.name, row.folder, seed, row.identity(seed), "", result, {"data": text}), results)
 
@@ -65,7 +66,10 @@ def test_the_report_is_generated_from_records_only(tmp_path: Path) -> None:
     assert "a \\| b" in text
     assert "a <GPU>" in text
     page = (tmp_path / "docs" / "reproduction.md").read_text(encoding="utf-8")
-    assert "(A) A single head is worse" not in text  # after equal steps nothing is claimed
+    assert (
+        "(A) A single head is worse than several: confirmed. -2.00 ± 0.00 BLEU against base (2 seeds)."
+        in text
+    )
     assert all(f"| {number} | {claim.text} | " in page for number, claim in enumerate(PAPER_CLAIMS, start=1))
     assert "images/reproduction/table3-tiny.png" in page
     assert "not run yet" in page
@@ -95,18 +99,18 @@ def test_a_part_of_the_text_is_no_earlier_version_of_it(tmp_path: Path) -> None:
         record(results, row, 2, 80.0, "of a part" if name.startswith("size-") else tiny.checksum)
     write_report(results, tmp_path / "docs")
     assert "earlier version" not in page.read_text(encoding="utf-8")
-    record(results, rows["converged-luong"], 2, 80.0, "another")
+    record(results, rows["table2-luong"], 2, 80.0, "another")
     write_report(results, tmp_path / "docs")
     assert "1 of the 3 were trained on an earlier version" in page.read_text(encoding="utf-8")
 
 
 def test_a_claim_is_quoted_from_the_largest_scale_that_decides_it(tmp_path: Path) -> None:
-    """Table 3 at convergence with two seeds: one head is worse at both scales, without dropout only at the smaller."""
+    """Table 3 with two seeds: one head is worse at both scales, without dropout only at the smaller."""
     results = tmp_path / "results"
     for name in ("tiny", "multi30k"):
         for row in trial_rows(SCALES[name]):
             record(results, row, 1, 70.0)
-        for row in variation_rows(with_choices(SCALES[name], results)):
+        for row in table3.rows(with_choices(SCALES[name], results)):
             for seed in (2, 3):
                 worse = (20.0 if name == "tiny" else 21.0) * row.name.endswith("a-h1") + 9 * (
                     row.name.endswith("drop0") and name == "tiny"
@@ -122,7 +126,7 @@ def test_a_claim_is_quoted_from_the_largest_scale_that_decides_it(tmp_path: Path
     assert "32 heads: **undecided** at tiny." in heads  # multi30k hasn't that row
     assert "no dropout: **confirmed** at tiny. -9.00 ± 0.00 BLEU against base" in bigger
     assert "At multi30k: undecided." in bigger
-    assert "table3-converged-multi30k.png" in "".join(lines)
+    assert "table3-multi30k.png" in "".join(lines)
 
 
 def test_the_committed_report_is_that_of_the_committed_records(
@@ -144,7 +148,7 @@ def test_the_committed_report_is_that_of_the_committed_records(
     assert all(f"*{claim.text}* (section" in chapters for claim in PAPER_CLAIMS)
     words = len((docs / "reproduction.md").read_text(encoding="utf-8").replace("|", " ").split())
     assert words < 2000, f"the page of findings has {words} words"
-    for once in ("**Table 1 of the paper, and counted here", "schedule.png", "gradient-untrained.png"):
+    for once in ("**Table 1 of the paper, and counted here", "schedule.png", "gradients-untrained.png"):
         assert generated.count(once) == 1  # independent of the scale, so shown once for two recorded scales
     pictures = dict(re.findall(r"!\[(.*?)\]\((.*?)\)", generated))
     assert all(f"trained-{scale}.png" in pictures[_TRAINED + scale] for scale in ("tiny", "multi30k"))

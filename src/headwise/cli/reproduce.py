@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Name = Annotated[
     str,
     typer.Argument(
-        help="table1, …, table4, parameters, complexity, ablation, sqrt-dk, …, wmt14, all, report, or list."
+        help="table1, …, table4, parameters, complexity, sqrt-dk, …, wmt14, all, report, or list."
     ),
 ]
 Scale = Annotated[
@@ -120,7 +120,7 @@ def command(
     }
     if show:
         refuse_beside("--show", of_rows)
-        _show(name, scale or "multi30k", results, as_json=as_json)
+        _show(name, scale or "tiny", results, as_json=as_json)
         return
     refuse_without("--show", {"--json": as_json})
     if name in {"list", "report"}:
@@ -150,8 +150,11 @@ def command(
         _all(place, rows or (), dry_run, gpu, price)
         return
     if not experiment.rows(experiment.at(chosen, results)):
-        tried = " whose trials are recorded" if experiment.tune is not None and name != "trials" else ""
-        raise ConfigError(f"{name}: expected rows{tried} at the scale {chosen.name}, found none")
+        tried, how = "", ""
+        if experiment.tune is not None and name != "trials":
+            tried = " whose trials are recorded"
+            how = f"; `headwise reproduce all --scale {chosen.name}` runs the trials first"
+        raise ConfigError(f"{name}: expected rows{tried} at the scale {chosen.name}, found none{how}")
     jobs = plan(
         experiment, chosen, results=results, rows=rows or (), seeds=_seeds(seeds), shard=_shard(shard)
     )

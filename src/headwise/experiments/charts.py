@@ -18,26 +18,25 @@ from headwise.models.counting import training_flops
 COLORS = dict(zip(ARCHITECTURES, ("C1", "C3", "C5", "C9", "C2", "C0"), strict=True))
 
 
-def trained_systems(results: Results, prefix: str) -> Iterator[tuple[str, TrainingRow, list[Record]]]:
+def trained_systems(results: Results) -> Iterator[tuple[str, TrainingRow, list[Record]]]:
     """Yield each system of table 2 with its row and its records without those that diverged, if there are any."""
     for row in results.rows:
-        system = row.name.removeprefix(prefix)
+        system = row.name.removeprefix("table2-")
         records = [r for r in results.records[row.name] if "diverged" not in r.result]
-        if row.name != system and system in ARCHITECTURES and records:
+        if system in ARCHITECTURES and records:
             assert isinstance(row, TrainingRow)
             yield system, row, records
 
 
-def quality_chart(results: Results, prefix: str, name: str, text: str) -> Chart:
+def quality_chart(results: Results, name: str, text: str) -> Chart:
     """Return the chart of development BLEU against operations of training, beside the paper's table 2.
 
-    Systems are the rows called `prefix` and a system. Lines: during training, the band is the interval; dots: the
-    finished models, which may be averages.
+    Lines: during training, the band is the interval; dots: the finished models, which may be averages.
     """
 
     def draw(figure: Figure) -> None:
         here, paper = map(plain, figure.subplots(1, 2, width_ratios=(3, 2)))
-        for system, row, records in trained_systems(results, prefix):
+        for system, row, records in trained_systems(results):
             color, config = COLORS[system], row.configuration()
             tokens = results.mean(row.name, "target_tokens")
             score = results.mean(row.name, BLEU.path)
@@ -126,11 +125,11 @@ def curve_charts(
     return [Chart(name, text, draw)] if shown else []
 
 
-def length_chart(results: Results, prefix: str, name: str) -> Chart | None:
+def length_chart(results: Results, name: str) -> Chart | None:
     """Return the chart of test BLEU by length of the source, None if no record has it."""
     shown = [
         (system, row, records[0].result["test"]["by_length"])
-        for system, row, records in trained_systems(results, prefix)
+        for system, row, records in trained_systems(results)
         if all("by_length" in record.result.get("test", {}) for record in records)
     ]
     if not shown:
@@ -150,14 +149,11 @@ def length_chart(results: Results, prefix: str, name: str) -> Chart | None:
     return Chart(name, "Quality of each system against the length of the source", draw, (9, 3.8))
 
 
-def difference_chart(results: Results, prefix: str, name: str, text: str) -> Chart | None:
-    """Return the dot plot of BLEU less base's, here and in the paper; None if there is nothing to compare.
-
-    Rows are called `prefix` and the paper's row, base `prefix` and `table3-base`.
-    """
-    base, papers = f"{prefix}table3-base", {row_name(line.preset): line for line in TABLE_3}
+def difference_chart(results: Results, name: str, text: str) -> Chart | None:
+    """Return the dot plot of BLEU less base's, here and in the paper; None if there is nothing to compare."""
+    base, papers = row_name("base"), {row_name(line.preset): line for line in TABLE_3}
     shown = [
-        (row.name.removeprefix(prefix), row.label, difference)
+        (row.name, row.label, difference)
         for row in results.rows
         if row.name != base and (difference := results.difference(row.name, base, BLEU.path)) is not None
     ]

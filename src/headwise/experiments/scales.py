@@ -5,8 +5,8 @@ on a laptop; `open-en-de` is 308,862 pairs of open text, for three systems of ta
 paper's recipe (configs/wmt14) and takes days on eight GPUs. A new scale is a `Scale` in `SCALES`.
 
 At the small scales, each system of table 2 has its own model, with the Transformer's number of parameters, and its own
-learning rate, that with the lowest development perplexity of those that `headwise reproduce tuning` tries. All other
-settings are overridden for all systems, so that no system profits from a configuration tuned for it alone.
+rate, schedule, dropout and optimizer, those of its best trial (`headwise reproduce trials`). All other settings are
+overridden for all systems, so that no system profits from a configuration tuned for it alone.
 """
 
 from __future__ import annotations
@@ -46,28 +46,17 @@ class SystemComparison:
     Attributes:
         alike: overrides shared by all systems.
         models: system -> its recipe.
-        rates: system -> its peak learning rate; without one, the configuration's schedule is kept.
-        tried: the peak learning rates that `tuning` trains each system with.
-        steps: training steps of a `tuning` run.
         treatment: `alike` in words, for the report.
     """
 
     alike: tuple[str, ...]
     models: Mapping[str, RowRecipe]
-    rates: Mapping[str, float]
-    tried: tuple[float, ...]
-    steps: int
     treatment: str
 
-    def systems(self) -> dict[str, RowRecipe]:
-        """Return each system's recipe with all its overrides."""
-        return {name: self.system(name, self.rates.get(name)) for name in self.models}
-
-    def system(self, name: str, rate: float | None) -> RowRecipe:
-        """Return a system's recipe with a peak learning rate; None keeps the configuration's schedule."""
-        model = self.models[name]
-        peak = [] if rate is None else [f"schedule.peak={rate:g}"]
-        return RowRecipe(model.file, (*self.alike, *model.changes, *peak))
+    def recipe(self, system: str) -> RowRecipe:
+        """Return a system's recipe with all its overrides."""
+        model = self.models[system]
+        return RowRecipe(model.file, (*self.alike, *model.changes))
 
 
 @dataclass(frozen=True)
@@ -77,12 +66,8 @@ class Scale:
     Attributes:
         about: description of the scale, for the report.
         comparison: the systems that table 2 compares.
-        base: the recipe that table 3 and the claims vary.
-        budget: training length of `base` in words, for the report.
+        base: the recipe that table 3 and other experiments vary.
         test: the test set, scored once, at the end; `other_tests` are those of other language pairs, by name.
-        minutes: training time of each system in the comparison at equal training time.
-        rates: by preset, peak learning rates of rows of table 3 for which base's, scaled by d_model^-0.5, is too high.
-        timed: further overrides of the runs at equal training time.
         deep: further overrides of `base` for the depth experiment, whose models are up to eight times as deep.
         sentence: subwords of a typical sentence, end symbol included; for estimates.
         more: further rows of table 2.
@@ -98,11 +83,7 @@ class Scale:
     about: str
     comparison: SystemComparison
     base: RowRecipe
-    budget: str
     test: TestSet
-    minutes: float
-    rates: Mapping[str, float] = field(default_factory=dict)
-    timed: tuple[str, ...] = ()
     deep: tuple[str, ...] = ()
     sentence: int = 16
     more: Mapping[str, RowRecipe] = field(default_factory=dict)
@@ -113,11 +94,6 @@ class Scale:
     parts: tuple[int, ...] = ()
     seeds: tuple[int, ...] = (1,)
     chosen: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def systems(self) -> dict[str, RowRecipe]:
-        """Recipe of each system of table 2, by name."""
-        return self.comparison.systems()
 
     def test_set(self, name: str = "") -> TestSet:
         """Return a test set by name; the scale's own for an empty name."""
@@ -131,17 +107,12 @@ def _system_file(name: str) -> str:
 
 _ALIKE = (
     "optimizer.clip_norm=1.0",
-    "schedule.name=linear",
     "training.label_smoothing=0.1",
     "training.r_drop=0.0",
-    "training.best_by=bleu",
     "decoding.beam=4",
     "decoding.alpha=0.6",
 )
-_TREATMENT = (
-    "label smoothing 0.1, no R-Drop, gradients clipped to norm 1, a rate that rises and falls linearly to zero, beam 4 "
-    "with α = 0.6"
-)
+_TREATMENT = "label smoothing 0.1, no R-Drop, gradients clipped to norm 1, beam 4 with α = 0.6"
 
 _TINY = "data/tiny"
 _TINY_TEXT = (
@@ -160,12 +131,6 @@ _TINY_COMPARISON = SystemComparison(
         *_ALIKE,
         "subwords.dropout=0.0",
         "model.d_model=128",
-        "model.dropout=0.0",  # five epochs of generated text: no overfitting
-        "schedule.warmup=150",
-        "training.max_steps=1200",
-        "training.validate_every=200",
-        "training.checkpoint_every=50",
-        "training.average_last=4",
     ),
     models={
         "sutskever": RowRecipe(_system_file("sutskever"), ("model.recurrent.size=143",)),
@@ -190,10 +155,7 @@ _TINY_COMPARISON = SystemComparison(
             ),
         ),
     },
-    rates=dict.fromkeys(ARCHITECTURES, 0.016) | {"transformer": 0.008},
-    tried=(0.004, 0.008, 0.016),
-    steps=300,
-    treatment=f"the same 2,000 subwords, no dropout, {_TREATMENT}",
+    treatment=f"the same 2,000 subwords, {_TREATMENT}",
 )
 
 _TINY_BASE = (
@@ -213,9 +175,7 @@ TINY = Scale(
     about="20,000 pairs of the built-in world; minutes",
     comparison=_TINY_COMPARISON,
     base=RowRecipe("configs/multi30k-en-de-table3.yaml", _TINY_BASE),
-    budget="1,200 steps of 1,024 tokens, five passes over the text: what learns faster is ahead",
     test=TestSet(Path(_TINY) / "test.en", Path(_TINY) / "test.de", corpus="tiny"),
-    minutes=0.75,
     deep=("schedule.warmup=150", "training.max_steps=600"),
     sentence=12,
     parts=(8, 4, 2),
@@ -230,19 +190,10 @@ _MULTI30K_COMPARISON = SystemComparison(
         *_ALIKE,
         "subwords.size=6000",
         "subwords.dropout=0.0",  # BPE-dropout (2020) is in none of the systems' papers, and slows training
-        "model.dropout=0.3",
         "batch.tokens=4096",
-        "schedule.warmup=400",
-        "training.max_steps=4000",
-        "training.validate_every=500",
-        "training.checkpoint_every=100",
-        "training.average_last=10",
     ),
     models={name: RowRecipe(_system_file(name)) for name in ARCHITECTURES},
-    rates=dict.fromkeys(ARCHITECTURES, 0.016) | {"transformer": 0.008},
-    tried=(0.002, 0.004, 0.008, 0.016),
-    steps=400,
-    treatment=f"the same 6,000 subwords, dropout 0.3, {_TREATMENT}",
+    treatment=f"the same 6,000 subwords, {_TREATMENT}",
 )
 
 MULTI30K = Scale(
@@ -250,19 +201,13 @@ MULTI30K = Scale(
     about="Multi30k English→German, 29,000 pairs, lower-cased and tokenized; hours on two cores",
     comparison=_MULTI30K_COMPARISON,
     base=RowRecipe("configs/multi30k-en-de-table3.yaml"),
-    budget="4,000 steps of 2,048 tokens, sixteen passes over the text",
     checksum="6ce8335403b1",
     test=TestSet(
         Path("data/multi30k/test_2016_flickr.lc.norm.tok.en"),
         Path("data/multi30k/test_2016_flickr.lc.norm.tok.de"),
         corpus="multi30k",
     ),
-    minutes=6.0,
     parts=(8, 4, 2),
-    # With 0.0021 its attention collapses: the first layers attend to one position each, the encoder's last layer
-    # uniformly; 15 development BLEU after 3,000 steps and 17 after 12,000. With half that rate, 24 and 38.
-    rates={"big": 0.00106},
-    timed=("training.average_last=3",),  # averages a quarter of the steps, as at equal parameters
 )
 
 _OPEN = "data/open-en-de-text"
@@ -284,18 +229,9 @@ _OPEN_COMPARISON = SystemComparison(
         *_ALIKE,
         "subwords.dropout=0.0",
         "model.d_model=128",
-        "model.dropout=0.0",
-        "schedule.warmup=400",
-        "training.max_steps=2000",
-        "training.validate_every=500",
-        "training.checkpoint_every=125",
-        "training.average_last=4",
     ),
     models={name: _TINY_COMPARISON.models[name] for name in _OPEN_SYSTEMS},
-    rates=dict.fromkeys(_OPEN_SYSTEMS, 0.008),
-    tried=(0.004, 0.008, 0.016),
-    steps=400,
-    treatment=f"the same 4,000 subwords, no dropout, {_TREATMENT}",
+    treatment=f"the same 4,000 subwords, {_TREATMENT}",
 )
 
 OPEN = Scale(
@@ -303,7 +239,6 @@ OPEN = Scale(
     about="308,862 pairs of open English–German text, tested on the long sentences of NTREX-128; a day on two cores",
     comparison=_OPEN_COMPARISON,
     base=RowRecipe("configs/multi30k-en-de-table3.yaml", _OPEN_TEXT),
-    budget="4,000 steps of 2,048 tokens",
     made_by=f"python examples/open_text.py {_OPEN} {_OPEN}",
     checksum="b2dbc3bb96a0",
     test=TestSet(
@@ -312,13 +247,12 @@ OPEN = Scale(
         form="plain",
         corpus="open-en-de-text",
     ),
-    minutes=6.0,
     parts=(8, 4, 2),
 )
 
 _WMT14_FILE = "configs/wmt14/en-de-base.yaml"
-_RATE = "schedule.name=inverse_sqrt"
-_RECURRENT = (_RATE, "model.architecture=recurrent", "optimizer.clip_norm=1.0", "model.dropout=0.2")
+_RATE = ("schedule.name=inverse_sqrt", "schedule.peak=0.001")
+_RECURRENT = (*_RATE, "model.architecture=recurrent", "optimizer.clip_norm=1.0", "model.dropout=0.2")
 # What replaces the text of a configuration file: its shards, which `harness.texts` prepares.
 _TO_GERMAN, _TO_FRENCH = (
     (f"data={{prepared: [data/wmt14-en-{code}/prepared], source_language: en, target_language: {code}}}",)
@@ -370,7 +304,7 @@ _WMT14_COMPARISON = SystemComparison(
         "convs2s": RowRecipe(
             _WMT14_FILE,
             (
-                _RATE,
+                *_RATE,
                 "model.architecture=convolutional",
                 "optimizer.clip_norm=0.1",
                 "model.dropout=0.2",
@@ -381,9 +315,6 @@ _WMT14_COMPARISON = SystemComparison(
         ),
         "transformer": RowRecipe(_WMT14_FILE),
     },
-    rates={name: 0.001 for name in ARCHITECTURES if name != "transformer"},
-    tried=(),
-    steps=0,
     treatment=(
         "the same 37,000 subwords, batches, steps, label smoothing and search; dropout, clipping and rate as each "
         "system's authors and their successors report them, not tuned here"
@@ -397,7 +328,6 @@ WMT14 = Scale(
     about="the paper's recipe: 4.5 million pairs English→German (36 million English→French); days on 8 GPUs",
     comparison=_WMT14_COMPARISON,
     base=RowRecipe(_WMT14_FILE, _TO_GERMAN),
-    budget="100,000 steps of 25,000 tokens, as in the paper",
     test=TestSet(
         Path("data/wmt14-en-de/newstest2014.full.en"),
         Path("data/wmt14-en-de/newstest2014.full.de"),
@@ -414,7 +344,6 @@ WMT14 = Scale(
             corpus="wmt14-en-fr",
         )
     },
-    minutes=720.0,
     sentence=30,
     more={
         "transformer-big": RowRecipe("configs/wmt14/en-de-big.yaml", _TO_GERMAN),

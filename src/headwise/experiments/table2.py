@@ -1,20 +1,40 @@
-"""Table 2: the Transformer and earlier systems, at equal parameters and at equal training time, and their tuning."""
+"""Table 2: the Transformer and the systems that it replaced, at equal parameters, tuned alike and trained to the end.
+
+`headwise reproduce all` runs the trials (see `trials`), and then what was chosen with every seed. Differences are means
+over paired seeds, and one within its interval decides nothing. The time and the operations that a quality takes are
+read from the same runs. At the scale wmt14, which has no trials, each system has its authors' settings.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
 
-from headwise.config import Config
-from headwise.experiments.charts import quality_chart, trained_systems
-from headwise.experiments.harness.outcome import Finding, Table
-from headwise.experiments.harness.records import Results
-from headwise.experiments.harness.rows import TrainingRow, replaced
+from headwise.errors import DataError
+from headwise.experiments.charts import length_chart, quality_chart, trained_systems
+from headwise.experiments.harness.outcome import (
+    BLEU,
+    Claim,
+    Finding,
+    Measure,
+    Table,
+    compare,
+    judge,
+    judge_gain,
+)
+from headwise.experiments.harness.records import Record, Results, mean
+from headwise.experiments.harness.rows import Place, TrainingRow
 from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.harness.scoring import minutes_to
 from headwise.experiments.paper import System, system
 from headwise.experiments.scales import ARCHITECTURES, RowRecipe, Scale
+from headwise.experiments.trials import (
+    BUDGETS,
+    budget_note,
+    how_to_continue,
+    system_row,
+    to_the_end,
+    with_choices,
+)
 from headwise.models.counting import training_flops
 
 _PAPER = {
@@ -31,142 +51,85 @@ _LABELS = {
     "transformer-fr": "Transformer (base), English→French",
     "transformer-big-fr": "Transformer (big), English→French",
 }
-_TOKENIZED, _SACRE, _PERPLEXITY = "test.tokenized_bleu.score", "test.bleu.score", "test.perplexity.word"
-_DEV_PERPLEXITY = "dev.perplexity"
+_TOKENIZED, _SACRE = "test.tokenized_bleu.score", "test.bleu.score"
+_OURS = "table2-transformer"
 
 
 def rows(scale: Scale) -> list[TrainingRow]:
-    """Return the rows of all systems: at equal parameters, the scale's further rows, and at equal training time."""
-    equal_parameters = systems(scale)
-    further_rows = [
-        TrainingRow(
-            f"table2-{name}", _LABELS[name], scale.name, recipe.file, recipe.changes, test=recipe.test
-        )
-        for name, recipe in scale.more.items()
-    ]
-    equal_time = [
-        TrainingRow(
-            f"table2-time-{name}",
-            _LABELS[name],
-            scale.name,
-            recipe.file,
-            replaced(recipe.changes, _time_limit(recipe, scale)),
-        )
-        for name, recipe in scale.systems.items()
-    ]
-    return [*equal_parameters, *further_rows, *equal_time]
+    """Return a row for each system whose trials are done, with the settings of the best one.
 
-
-def systems(scale: Scale) -> list[TrainingRow]:
-    """Return the rows of all systems at equal parameters."""
+    At a scale without trials, all systems and the scale's further rows.
+    """
+    if scale.name not in BUDGETS:
+        systems = {name: scale.comparison.recipe(name) for name in scale.comparison.models}
+        return [_as_it_is(name, recipe, scale) for name, recipe in {**systems, **scale.more}.items()]
+    budget = BUDGETS[scale.name]
     return [
-        TrainingRow(f"table2-{name}", _LABELS[name], scale.name, recipe.file, recipe.changes)
-        for name, recipe in scale.systems.items()
+        to_the_end(
+            system_row(scale, name, _row(name), _LABELS[name], budget.trials_of(name)[scale.chosen[name]])
+        )
+        for name in scale.comparison.models
+        if name in scale.chosen
     ]
 
 
-def _time_limit(recipe: RowRecipe, scale: Scale) -> list[str]:
-    """Return overrides that limit training by time, with a schedule that doesn't depend on the number of steps."""
-    overrides = [f"training.max_minutes={scale.minutes:g}", "training.max_steps=10000000", *scale.timed]
-    falls_to_zero = Config.load(recipe.file, recipe.changes).schedule.name in {"linear", "cosine"}
-    return [*overrides, "schedule.name=inverse_sqrt"] if falls_to_zero else overrides
+def _as_it_is(name: str, recipe: RowRecipe, scale: Scale) -> TrainingRow:
+    return TrainingRow(_row(name), _LABELS[name], scale.name, recipe.file, recipe.changes, test=recipe.test)
+
+
+def _row(name: str) -> str:
+    return f"table2-{name}"
+
+
+def _system(row: str) -> str:
+    return row.removeprefix("table2-")
+
+
+def trained_run(place: Place, name: str, seed: int) -> Path:
+    """Return the run directory of a system; raises `DataError` if it hasn't been trained."""
+    run = place.run(_row(name), seed)
+    if not (run / "model.safetensors").exists():
+        raise DataError(
+            f"{run}: expected a trained run, found none; `headwise reproduce table2 --scale {place.scale.name} --rows "
+            f"{_row(name)} --seeds {seed} --out {place.runs}` makes it"
+        )
+    return run
 
 
 def find(results: Results) -> Finding:
-    """Tabulate all systems at equal parameters and at equal training time; `convergence` judges them."""
+    """Compare the systems: quality, and the cost of a quality that all reach."""
+    level, name = _level(results), results.scale.name
+    charts = []
+    if any(trained_systems(results)):
+        text = (
+            "Development BLEU against operations of training, and the paper's table (lines: during training; dots: "
+            "finished models; 95 % intervals)"
+        )
+        charts = [
+            quality_chart(results, f"table2-{name}", text),
+            length_chart(results, f"length-{name}"),
+        ]
+    claims = [_best_claim(results), _length_claim(results), _cost_claim(results, level)]
+    table = systems_table(results, f"Table 2, at equal parameters ({results.scale.about})", level)
+    return Finding([table], [chart for chart in charts if chart is not None], claims)
+
+
+def systems_table(results: Results, title: str, level: float | None = None) -> Table:
+    """Return the table of all rows; `level` is the development BLEU to which time and operations are given."""
+    to_level = f"to {level:.0f} dev BLEU" if level else "to BLEU"
     scale = results.scale
-    level = _target_bleu(results)
-    tables = [
-        systems_table(
-            results, "", f"At equal parameters ({scale.about})", level, [*scale.systems, *scale.more]
-        ),
-        systems_table(
-            results,
-            "time-",
-            f"At equal training time, {scale.minutes:g} minutes each",
-            None,
-            list(scale.systems),
-        ),
-    ]
-    text = (
-        "Development BLEU against operations of training, of systems stopped after equal steps, and the paper's table "
-        "(lines: during training; dots: finished models, hollow for one seed)"
-    )
-    charts = [quality_chart(results, "table2-", f"table2-{scale.name}", text)]
-    return Finding(tables, charts if any(trained_systems(results, "table2-")) else [])
-
-
-def _target_bleu(results: Results) -> float | None:
-    """Return a development BLEU that every system with attention reaches: the lowest of their best, rounded down.
-
-    None if it is below 1.
-    """
-    names = [name for name in results.scale.systems if name != "sutskever"]
-    records = [results.first(f"table2-{name}") for name in names]
-    best = [
-        max((point["bleu"] for point in record.result.get("curve", []) if "bleu" in point), default=0.0)
-        for record in records
-        if record is not None
-    ]
-    return float(int(min(best))) if best and min(best) >= 1 else None
-
-
-def _curve(results: Results, name: str, kind: str = "") -> list[dict[str, float]]:
-    """Return a run's validations, with minutes from its tokens and the system's speed; [] if that is unknown."""
-    record = results.first(f"table2-{kind}{name}")
-    if record is None or "diverged" in record.result:
-        return []
-    speeds = _speeds(results, name)
-    if speeds is None:
-        return []
-    minutes = record.result["target_tokens"] / speeds["speed"] / 60
-    return [
-        {**point, "minutes": minutes * point["step"] / record.result["steps"]}
-        for point in record.result["curve"]
-    ]
-
-
-def _speeds(results: Results, name: str) -> dict[str, float] | None:
-    """Return target tokens per second in training and sentences per second in decoding.
-
-    They come from the run at equal training time alone, where a system has one: these runs need the same conditions for
-    all systems, the others don't.
-    """
-    timed = f"table2-time-{name}"
-    record = results.first(timed if any(row.name == timed for row in results.rows) else f"table2-{name}")
-    if record is None or "diverged" in record.result:
-        return None
-    result = record.result
-    share, minutes = 1.0, result["seconds"] / 60
-    if result["curve"]:  # its minutes exclude validation
-        last = result["curve"][-1]
-        share, minutes = last["step"] / result["steps"], last["minutes"]
-    return {
-        "speed": result["target_tokens"] * share / minutes / 60,
-        "decoded": result["decoding"]["sentences_per_second"],
-    }
-
-
-def systems_table(
-    results: Results, kind: str, title: str, level: float | None, names: Sequence[str]
-) -> Table:
-    """Return the table of the named systems: at equal training time with the kind `time-`.
-
-    `level` is the development BLEU to which the time is given.
-    """
-    scale = results.scale
-    to_level = f"min to {level:.0f} dev BLEU" if level else "min to BLEU"
     return Table(
         title,
         (
-            "system", "parameters", "BLEU as the paper", "sacreBLEU", "PPL", "min", to_level, "target tokens/s",
-            "operations", "sentences/s decoded", "paper BLEU", "paper operations",
+            "system", "trial", "seeds", "parameters", "dev BLEU", "BLEU as the paper", "sacreBLEU", "steps",
+            "target tokens/s", f"min {to_level}", f"operations {to_level}", "operations", "paper BLEU",
+            "paper operations",
         ),
-        tuple(_table_row(results, kind, name, level) for name in names),
-        f"{_bleu_note(scale)} PPL: of a word of the test set. Minutes and speeds: tokens at the speed of the run by "
-        f"the clock; operations by formula, forward and backward. {_paper_note(scale)} "
-        f"Alike for all systems: {scale.comparison.treatment}. {_tuning_note(scale)}"
-        + (" A rate that would fall to zero falls with the steps' inverse square root here." if kind else ""),
+        tuple(_table_row(results, row, level) for row in results.rows if isinstance(row, TrainingRow)),
+        f"{_bleu_note(scale)} {budget_note(scale)} Alike for all systems: {scale.comparison.treatment}. Means over "
+        "seeds with their 95 % interval; parameters and speed are of the first. Time and operations to a quality are "
+        f"read from the same runs, between validations; operations are by formula, forward and backward. "
+        f"{_paper_note(scale)}",
     )  # fmt: skip
 
 
@@ -183,45 +146,30 @@ def _paper_note(scale: Scale) -> str:
     return "The paper's columns are of the same test set."
 
 
-def _tuning_note(scale: Scale) -> str:
-    rates = ", ".join(f"{rate:g}" for rate in scale.comparison.tried)
-    if not rates:
-        return "Each one's own: its model and its learning rate."
-    return (
-        f"Each one's own: its model, and the learning rate; `headwise reproduce tuning --scale {scale.name}` tries "
-        f"{rates} with all of them for {scale.comparison.steps:,} steps."
+def _table_row(results: Results, row: TrainingRow, level: float | None) -> tuple[str, ...]:
+    name = _system(row.name)
+    trained = [record for record in results.records[row.name] if "diverged" not in record.result]
+    costs = list(_costs(results, row, level).values())
+    tokens = results.mean(row.name, "target_tokens")
+    operations = (
+        None if tokens is None else training_flops(row.configuration(), tokens.value, results.scale.sentence)
     )
-
-
-def _table_row(results: Results, kind: str, name: str, level: float | None) -> tuple[str, ...]:
-    row = f"table2-{kind}{name}"
-    record = results.first(row)
     paper = system(_PAPER[name]) if name in _PAPER else None
-    measured: tuple[str, ...] = ("–",) * 9
-    if record is not None and "diverged" in record.result:
-        measured = ("", "diverged", *("–",) * 7)
-    elif record is not None:
-        result, speeds = record.result, _speeds(results, name)
-        tokens = result["target_tokens"]
-        reached = minutes_to(_curve(results, name, kind), level) if level else None
-        measured = (
-            f"{result['parameters'] / 1e6:.2f} M",
-            results.cell(row, _TOKENIZED),
-            results.cell(row, _SACRE),
-            results.cell(row, _PERPLEXITY),
-            "–" if speeds is None else f"{tokens / speeds['speed'] / 60:.1f}",
-            "–" if reached is None else f"{reached:.1f}",
-            "–" if speeds is None else f"{speeds['speed']:,.0f}",
-            f"{_flops(results, row, result):.1e}",
-            "–" if speeds is None else f"{speeds['decoded']:.1f}",
-        )
-    return (_LABELS[name], *measured, *_paper_cells(paper, name.endswith("-fr")))
-
-
-def _flops(results: Results, row: str, result: dict[str, Any]) -> float:
-    training_row = next(r for r in results.rows if r.name == row)
-    assert isinstance(training_row, TrainingRow)
-    return training_flops(training_row.configuration(), result["target_tokens"], results.scale.sentence)
+    return (
+        row.label,
+        results.scale.chosen.get(name, "–"),
+        results.seeds(row.name),
+        f"{trained[0].result['parameters'] / 1e6:.2f} M" if trained else "–",
+        results.cell(row.name, BLEU.path),
+        results.cell(row.name, _TOKENIZED),
+        results.cell(row.name, _SACRE),
+        results.cell(row.name, "steps", 0),
+        f"{_tokens_a_minute(trained[0]) / 60:,.0f}" if trained else "–",
+        mean([minutes for minutes, _ in costs]).text(1) if costs else "–",
+        f"{mean([cost for _, cost in costs]).value:.1e}" if costs else "–",
+        "–" if operations is None else f"{operations:.1e}",
+        *_paper_cells(paper, name.endswith("-fr")),
+    )
 
 
 def _paper_cells(paper: System | None, french: bool) -> tuple[str, str]:
@@ -231,74 +179,101 @@ def _paper_cells(paper: System | None, french: bool) -> tuple[str, str]:
     return (str(paper.en_fr if french else paper.en_de), "" if cost is None else f"{cost:.1e}")
 
 
-EXPERIMENT = Experiment("table2", "Table 2: against the systems it replaced", rows, find)
+def _tokens_a_minute(record: Record) -> float:
+    """Return the target tokens of a minute of training, validation excluded as far as the record tells it."""
+    result = record.result
+    if not result["curve"]:
+        return result["target_tokens"] / result["seconds"] * 60
+    last = result["curve"][-1]
+    return result["target_tokens"] * last["step"] / result["steps"] / last["minutes"]
 
 
-def tuning_row_name(system: str, rate: float) -> str:
-    """Return the name of the row of a system and a rate."""
-    return f"tuning-{system}-{rate:g}"
+def _level(results: Results) -> float | None:
+    """Return the development BLEU that every recorded system with attention reaches with every seed, rounded down."""
+    best = [
+        max((point["bleu"] for point in record.result["curve"] if "bleu" in point), default=0.0)
+        for row in results.rows
+        for record in results.records[row.name]
+        if row.name != _row("sutskever") and "diverged" not in record.result
+    ]
+    return float(int(min(best))) if best and min(best) >= 1 else None
 
 
-def tuning_rows(scale: Scale) -> list[TrainingRow]:
-    """Return a row for every system and rate; none at a scale whose rates come from the literature."""
-    comparison = scale.comparison
-    training_rows = []
-    for name in comparison.models:
-        for rate in comparison.tried:
-            recipe = comparison.system(name, rate)
-            overrides = (
-                f"training.max_steps={comparison.steps}",
-                f"schedule.warmup={comparison.steps // 2}",
-                f"training.validate_every={comparison.steps}",
-                "training.validate_bleu=false",
-                "training.best_by=loss",
-                "training.average_last=1",  # over so few steps, an average says more about early steps than the rate
-            )
-            label = f"{ARCHITECTURES[name]}, rate {rate:g}"
-            training_rows.append(
-                TrainingRow(
-                    tuning_row_name(name, rate),
-                    label,
-                    scale.name,
-                    recipe.file,
-                    replaced(recipe.changes, overrides),
-                    scored=False,
-                )
-            )
-    return training_rows
+def _costs(results: Results, row: TrainingRow, level: float | None) -> dict[int, tuple[float, float]]:
+    """Return the minutes and operations of training until development BLEU reaches a level, by seed.
+
+    Nothing if a seed doesn't reach it: a mean over those that do would say too little.
+    """
+    costs = {}
+    for record in results.records[row.name]:
+        minutes = minutes_to(record.result.get("curve", []), level) if level else None
+        if minutes is None:
+            return {}
+        tokens = minutes * _tokens_a_minute(record)
+        operations = training_flops(row.configuration(), tokens, results.scale.sentence)
+        costs[record.seed] = (minutes, operations)
+    return costs
 
 
-def best_rate(results: Results, system: str) -> float | None:
-    """Return the rate with the lowest development perplexity, None if a result is missing."""
-    tried = results.scale.comparison.tried
-    if not tried or results.missing(*(tuning_row_name(system, rate) for rate in tried)):
+def _best_other(results: Results) -> str | None:
+    """Return the row of the best system besides the Transformer; None before every system has a record.
+
+    A system all of whose seeds diverged isn't the best one.
+    """
+    names = [_row(name) for name in results.scale.comparison.models]
+    if results.missing(*names):
         return None
-    perplexities = {rate: results.mean(tuning_row_name(system, rate), _DEV_PERPLEXITY) for rate in tried}
-    return min(
-        tried, key=lambda rate: math.inf if (perplexity := perplexities[rate]) is None else perplexity.value
+    scores = {name: results.mean(name, _TOKENIZED) for name in names if name != _OURS}
+    means = {name: score.value for name, score in scores.items() if score is not None}
+    return max(means, key=means.__getitem__, default=None)
+
+
+def _against(row: str) -> str:
+    return f"the best of the others, {ARCHITECTURES[_system(row)]}"
+
+
+def _best_claim(results: Results) -> Claim:
+    text = "Tuned alike and within one budget, the Transformer is better than the systems of its size that it replaced"
+    best = _best_other(results)
+    if best is None:
+        return Claim(text, "not run yet", how_to_continue(results.scale))
+    return compare(results, text, _OURS, best, Measure(_TOKENIZED, "BLEU"), 1, _against(best))
+
+
+def _length_claim(results: Results) -> Claim:
+    text = "The Transformer gains on the system that is best besides it with the length of the sentence"
+    best = _best_other(results)
+    if best is None:
+        return Claim(text, "not run yet", how_to_continue(results.scale))
+    record = next((record for record in results.records[_OURS] if "test" in record.result), None)
+    if record is None:
+        return Claim(text, "undecided", f"{_OURS} diverged with every seed.")
+    groups = list(record.result["test"]["by_length"])
+    longest, shortest = ((_OURS, best, f"test.by_length.{groups[place]}.bleu") for place in (-1, 0))
+    of = (
+        f"BLEU of its difference, in the fifth of longest sentences (more than {groups[-2]} words) against the "
+        f"shortest (at most {groups[0]}), to {_against(best)}"
     )
+    return judge_gain(results, text, longest, shortest, of, how_to_continue(results.scale))
 
 
-def find_tuning(results: Results) -> Finding:
-    """Tabulate the perplexities by rate, and what table 2 takes."""
-    comparison = results.scale.comparison
-    if not comparison.tried:
-        return Finding()
-    table = Table(
-        f"Development perplexity after {comparison.steps:,} steps by peak learning rate ({results.scale.about})",
-        ("system", *(f"{rate:g}" for rate in comparison.tried), "lowest", "taken for table 2"),
-        tuple(
-            (
-                ARCHITECTURES[name],
-                *(results.cell(tuning_row_name(name, rate), _DEV_PERPLEXITY) for rate in comparison.tried),
-                "–" if (best := best_rate(results, name)) is None else f"{best:g}",
-                f"{comparison.rates[name]:g}",
-            )
-            for name in comparison.models
-        ),
-        f"Alike for all: {comparison.treatment}.",
-    )
-    return Finding([table])
+def _cost_claim(results: Results, level: float | None) -> Claim:
+    text = "The Transformer reaches a quality that all reach with fewer operations of training"
+    if _best_other(results) is None:
+        return Claim(text, "not run yet", how_to_continue(results.scale))
+    costs = {row.name: _costs(results, row, level) for row in results.rows if isinstance(row, TrainingRow)}
+    ours = costs.pop(_OURS)
+    reached = {name: cost for name, cost in costs.items() if cost}
+    if not ours or not reached:
+        return Claim(text, "undecided", f"Not every seed reaches it ({_OURS}: {results.seeds(_OURS)}).")
+    best = min(reached, key=lambda name: mean([operations for _, operations in reached[name].values()]).value)
+    shares = [100 * (ours[seed][1] / other[1] - 1) for seed, other in reached[best].items() if seed in ours]
+    if not shares:
+        return Claim(text, "not run yet", how_to_continue(results.scale))
+    of = f"% operations to {level:.0f} development BLEU, against the cheapest other one, {ARCHITECTURES[_system(best)]}"
+    return judge(text, mean(shares), -1, of, digits=0)
 
 
-TUNING = Experiment("tuning", "Tuning of the systems of table 2", tuning_rows, find_tuning)
+EXPERIMENT = Experiment(
+    "table2", "Table 2: against the systems it replaced", rows, find, seeds=(), tune=with_choices
+)

@@ -1,7 +1,7 @@
 """Quality against the size of the text: three systems of table 2, on an eighth, a quarter, a half and all of it.
 
-Each system has the settings that its trials on all of the text have chosen (see `trials`), and trains until it learns
-no more. A half is every second pair and so on, so a smaller text is part of a larger one; its subwords are its own.
+Each system has the settings that its trials on all of the text have chosen (see `trials`), and trains until its rate is
+zero. A half is every second pair and so on, so a smaller text is part of a larger one; its subwords are its own.
 Where the Transformer is behind, this tells whether it is so for want of text.
 """
 
@@ -12,15 +12,15 @@ from dataclasses import replace
 
 from matplotlib.figure import Figure
 
+from headwise.experiments import table2
 from headwise.experiments.charts import COLORS, draw_line, within_bleu
-from headwise.experiments.convergence import note, system_rows
 from headwise.experiments.harness.outcome import BLEU, Chart, Claim, Finding, Table, judge_gain, plain
 from headwise.experiments.harness.records import Mean, Results
 from headwise.experiments.harness.rows import TrainingRow, replaced
 from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.harness.texts import part_of
 from headwise.experiments.scales import ARCHITECTURES, Scale
-from headwise.experiments.trials import with_choices
+from headwise.experiments.trials import budget_note, with_choices
 
 _RECURRENT = "luong"
 _SYSTEMS = (_RECURRENT, "convs2s", "transformer")
@@ -29,11 +29,11 @@ _TEST = "test.tokenized_bleu.score"
 
 def rows(scale: Scale) -> list[TrainingRow]:
     """Return the rows on parts of the text and, from table 2, on all of it, of each system whose trials are done."""
-    whole = {row.name: row for row in system_rows(scale)}
+    whole = {row.name: row for row in table2.rows(scale)}
     return [
         row if of == 1 else _part_row(row, system, of)
         for system in _SYSTEMS
-        if (row := whole.get(f"converged-{system}")) is not None
+        if (row := whole.get(f"table2-{system}")) is not None
         for of in (*scale.parts, 1)
     ]
 
@@ -50,7 +50,7 @@ def _part_row(row: TrainingRow, system: str, of: int) -> TrainingRow:
 
 
 def _name(system: str, of: int) -> str:
-    return f"converged-{system}" if of == 1 else f"size-{system}-{of}"
+    return f"table2-{system}" if of == 1 else f"size-{system}-{of}"
 
 
 def find(results: Results) -> Finding:
@@ -77,7 +77,7 @@ def find(results: Results) -> Finding:
             (
                 "Test",
                 _TEST,
-                f"{note(scale)} BLEU as the paper computes it, a mean over seeds with its 95 % interval.",
+                f"{budget_note(scale)} BLEU as the paper computes it, a mean over seeds with its 95 % interval.",
             ),
         )
     ]

@@ -1,10 +1,10 @@
-"""Trials: what every system of table 2 and every row of table 3 is tuned with before it is trained to convergence.
+"""Trials: what every system of table 2 and every row of table 3 is tuned with before it is trained to the end.
 
-A run ends when its development BLEU hasn't risen for a stated number of validations, or where its budget ends; a trial
-has a third of that budget. Every system of table 2 has the same number of trials, which differ in rate, schedule,
-dropout and optimizer; a row of table 3 tries multiples of its own rate, and keeps the rest of base. The trial with the
-highest development BLEU is taken. Trials have a seed of their own and never see the test set, so no chosen score is
-reported as a result.
+A trial has a part of the budget, and ends before it when its development BLEU hasn't risen for a stated number of
+validations. Every system of table 2 has the same number of trials, which differ in rate, schedule, dropout and
+optimizer; a row of table 3 tries multiples of its own rate, and keeps the rest of base. The trial with the highest
+development BLEU is taken, and trained to the end of its budget, where its rate is zero. Trials have a seed of their own
+and never see the test set, so no chosen score is reported as a result.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headwise.experiments import table3
 from headwise.experiments.harness.outcome import BLEU, Finding, Table
 from headwise.experiments.harness.records import Results
 from headwise.experiments.harness.rows import TrainingRow, replaced
 from headwise.experiments.harness.runner import Experiment, collect
 from headwise.experiments.paper import TABLE_3
 from headwise.experiments.scales import ARCHITECTURES, Scale
+from headwise.experiments.variations import ablation_rows, variation_row
+from headwise.training.schedule import decays
 
-PATIENCE = 6  # validations without a better one, after which a training ends
+_PATIENCE = 6  # validations without a better one, after which a trial ends
+# What is taken where its rate doesn't end at zero: it falls there in the last quarter, before which none ends.
+_ENDING = ("schedule.cooldown=0.25", "training.patience=0")
 
 
 @dataclass(frozen=True)
@@ -32,22 +35,22 @@ class Budget:
     Attributes:
         until: overrides of every run: its longest training and its patience.
         trial_steps: longest training of a trial.
+        variation_steps: longest training of a row of table 3.
         trials: trial -> overrides of the trials that all systems of table 2 have.
         own: overrides of a further trial, by system; `""` is for those that have none of their own.
         multiples: of the rate of a row of table 3, as trials.
         presets: the rows of table 3; without any, its ablation isn't run either.
         seeds: of the results.
-        text: `until` in words, for the report.
     """
 
     until: tuple[str, ...]
     trial_steps: int
+    variation_steps: int
     trials: Mapping[str, tuple[str, ...]]
     own: Mapping[str, tuple[str, ...]]
     multiples: tuple[float, ...]
     presets: tuple[str, ...]
     seeds: tuple[int, ...]
-    text: str
 
     def trials_of(self, system: str) -> dict[str, tuple[str, ...]]:
         """Return the trials of a system of table 2 with all their overrides."""
@@ -64,13 +67,13 @@ def _paper(dropout: float) -> tuple[str, ...]:
 
 
 def _until(*, warmup: int, steps: int, validate_every: int, checkpoint_every: int) -> tuple[str, ...]:
-    """Return the overrides of a training that ends by `PATIENCE`, or after its steps."""
+    """Return the overrides of a training that ends by `_PATIENCE`, or after its steps."""
     return (
         f"schedule.warmup={warmup}",
         f"training.max_steps={steps}",
         f"training.validate_every={validate_every}",
         "training.validate_share=1",  # by steps, whatever the machine
-        f"training.patience={PATIENCE}",
+        f"training.patience={_PATIENCE}",
         f"training.checkpoint_every={checkpoint_every}",
         "training.average_last=4",
         "training.best_by=bleu",
@@ -82,6 +85,7 @@ BUDGETS = {
     "tiny": Budget(
         until=_until(warmup=400, steps=6000, validate_every=250, checkpoint_every=125),
         trial_steps=2000,
+        variation_steps=9000,
         trials={
             "paper": _paper(0.1),
             "linear-low": _trial("linear", 0.004, 0.1, "training.max_steps=4000"),
@@ -98,11 +102,11 @@ BUDGETS = {
         multiples=(0.5, 1.0, 2.0),
         presets=tuple(line.preset for line in TABLE_3),
         seeds=(2, 3, 4, 5, 6),
-        text="until development BLEU hasn't risen for 1,500 steps, at most 6,000 steps of 1,024 tokens",
     ),
     "multi30k": Budget(
         until=_until(warmup=800, steps=6000, validate_every=500, checkpoint_every=250),
         trial_steps=1500,
+        variation_steps=6000,
         trials={
             "paper": _paper(0.1),
             "linear-low": _trial("linear", 0.004, 0.3),
@@ -119,11 +123,11 @@ BUDGETS = {
             "base", "table3-a-h1", "table3-a-h16", "table3-d-drop0", "table3-d-ls0", "table3-e-learned", "big",
         ),
         seeds=(2, 3, 4),
-        text="until development BLEU hasn't risen for 3,000 steps, at most 6,000 steps",
     ),
     "open-en-de": Budget(
         until=_until(warmup=400, steps=6000, validate_every=500, checkpoint_every=125),
         trial_steps=2000,
+        variation_steps=6000,
         trials={
             "paper": _paper(0.1),
             "linear-low": _trial("linear", 0.004, 0.0),
@@ -138,33 +142,40 @@ BUDGETS = {
         multiples=(),
         presets=(),
         seeds=(2, 3, 4),
-        text="until development BLEU hasn't risen for 3,000 steps, at most 6,000 steps of 2,048 tokens",
     ),
 }  # fmt: skip
 
 
 def system_row(scale: Scale, system: str, name: str, label: str, trial: tuple[str, ...]) -> TrainingRow:
     """Return a row of table 2: the system with what is alike, the budget, and a trial's own settings."""
-    recipe, budget = scale.comparison.system(system, None), BUDGETS[scale.name]
+    recipe, budget = scale.comparison.recipe(system), BUDGETS[scale.name]
     changes = replaced(replaced(recipe.changes, budget.until), trial)
     return TrainingRow(name, label, scale.name, recipe.file, changes, text=scale.checksum)
 
 
-def variation_row(scale: Scale, original: TrainingRow, name: str, label: str, multiple: float) -> TrainingRow:
+def tuned_row(scale: Scale, original: TrainingRow, name: str, label: str, multiple: float) -> TrainingRow:
     """Return a row of table 3 or of its ablation with the budget, and a multiple of its rate."""
-    rate = original.configuration().schedule.peak
+    rate, budget = original.configuration().schedule.peak, BUDGETS[scale.name]
     assert rate is not None
-    by = ("schedule.name=inverse_sqrt", f"schedule.peak={multiple * rate:.6f}")
-    changes = replaced(replaced(original.changes, BUDGETS[scale.name].until), by)
+    by = (
+        f"training.max_steps={budget.variation_steps}",
+        "schedule.name=inverse_sqrt",
+        f"schedule.peak={multiple * rate:.6f}",
+    )
+    changes = replaced(replaced(original.changes, budget.until), by)
     return TrainingRow(name, label, scale.name, original.config, changes, text=scale.checksum)
+
+
+def to_the_end(row: TrainingRow) -> TrainingRow:
+    """Return the row of what was taken: its rate falls to zero, so that it gives all that it has learned."""
+    ending = () if decays(row.configuration().schedule) else _ENDING
+    return replace(row, changes=replaced(row.changes, ending))
 
 
 def originals(scale: Scale) -> dict[str, TrainingRow]:
     """Return the rows of table 3 and its ablation that the budget allows for, by name; it may allow for none."""
-    rows = [table3.row(preset, scale) for preset in BUDGETS[scale.name].presets]
-    if not rows:
-        return {}
-    return {row.name: row for row in (*rows, *table3.ablation_rows(scale)[1:])}
+    rows = [variation_row(preset, scale) for preset in BUDGETS[scale.name].presets]
+    return {row.name: row for row in (*rows, *ablation_rows(scale))} if rows else {}
 
 
 def _trials(scale: Scale) -> Iterator[tuple[str, str, TrainingRow]]:
@@ -177,7 +188,7 @@ def _trials(scale: Scale) -> Iterator[tuple[str, str, TrainingRow]]:
     for name, original in originals(scale).items():
         for multiple in budget.multiples:
             label = f"{original.label}, {multiple:g} times its rate"
-            row = variation_row(scale, original, f"trial-{name}-x{multiple:g}", label, multiple)
+            row = tuned_row(scale, original, f"trial-{name}-x{multiple:g}", label, multiple)
             yield name, f"{multiple:g}", row
 
 
@@ -207,6 +218,21 @@ def with_choices(scale: Scale, results: Path) -> Scale:
     return replace(scale, chosen=chosen, seeds=BUDGETS[scale.name].seeds)
 
 
+def budget_note(scale: Scale) -> str:
+    """Return how every run is trained, and the command that runs what isn't yet; nothing elsewhere."""
+    if scale.name not in BUDGETS:
+        return ""
+    return (
+        "Every run has the settings of its best trial, and trains until its rate is zero; the last 4 checkpoints are "
+        f"averaged. {how_to_continue(scale)}"
+    )
+
+
+def how_to_continue(scale: Scale) -> str:
+    """Return the command that runs what isn't finished yet, in a sentence."""
+    return f"`headwise reproduce all --scale {scale.name}` continues what isn't finished, the trials first."
+
+
 def find_trials(results: Results) -> Finding:
     """Tabulate the trials, and what was chosen."""
     budget = BUDGETS.get(results.scale.name)
@@ -226,8 +252,7 @@ def find_trials(results: Results) -> Finding:
         ),
         "; ".join(f"{trial}: {_settings(overrides)}" for trial, overrides in budget.trials.items())
         + f"; own: {_settings(budget.own[''])}, of the Transformer {_settings(budget.own['transformer'])}. "
-        f"A trial trains for at most {budget.trial_steps:,} steps, what is taken {budget.text}. Alike: "
-        f"{results.scale.comparison.treatment}, but for what the trials vary.",
+        f"A trial trains for at most {budget.trial_steps:,} steps. Alike: {results.scale.comparison.treatment}.",
     )
     variations = Table(
         "Development BLEU of the rows of table 3 by multiples of their rate",
@@ -253,4 +278,4 @@ def _untuned(scale: Scale, results: Path) -> Results:
     return collect(replace(TRIALS, tune=None), scale, results)
 
 
-TRIALS = Experiment("trials", "Trials of the converged models", trial_rows, find_trials, tune=with_choices)
+TRIALS = Experiment("trials", "Trials of tables 2 and 3", trial_rows, find_trials, tune=with_choices)

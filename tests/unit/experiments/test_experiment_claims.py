@@ -15,10 +15,10 @@ from headwise.config import ModelConfig
 from headwise.evaluation.calibration import calibration
 from headwise.evaluation.translation import bleu
 from headwise.experiments import attention, extrapolation, figures, recall
+from headwise.experiments.gradients import flow
 from headwise.experiments.harness.records import mean, slope
 from headwise.experiments.harness.scoring import curve, minutes_to
 from headwise.experiments.harness.test_sets import rejoin_compounds, split_compounds
-from headwise.experiments.table1 import flow
 from headwise.experiments.tagging import NO_TAG, Tagger, shape
 from headwise.models.build import build_model
 

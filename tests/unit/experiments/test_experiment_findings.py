@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -11,16 +9,18 @@ import pytest
 from headwise.analysis.interventions import PARTS
 from headwise.config import Config, DataConfig
 from headwise.config.presets import preset
-from headwise.experiments import extrapolation, figures, ingredients, table1, table3
+from headwise.experiments import extrapolation, gradients, heads, ingredients, table3
 from headwise.experiments.harness.outcome import Claim, Finding
 from headwise.experiments.harness.records import Record, Results
 from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.paper import TABLE_3, row_name
 from headwise.experiments.scales import ARCHITECTURES, SCALES, Scale
+from headwise.experiments.variations import ablation_rows, variation_row
 from headwise.tasks.recipes import CorpusSize, choose
 
 pytestmark = pytest.mark.usefixtures("at_the_root")
 BASE = 40.0
+UNTRIED = SCALES["wmt14"]  # whose rows are there without trials
 
 
 def synthetic_results(
@@ -35,27 +35,20 @@ def synthetic_results(
     return Results(scale, rows, {row.name: records.get(row.name, []) for row in rows})
 
 
-def variations(
-    differences: dict[str, list[float]],
-    scale: str = "multi30k",
-    perplexity: Mapping[str, float] = MappingProxyType({}),
-) -> Finding:
+def variations(differences: dict[str, list[float]]) -> Finding:
     """Return Table 3's finding: base has 40 and 50 BLEU with seeds 1 and 2, the other rows differ from it as given."""
     results = {
         row_name(line.preset): {
             seed: {
                 "parameters": 1000,
-                "dev": {
-                    "bleu": BASE + 10 * (seed - 1) + difference,
-                    "perplexity": perplexity.get(line.preset, 5.0),
-                },
+                "dev": {"bleu": BASE + 10 * (seed - 1) + difference, "perplexity": 5.0},
                 "curve": [],
             }
             for seed, difference in enumerate(differences.get(line.preset, [-1.0, -1.0]), start=1)
         }
         for line in TABLE_3
     }
-    return table3.find(synthetic_results(table3.EXPERIMENT, SCALES[scale], results))
+    return table3.find(synthetic_results(table3.EXPERIMENT, UNTRIED, results))
 
 
 def cells(finding: Finding, label: str) -> dict[str, str]:
@@ -70,61 +63,31 @@ def claim(finding: Finding, words: str) -> Claim:
     return found
 
 
-@pytest.mark.parametrize(
-    ("preset", "label", "differences", "direction"),
-    [
-        ("table3-a-h1", "h = 1, d_k = d_v = 512", [-0.9, -0.88], "confirmed"),
-        ("table3-a-h1", "h = 1, d_k = d_v = 512", [0.9, 0.88], "refuted"),
-        ("table3-a-h1", "h = 1, d_k = d_v = 512", [-0.9, -0.6], "undecided"),  # ± 1.9
-        ("table3-a-h1", "h = 1, d_k = d_v = 512", [-0.9], "undecided"),
-        ("table3-c-d1024", "d_model = 1024, d_k = d_v = 128", [0.4, 0.42], "confirmed"),
-        ("table3-e-learned", "sinusoids", [-0.2, -0.2], "confirmed"),  # the paper: nearly identical
-        ("table3-e-learned", "sinusoids", [-0.5, -0.5], "refuted"),
-        (
-            "table3-a-h16",
-            "h = 16, d_k = d_v = 32",
-            [0.2, 0.2],
-            "confirmed",
-        ),  # the paper: no difference at all
-    ],
-)
-def test_a_direction_is_the_sign_of_the_whole_interval(
-    preset: str, label: str, differences: list[float], direction: str
-) -> None:
-    finding = variations({"base": [0.0, 0.0], preset: differences})
-    assert cells(finding, label)["direction"] == direction
-    assert cells(finding, label)["Δ"].startswith(f"{sum(differences) / len(differences):+.1f}")
-
-
 def test_a_difference_is_of_seeds_that_both_have() -> None:
     """Base's second seed is 10 BLEU better; a row without that seed is compared with the first alone."""
     finding = variations({"base": [0.0, 0.0], "table3-a-h1": [-2.0], "table3-a-h4": [-1.0, -3.0]})
     one, two = cells(finding, "h = 1, d_k = d_v = 512"), cells(finding, "h = 4, d_k = d_v = 128")
-    assert one["Δ"] == "-2.0"
-    assert two["Δ"].startswith("-2.0 ± 12.7")  # Student's quantile for two values, times s / √2 = 1
-    assert two["BLEU"].startswith("43.0 ± ")
+    assert one["Δ to base"] == "-2.00"
+    assert two["Δ to base"].startswith("-2.00 ± 12.7")  # Student's quantile for two values, times s / √2 = 1
+    assert two["BLEU"].startswith("43.00 ± ")
 
 
 def test_a_row_that_is_missing_has_empty_cells() -> None:
     finding = variations({"base": [0.0], "table3-b-dk16": []})
-    assert cells(finding, "d_k = 16")["direction"] == ""
-    assert not finding.claims  # those of table 3 are judged at convergence
+    assert cells(finding, "d_k = 16")["Δ to base"] == "–"
+    assert claim(finding, "d_k = 16").status == "not run yet"
 
 
-def test_the_rate_goes_with_the_width_unless_a_row_has_its_own() -> None:
+def test_the_rate_goes_with_the_width() -> None:
     for name in ("tiny", "multi30k"):
         scale = SCALES[name]
         base = Config.load(scale.base.file, scale.base.changes)
         assert base.schedule.peak is not None
         for line in TABLE_3:
-            made = table3.row(line.preset, scale)
-            config = made.configuration()
+            config = variation_row(line.preset, scale).configuration()
             by_width = base.schedule.peak * (base.model.d_model / config.model.d_model) ** 0.5
-            own = scale.rates.get(line.preset)
-            assert config.schedule.peak == pytest.approx(own or by_width, rel=1e-3)
-            if own:  # the table's note states it
-                assert f"{own:g}" in variations({"base": [0.0]}, name).tables[0].note
-    assert table3.row("big", SCALES["wmt14"]).configuration().schedule.peak is None  # the paper's formula
+            assert config.schedule.peak == pytest.approx(by_width, rel=1e-3)
+    assert variation_row("big", UNTRIED).configuration().schedule.peak is None  # the paper's formula
 
 
 @pytest.mark.parametrize(
@@ -144,8 +107,9 @@ def test_roles_are_undecided_without_trees(roles: list[str], relation: str | Non
     }  # fmt: skip
     maps = {part: [[[[1000]]]] for part in PARTS}  # (layers, heads, query, key)
     result = {"heads": [head], "sentences": 1, "source": ["a"], "target": ["b"], "maps": maps}
-    scale = SCALES["multi30k"]
-    finding = figures.find(synthetic_results(figures.EXPERIMENT, scale, {"figures-attention": {1: result}}))
+    finding = heads.find(
+        synthetic_results(heads.EXPERIMENT, UNTRIED, {"heads-attention": {1: result, 2: result}})
+    )
     assert claim(finding, "Heads learn").status == status
 
 
@@ -174,16 +138,10 @@ def test_positions_extrapolate_where_every_seed_is_accurate(
 
 
 @pytest.mark.parametrize(
-    ("fading", "untrained", "trained"),
-    [
-        ([0.5], "undecided", "undecided"),
-        ([1e-4, 2e-4], "confirmed", "confirmed"),
-        ([30.0, 33.0], "refuted", "refuted"),
-    ],
+    ("fading", "status"),
+    [([1e-4], "undecided"), ([1e-4, 2e-4], "confirmed"), ([30.0, 33.0], "refuted")],
 )
-def test_gradients_that_reach_far_are_those_of_a_factor_or_of_several_seeds(
-    fading: list[float], untrained: str, trained: str
-) -> None:
+def test_gradients_that_reach_far_are_those_of_several_seeds(fading: list[float], status: str) -> None:
     """The Transformer's stay as they are over 20 positions; those of all others end with `fading`."""
     results = {
         seed: {
@@ -195,44 +153,14 @@ def test_gradients_that_reach_far_are_those_of_a_factor_or_of_several_seeds(
         }
         for seed, end in enumerate(fading, start=1)
     }
-    names = ("table1-gradient-untrained", "table1-gradient-trained")
-    found = table1.find(synthetic_results(table1.EXPERIMENT, SCALES["tiny"], dict.fromkeys(names, results)))
-    assert claim(found, "gradients, untrained").status == untrained
-    assert claim(found, "gradients, trained").status == trained
-
-
-def ablated(bleu: dict[str, float | None]) -> Finding:
-    """Return the ablation's finding for rows with these dev BLEU scores; None: the training diverged."""
-    results = {
-        name: {
-            1: {"diverged": "step 3: the loss is nan"}
-            if score is None
-            else {"dev": {"bleu": score, "perplexity": 3.0}, "test": {"bleu": {"score": score - 1}}}
-        }
-        for name, score in bleu.items()
-    }
-    return table3.find_ablation(synthetic_results(table3.ABLATION, SCALES["tiny"], results))
-
-
-def test_an_ablation_compares_each_row_with_the_whole_model() -> None:
-    finding = ablated(
-        {
-            "table3-base": 50.0,
-            "ablation-positions": 20.0,
-            "ablation-residuals": None,
-            "ablation-scaling": 51.5,
-        }
-    )
-    assert cells(finding, "without positions")["Δ dev BLEU"].replace("−", "-").startswith("-30")
-    assert cells(finding, "connections")["dev BLEU"] == "diverged"
-    assert cells(finding, "√d_k")["test BLEU"].startswith("50.5")
-    assert cells(ablated({"table3-base": 50.0}), "without positions")["Δ dev BLEU"] == "–"
+    names = ("gradients-untrained", "gradients-trained")
+    found = gradients.find(synthetic_results(gradients.EXPERIMENT, UNTRIED, dict.fromkeys(names, results)))
+    assert [claim(found, f"gradients, {of}").status for of in ("untrained", "trained")] == [status] * 2
 
 
 def test_the_rows_of_the_ablation_differ_from_base_in_one_key() -> None:
-    base, *others = table3.ablation_rows(SCALES["tiny"])
-    whole = base.configuration().model
-    for row in others:
+    whole = variation_row("base", SCALES["tiny"]).configuration().model
+    for row in ablation_rows(SCALES["tiny"]):
         model = row.configuration().model
         assert sum(getattr(model, key) != getattr(whole, key) for key in type(model).model_fields) == 1
 

@@ -35,13 +35,13 @@ PAPER_CLAIMS = (
         "The Transformer translates better than the recurrent and convolutional systems that it replaced",
         (
             Evidence(
-                "table2-converged",
+                "table2",
                 "Tuned alike and within one budget, the Transformer is better than the systems of its size that it "
                 "replaced",
                 "quality",
             ),
             Evidence(
-                "table2-converged",
+                "table2",
                 "The Transformer gains on the system that is best besides it with the length of the sentence",
                 "longer sentences",
             ),
@@ -56,7 +56,7 @@ PAPER_CLAIMS = (
         "It takes less training to the same quality",
         (
             Evidence(
-                "table2-converged",
+                "table2",
                 "The Transformer reaches a quality that all reach with fewer operations of training",
             ),
         ),
@@ -105,7 +105,7 @@ PAPER_CLAIMS = (
                 "gradients",
             ),
             Evidence(
-                "table3-converged",
+                "table3",
                 "A model without the division by √d_k is worse (section 3.2.1)",
                 "a model without",
             ),
@@ -116,9 +116,9 @@ PAPER_CLAIMS = (
         "05-heads",
         "Several heads are better than one, too many are worse again, and they learn different tasks",
         (
-            Evidence("table3-converged", "(A) A single head is worse than several", "one head"),
-            Evidence("table3-converged", "(A) Too many heads are worse, too", "32 heads"),
-            Evidence("figures", "Heads learn different tasks (section 4 and the paper's appendix)", "tasks"),
+            Evidence("table3", "(A) A single head is worse than several", "one head"),
+            Evidence("table3", "(A) Too many heads are worse, too", "32 heads"),
+            Evidence("heads", "Heads learn different tasks (section 4 and the paper's appendix)", "tasks"),
         ),
     ),
     PaperClaim(
@@ -126,9 +126,7 @@ PAPER_CLAIMS = (
         "06-positions",
         "Sinusoids are as good as learned positions, and may serve longer sentences than those of training",
         (
-            Evidence(
-                "table3-converged", "(E) Learned positions are nearly identical to sinusoids", "as good"
-            ),
+            Evidence("table3", "(E) Learned positions are nearly identical to sinusoids", "as good"),
             Evidence(
                 "extrapolation",
                 "Sinusoids extrapolate to longer sequences than those of training (section 3.5: they may)",
@@ -141,9 +139,9 @@ PAPER_CLAIMS = (
         "13-results",
         "Bigger models are better, and dropout keeps them from overfitting",
         (
-            Evidence("table3-converged", "The big model is better than base", "big"),
-            Evidence("table3-converged", "(C) Bigger models are better (d_model = 1024)", "wider"),
-            Evidence("table3-converged", "(D) A model without dropout is worse", "no dropout"),
+            Evidence("table3", "The big model is better than base", "big"),
+            Evidence("table3", "(C) Bigger models are better (d_model = 1024)", "wider"),
+            Evidence("table3", "(D) A model without dropout is worse", "no dropout"),
         ),
     ),
     PaperClaim(

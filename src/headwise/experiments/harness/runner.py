@@ -36,16 +36,14 @@ from headwise.processes import child_environment, python_command
 
 # Name -> (attribute of a module of `headwise.experiments`, line of help), in the order of the report.
 NAMES = {
-    "table1": ("table1:EXPERIMENT", "Complexity, path length, gradient flow of four kinds of layers."),
+    "table1": ("table1:EXPERIMENT", "Complexity and path length of four kinds of layers."),
     "complexity": ("complexity:EXPERIMENT", "Time, operations and memory of a layer against n and d."),
-    "table2": (
-        "table2:EXPERIMENT",
-        "The systems of table 2 after equal steps and times; table2-converged judges.",
-    ),
-    "tuning": ("table2:TUNING", "The learning rates that table 2's systems were tuned with."),
-    "table3": ("table3:EXPERIMENT", "Every row of table 3 after equal steps; table3-converged judges."),
-    "ablation": ("table3:ABLATION", "Without positions, residuals or scaling, after equal steps."),
-    "figures": ("figures:EXPERIMENT", "Schedule, sinusoids, attention, head roles, label smoothing."),
+    "trials": ("trials:TRIALS", "What the models of tables 2 and 3 are tuned with."),
+    "table2": ("table2:EXPERIMENT", "The Transformer and the systems it replaced, tuned alike."),
+    "table3": ("table3:EXPERIMENT", "Variations of the Transformer, and parts left out of it."),
+    "gradients": ("gradients:EXPERIMENT", "What arrives of a gradient at words far away."),
+    "heads": ("heads:EXPERIMENT", "What the heads of a trained Transformer attend to."),
+    "figures": ("figures:EXPERIMENT", "Schedule, sinusoids, label smoothing."),
     "sqrt-dk": ("attention:SCALING", "Why scores are divided by the square root of d_k."),
     "permutation": ("attention:PERMUTATION", "Attention without positions can't tell orders apart."),
     "label-smoothing": ("label_smoothing:EXPERIMENT", "Perplexity, BLEU and calibration."),
@@ -55,12 +53,6 @@ NAMES = {
     "ingredients": (
         "ingredients:EXPERIMENT",
         "From the paper's recipe to ours, one ingredient after the other.",
-    ),
-    "trials": ("trials:TRIALS", "What the converged models of tables 2 and 3 are tuned with."),
-    "table2-converged": ("convergence:SYSTEMS", "Table 2 trained until nothing is gained, tuned alike."),
-    "table3-converged": (
-        "convergence:VARIATIONS",
-        "Table 3 trained until nothing is gained, each rate tuned.",
     ),
     "text-size": (
         "text_size:EXPERIMENT",
@@ -74,7 +66,7 @@ NAMES = {
 # What `headwise reproduce all` runs: the rows of a stage depend on what the stage before has chosen.
 STAGES = (
     ("complexity", "sqrt-dk", "permutation", "extrapolation", "recall", "trials"),
-    ("table2-converged", "table3-converged", "ingredients"),
+    ("table2", "table3", "ingredients"),
     ("text-size",),
 )
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from headwise.corpora.built_in import write_built_in
 from headwise.corpora.catalog import find_corpus
 from headwise.errors import DataError, TrainingError
-from headwise.experiments import convergence, table2, text_size, trials
+from headwise.experiments import table2, table3, text_size, trials
 from headwise.experiments.attention import PERMUTATION, SCALING
 from headwise.experiments.harness.cost import parameters
 from headwise.experiments.harness.outcome import BLEU, Measure, compare, judge
@@ -26,6 +26,7 @@ from headwise.experiments.harness.runner import collect, finish, plan, unfinishe
 from headwise.experiments.harness.test_sets import TestSet
 from headwise.experiments.harness.texts import part_of, prepare_text
 from headwise.experiments.scales import ARCHITECTURES, SCALES, RowRecipe, Scale
+from headwise.training.schedule import decays
 from paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("at_the_root", "forked")
@@ -107,25 +108,26 @@ def test_the_best_trial_of_what_has_all_of_them_is_taken(tried: Path) -> None:
     again = trials.with_choices(TINY, tried)
     assert again.chosen["luong"] == "paper"
     assert "gnmt" not in again.chosen
-    names = {row.name for row in convergence.system_rows(again)}
-    assert names == {f"converged-{system}" for system in ARCHITECTURES if system != "gnmt"}
-    assert convergence.system_rows(TINY) == convergence.variation_rows(TINY) == []  # nothing is tried yet
+    names = {row.name for row in table2.rows(again)}
+    assert names == {f"table2-{system}" for system in ARCHITECTURES if system != "gnmt"}
+    assert table2.rows(TINY) == table3.rows(TINY) == []  # nothing is tried yet
 
 
 def test_what_is_chosen_is_run_with_every_seed(tried: Path) -> None:
     scale = trials.with_choices(TINY, tried)
-    jobs = plan(convergence.SYSTEMS, TINY, results=tried)
+    jobs = plan(table2.EXPERIMENT, TINY, results=tried)
     assert [(job.row.name, job.seed) for job in jobs[:7]] == [
-        *((f"converged-{system}", 2) for system in ARCHITECTURES),
-        ("converged-sutskever", 3),
+        *((f"table2-{system}", 2) for system in ARCHITECTURES),
+        ("table2-sutskever", 3),
     ]
     assert len(jobs) == 6 * 5
     assert all(isinstance(job.row, TrainingRow) and job.row.scored for job in jobs)
-    sizes = [parameters(row.configuration()) for row in convergence.system_rows(scale)]
+    sizes = [parameters(row.configuration()) for row in table2.rows(scale)]
     assert max(sizes) / min(sizes) < 1.04
-    base, *others = convergence.variation_rows(scale)
+    base, *others = table3.rows(scale)
     assert base.configuration().schedule.peak == pytest.approx(0.008)  # twice its own
     assert len(others) == 19 + 3
+    assert all(decays(row.configuration().schedule) for row in (*table2.rows(scale), *table3.rows(scale)))
     assert len(plan(trials.TRIALS, TINY, results=tried)) == 6 * 8 + 23 * 3
 
 
@@ -210,16 +212,14 @@ def test_training_that_diverged_with_several_seeds_is_the_worse_one(
 def found(results: Path, scores: dict[str, float]) -> Results:
     """Record every system with these scores of seeds 2 to 6, others with 80, and collect them."""
     scale = trials.with_choices(TINY, results)
-    for row in convergence.system_rows(scale):
+    for row in table2.rows(scale):
         for seed in scale.seeds:
-            record(
-                results, row, seed, scores.get(row.name.removeprefix("converged-"), 80.0) + 0.1 * (seed % 2)
-            )
-    return collect(convergence.SYSTEMS, TINY, results)
+            record(results, row, seed, scores.get(row.name.removeprefix("table2-"), 80.0) + 0.1 * (seed % 2))
+    return collect(table2.EXPERIMENT, TINY, results)
 
 
 def test_systems_are_compared_over_paired_seeds_and_at_equal_quality(tried: Path, tmp_path: Path) -> None:
-    finding = convergence.find_systems(found(tried, {"transformer": 90.0, "luong": 85.0}))
+    finding = table2.find(found(tried, {"transformer": 90.0, "luong": 85.0}))
     best, longer, cost = finding.claims
     assert longer.status == "undecided"  # every system loses as much on long sentences
     assert (
@@ -239,7 +239,7 @@ def test_systems_are_compared_over_paired_seeds_and_at_equal_quality(tried: Path
     assert cells["recurrent, multiplicative attention (Luong)"]["min to 80 dev BLEU"].startswith("1.9")
     assert cost.status in ("confirmed", "refuted")  # no seed differs from another in its operations
     assert "% operations to 80 development BLEU" in cost.because
-    assert [chart.name for chart in finding.charts] == ["table2-converged-tiny", "length-tiny"]
+    assert [chart.name for chart in finding.charts] == ["table2-tiny", "length-tiny"]
     for chart in finding.charts:
         assert chart.save(tmp_path).stat().st_size > 0
 
@@ -257,56 +257,36 @@ def test_a_system_that_diverged_has_been_run(
     tried: Path, system: str, diverged: int, statuses: list[str]
 ) -> None:
     found(tried, {"transformer": 90.0, "luong": 85.0})
-    row = next(
-        row
-        for row in convergence.system_rows(trials.with_choices(TINY, tried))
-        if row.name == f"converged-{system}"
-    )
+    row = next(row for row in table2.rows(trials.with_choices(TINY, tried)) if row.name == f"table2-{system}")
     for seed in range(2, 2 + diverged):
         record(tried, row, seed, None)
-    claims = convergence.find_systems(collect(convergence.SYSTEMS, TINY, tried)).claims
+    claims = table2.find(collect(table2.EXPERIMENT, TINY, tried)).claims
     assert [claim.status for claim in claims] == statuses
 
 
 def test_nothing_is_claimed_before_the_runs(tmp_path: Path) -> None:
-    results = collect(convergence.VARIATIONS, TINY, tmp_path)
-    statuses = {claim.status for claim in convergence.find_variations(results).claims}
+    results = collect(table3.EXPERIMENT, TINY, tmp_path)
+    statuses = {claim.status for claim in table3.find(results).claims}
     assert statuses == {"not run yet"}
-    assert {
-        c.status for c in convergence.find_systems(collect(convergence.SYSTEMS, TINY, tmp_path)).claims
-    } == {"not run yet"}
+    assert {c.status for c in table2.find(collect(table2.EXPERIMENT, TINY, tmp_path)).claims} == {
+        "not run yet"
+    }
 
 
 def test_variations_are_compared_with_base(tried: Path) -> None:
     scale = trials.with_choices(TINY, tried)
-    for row in convergence.variation_rows(scale):
+    for row in table3.rows(scale):
         for seed in scale.seeds:
             record(tried, row, seed, (60.0 if row.name.endswith("a-h1") else 80.0) + seed)
-    finding = convergence.find_variations(collect(convergence.VARIATIONS, TINY, tried))
+    finding = table3.find(collect(table3.EXPERIMENT, TINY, tried))
     status = {claim.text: claim.status for claim in finding.claims}
     assert status["(A) A single head is worse than several"] == "confirmed"
     assert status["(A) Too many heads are worse, too"] == "undecided"
     assert status["(E) Learned positions are nearly identical to sinusoids"] == "confirmed"
-    (row,) = [row for row in finding.tables[0].rows if row[0].startswith("h = 1,")]
-    assert row[-2:] == ("-20.00 ± 0.00", "-0.9")
+    (row,) = [row for row in finding.tables[0].rows if row[0].startswith("(A) h = 1,")]
+    assert row[5:8] == ("2.00 ± 0.00", "64.00 ± 1.96", "-20.00 ± 0.00")
+    assert row[-1] == "-0.9"
     finding.charts[0].save(tried)
-
-
-@pytest.mark.parametrize(
-    ("before", "status"), [(79.5, "confirmed"), (75.0, "undecided"), (90.0, "confirmed")]
-)
-def test_a_row_that_was_catching_up_decides_nothing(before: float, status: str) -> None:
-    """Row a is 4 ± 0 behind b, which rose by 1; it was at `before` six validations before its end, at 80."""
-
-    def trained(name: str, first: float, last: float) -> list[Record]:
-        curve = [{"step": step, "bleu": 0.0} for step in range(3)]
-        curve += [{"step": 3 + step, "bleu": first} for step in range(6)] + [{"step": 9, "bleu": last}]
-        result = {"dev": {"bleu": last}, "curve": curve}
-        return [Record(name, "tiny", seed, "", "", result) for seed in (2, 3)]
-
-    records = {"a": trained("a", before, 80.0), "b": trained("b", 83.0, 84.0)}
-    results = Results(TINY, [], records)
-    assert convergence.compare_converged(results, "", "a", "b", BLEU, -1, "b").status == status
 
 
 def test_a_missing_text_names_the_command_that_makes_it(
@@ -354,7 +334,7 @@ def test_a_smaller_text_is_part_of_a_larger_one(
     rows = text_size.rows(trials.with_choices(TINY, tried))
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     monkeypatch.chdir(tmp_path)
-    whole = [row for row in rows if row.name.startswith("converged-")]
+    whole = [row for row in rows if row.name.startswith("table2-")]
     prepare_text(whole, TINY, pytest.fail)
     assert not list(Path("data/tiny").glob("*.every*"))
     prepare_text(rows, TINY, pytest.fail)
@@ -374,7 +354,7 @@ def test_a_smaller_text_is_part_of_a_larger_one(
 
 def test_the_size_of_the_text_alone_differs_from_table_2(tried: Path) -> None:
     assert text_size.rows(TINY) == []  # nothing is tried yet
-    whole = {row.name: row for row in convergence.system_rows(trials.with_choices(TINY, tried))}
+    whole = {row.name: row for row in table2.rows(trials.with_choices(TINY, tried))}
     rows = text_size.rows(trials.with_choices(TINY, tried))
     assert len({row.identity(2) for row in rows}) == len({row.name for row in rows}) == 3 * 4
     for row in rows:
@@ -382,7 +362,7 @@ def test_the_size_of_the_text_alone_differs_from_table_2(tried: Path) -> None:
             assert row == whole[row.name]
             continue
         _, system, of = row.name.split("-")
-        found, original = row.configuration(), whole[f"converged-{system}"].configuration()
+        found, original = row.configuration(), whole[f"table2-{system}"].configuration()
         for side in ("source", "target"):
             (file,) = getattr(original.data, side)
             assert getattr(found.data, side) == [part_of(file, int(of))]
@@ -397,7 +377,7 @@ def test_what_the_transformer_gains_with_text_is_judged_over_paired_seeds(
     scale = trials.with_choices(TINY, tried)
     for row in text_size.rows(scale):
         for seed in scale.seeds:
-            better = row.name == "converged-transformer"
+            better = row.name == "table2-transformer"
             few = row.name.endswith("-transformer-8")
             record(tried, row, seed, (90.0 if better else on_the_least if few else 80.0) + seed)
     finding = text_size.find(collect(text_size.EXPERIMENT, TINY, tried))
@@ -414,7 +394,7 @@ def test_what_the_transformer_gains_with_text_is_judged_over_paired_seeds(
 
 
 @pytest.mark.parametrize("diverged", [1, 5])
-@pytest.mark.parametrize("name", ["converged-transformer", "size-luong-8"])
+@pytest.mark.parametrize("name", ["table2-transformer", "size-luong-8"])
 def test_a_gain_of_the_seeds_that_did_not_diverge_decides_nothing(
     tried: Path, name: str, diverged: int
 ) -> None:
@@ -452,14 +432,16 @@ def test_a_scale_is_run_on_its_own_text_alone(tmp_path: Path) -> None:
 
 
 def test_every_recorded_seed_counts(tmp_path: Path) -> None:
-    row = table2.systems(TINY)[0]
+    row = table2.rows(SCALES["wmt14"])[0]
     longer = replace(row, name=f"{row.name}.seed5")  # another row, whose name begins with this one's
     for seed in (1, 0, 42):
         record(tmp_path, row, seed, 20.0 + seed)
         record(tmp_path, longer, seed + 1, 50.0)
-    results = collect(table2.EXPERIMENT, TINY, tmp_path)
+    results = collect(table2.EXPERIMENT, SCALES["wmt14"], tmp_path)
     assert results.values(row.name, BLEU.path) == {0: 20.0, 1: 21.0, 42: 62.0}
-    assert list(collect(table2.EXPERIMENT, TINY, tmp_path, [42]).values(row.name, BLEU.path)) == [42]
+    assert list(collect(table2.EXPERIMENT, SCALES["wmt14"], tmp_path, [42]).values(row.name, BLEU.path)) == [
+        42
+    ]
 
 
 def test_what_is_unfinished_is_continued(tmp_path: Path) -> None:
