@@ -68,7 +68,6 @@ class Scale:
         comparison: the systems that table 2 compares.
         base: the recipe that table 3 and other experiments vary.
         test: the test set, scored once, at the end; `other_tests` are those of other language pairs, by name.
-        deep: further overrides of `base` for the depth experiment, whose models are up to eight times as deep.
         sentence: subwords of a typical sentence, end symbol included; for estimates.
         more: further rows of table 2.
         built_in: name of the scale's text in the package, if it is there; it is written where it is missing.
@@ -84,7 +83,6 @@ class Scale:
     comparison: SystemComparison
     base: RowRecipe
     test: TestSet
-    deep: tuple[str, ...] = ()
     sentence: int = 16
     more: Mapping[str, RowRecipe] = field(default_factory=dict)
     other_tests: Mapping[str, TestSet] = field(default_factory=dict)
@@ -176,7 +174,6 @@ TINY = Scale(
     comparison=_TINY_COMPARISON,
     base=RowRecipe("configs/multi30k-en-de-table3.yaml", _TINY_BASE),
     test=TestSet(Path(_TINY) / "test.en", Path(_TINY) / "test.de", corpus="tiny"),
-    deep=("schedule.warmup=150", "training.max_steps=600"),
     sentence=12,
     parts=(8, 4, 2),
     built_in="tiny",

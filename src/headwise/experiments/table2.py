@@ -127,7 +127,7 @@ def systems_table(results: Results, title: str, level: float | None = None) -> T
         ),
         tuple(_table_row(results, row, level) for row in results.rows if isinstance(row, TrainingRow)),
         f"{_bleu_note(scale)} {budget_note(scale)} Alike for all systems: {scale.comparison.treatment}. Means over "
-        "seeds with their 95 % interval; parameters and speed are of the first. Time and operations to a quality are "
+        "seeds with their 95 % interval; parameters, steps and speed are of the first. Time and operations to a quality are "
         f"read from the same runs, between validations; operations are by formula, forward and backward. "
         f"{_paper_note(scale)}",
     )  # fmt: skip
@@ -163,7 +163,7 @@ def _table_row(results: Results, row: TrainingRow, level: float | None) -> tuple
         results.cell(row.name, BLEU.path),
         results.cell(row.name, _TOKENIZED),
         results.cell(row.name, _SACRE),
-        results.cell(row.name, "steps", 0),
+        f"{trained[0].result['steps']:,}" if trained else "–",
         f"{_tokens_a_minute(trained[0]) / 60:,.0f}" if trained else "–",
         mean([minutes for minutes, _ in costs]).text(1) if costs else "–",
         f"{mean([cost for _, cost in costs]).value:.1e}" if costs else "–",

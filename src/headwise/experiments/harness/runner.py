@@ -47,9 +47,10 @@ NAMES = {
     "sqrt-dk": ("attention:SCALING", "Why scores are divided by the square root of d_k."),
     "permutation": ("attention:PERMUTATION", "Attention without positions can't tell orders apart."),
     "label-smoothing": ("label_smoothing:EXPERIMENT", "Perplexity, BLEU and calibration."),
-    "warm-up": ("normalization:WARM_UP", "A rising learning rate against none."),
-    "norm": ("normalization:ORDER", "Normalization before or after a sub-layer."),
-    "depth": ("normalization:DEPTH", "6 to 24 layers, normalized before and after."),
+    "norm": (
+        "normalization:EXPERIMENT",
+        "Normalization before or after a sub-layer, with and without warm-up.",
+    ),
     "ingredients": (
         "ingredients:EXPERIMENT",
         "From the paper's recipe to ours, one ingredient after the other.",
@@ -66,7 +67,7 @@ NAMES = {
 # What `headwise reproduce all` runs: the rows of a stage depend on what the stage before has chosen.
 STAGES = (
     ("complexity", "sqrt-dk", "permutation", "extrapolation", "recall", "trials"),
-    ("table2", "table3", "ingredients"),
+    ("table2", "table3", "norm", "ingredients"),
     ("text-size",),
 )
 
