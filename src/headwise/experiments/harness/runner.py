@@ -67,7 +67,7 @@ NAMES = {
 # What `headwise reproduce all` runs: the rows of a stage depend on what the stage before has chosen.
 STAGES = (
     ("complexity", "sqrt-dk", "permutation", "extrapolation", "recall", "trials"),
-    ("table2", "table3", "norm", "ingredients"),
+    ("table2", "table3", "ingredients"),
     ("text-size",),
 )
 
