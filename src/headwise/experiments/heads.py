@@ -18,7 +18,7 @@ from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.translator import Translator
 from headwise.errors import DataError
 from headwise.experiments import table2
-from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, decide
+from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table
 from headwise.experiments.harness.records import Results
 from headwise.experiments.harness.rows import MeasuredRow, Place
 from headwise.experiments.harness.runner import Experiment
@@ -153,13 +153,14 @@ def _roles_claim(results: Results) -> Claim:
     some = str(counts[0]) if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
     because = (
         f"{some} of {len(models[0])} heads have a role that passes its threshold, and {several} of {len(models)} "
-        f"trained models have heads of several roles (in all: {always})."
+        f"trained models have heads of several roles (in each of them: {always})."
     )
-    if several in (0, len(models)) and (several or any(head["relation"] for head in models[0])):
-        return Claim(text, decide(several > 0), because)
-    if not several:
+    if several == len(models):
+        return Claim(text, "confirmed", because)
+    if not any(head["relation"] for heads in models for head in heads):
         because += " This text has no trees: only fixed offsets and rare words were looked for."
-    return Claim(text, "undecided", because)
+        return Claim(text, "undecided", because)
+    return Claim(text, "undecided" if several else "refuted", because)
 
 
 def _heads_table(result: dict[str, Any], scale: Scale) -> Table:
