@@ -52,9 +52,11 @@ def system_rows(scale: Scale) -> list[TrainingRow]:
 
 def variation_rows(scale: Scale) -> list[TrainingRow]:
     """Return a row for each row of table 3 and its ablation whose trials are done, with the best rate tried."""
-    allowed = originals(scale) if scale.name in BUDGETS else {}
+    if scale.name not in BUDGETS:
+        return []
+    allowed, longer = originals(scale), BUDGETS[scale.name].variations
     return [
-        variation_row(scale, row, f"converged-{name}", row.label, float(scale.chosen[name]))
+        variation_row(scale, row, f"converged-{name}", row.label, float(scale.chosen[name]), longer)
         for name, row in allowed.items()
         if name in scale.chosen
     ]

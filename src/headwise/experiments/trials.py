@@ -31,6 +31,7 @@ class Budget:
 
     Attributes:
         until: overrides of every run: its longest training and its patience.
+        variations: further overrides of the rows of table 3, once their rate is chosen.
         trial_steps: longest training of a trial.
         trials: trial -> overrides of the trials that all systems of table 2 have.
         own: overrides of a further trial, by system; `""` is for those that have none of their own.
@@ -41,6 +42,7 @@ class Budget:
     """
 
     until: tuple[str, ...]
+    variations: tuple[str, ...]
     trial_steps: int
     trials: Mapping[str, tuple[str, ...]]
     own: Mapping[str, tuple[str, ...]]
@@ -81,6 +83,7 @@ _SLOW_MOMENTS = "optimizer.beta2=0.999"
 BUDGETS = {
     "tiny": Budget(
         until=_until(warmup=400, steps=6000, validate_every=250, checkpoint_every=125),
+        variations=("training.max_steps=9000", "schedule.cooldown=0.25", "training.patience=0"),
         trial_steps=2000,
         trials={
             "paper": _paper(0.1),
@@ -102,6 +105,7 @@ BUDGETS = {
     ),
     "multi30k": Budget(
         until=_until(warmup=800, steps=12000, validate_every=500, checkpoint_every=250),
+        variations=(),
         trial_steps=4000,
         trials={
             "paper": _paper(0.1),
@@ -123,6 +127,7 @@ BUDGETS = {
     ),
     "open-en-de": Budget(
         until=_until(warmup=400, steps=6000, validate_every=500, checkpoint_every=125),
+        variations=(),
         trial_steps=2000,
         trials={
             "paper": _paper(0.1),
@@ -150,12 +155,14 @@ def system_row(scale: Scale, system: str, name: str, label: str, trial: tuple[st
     return TrainingRow(name, label, scale.name, recipe.file, changes, text=scale.checksum)
 
 
-def variation_row(scale: Scale, original: TrainingRow, name: str, label: str, multiple: float) -> TrainingRow:
-    """Return a row of table 3 or of its ablation with the budget, and a multiple of its rate."""
+def variation_row(
+    scale: Scale, original: TrainingRow, name: str, label: str, multiple: float, more: Sequence[str] = ()
+) -> TrainingRow:
+    """Return a row of table 3 or of its ablation with the budget, a multiple of its rate, and `more` overrides."""
     rate = original.configuration().schedule.peak
     assert rate is not None
     by = ("schedule.name=inverse_sqrt", f"schedule.peak={multiple * rate:.6f}")
-    changes = replaced(replaced(original.changes, BUDGETS[scale.name].until), by)
+    changes = replaced(replaced(replaced(original.changes, BUDGETS[scale.name].until), by), more)
     return TrainingRow(name, label, scale.name, original.config, changes, text=scale.checksum)
 
 
