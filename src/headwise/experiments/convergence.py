@@ -27,7 +27,15 @@ from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.harness.scoring import minutes_to
 from headwise.experiments.paper import TABLE_3, row_name
 from headwise.experiments.scales import ARCHITECTURES, Scale
-from headwise.experiments.trials import BUDGETS, PATIENCE, originals, system_row, variation_row, with_choices
+from headwise.experiments.trials import (
+    BUDGETS,
+    PATIENCE,
+    originals,
+    system_row,
+    to_the_end,
+    variation_row,
+    with_choices,
+)
 from headwise.models.counting import training_flops
 
 _TEST = "test.tokenized_bleu.score"
@@ -37,29 +45,26 @@ _RISE = "Last rise: of development BLEU, in the last six validations."
 
 def system_rows(scale: Scale) -> list[TrainingRow]:
     """Return a row for each system of table 2 whose trials are done, with the settings of the best one."""
-    return [
-        system_row(
-            scale,
-            system,
-            f"converged-{system}",
-            ARCHITECTURES[system],
-            BUDGETS[scale.name].trials_of(system)[scale.chosen[system]],
-        )
-        for system in scale.comparison.models
-        if system in scale.chosen
-    ]
+    rows = []
+    for system in scale.comparison.models:
+        if system in scale.chosen:
+            trial = BUDGETS[scale.name].trials_of(system)[scale.chosen[system]]
+            row = system_row(scale, system, f"converged-{system}", ARCHITECTURES[system], trial)
+            rows.append(to_the_end(scale, row))
+    return rows
 
 
 def variation_rows(scale: Scale) -> list[TrainingRow]:
     """Return a row for each row of table 3 and its ablation whose trials are done, with the best rate tried."""
     if scale.name not in BUDGETS:
         return []
-    allowed, longer = originals(scale), BUDGETS[scale.name].variations
-    return [
-        variation_row(scale, row, f"converged-{name}", row.label, float(scale.chosen[name]), longer)
-        for name, row in allowed.items()
-        if name in scale.chosen
-    ]
+    rows = []
+    for name, original in originals(scale).items():
+        if name in scale.chosen:
+            rate = float(scale.chosen[name])
+            row = variation_row(scale, original, f"converged-{name}", original.label, rate)
+            rows.append(to_the_end(scale, row, BUDGETS[scale.name].variations))
+    return rows
 
 
 def _validated(record: Record) -> list[float]:

@@ -32,6 +32,7 @@ class Budget:
     Attributes:
         until: overrides of every run: its longest training and its patience.
         variations: further overrides of the rows of table 3, once their rate is chosen.
+        ending: further overrides of every chosen run whose rate, an inverse square root, wouldn't end at zero.
         trial_steps: longest training of a trial.
         trials: trial -> overrides of the trials that all systems of table 2 have.
         own: overrides of a further trial, by system; `""` is for those that have none of their own.
@@ -43,6 +44,7 @@ class Budget:
 
     until: tuple[str, ...]
     variations: tuple[str, ...]
+    ending: tuple[str, ...]
     trial_steps: int
     trials: Mapping[str, tuple[str, ...]]
     own: Mapping[str, tuple[str, ...]]
@@ -79,11 +81,13 @@ def _until(*, warmup: int, steps: int, validate_every: int, checkpoint_every: in
     )
 
 
+_ENDING = ("schedule.cooldown=0.25", "training.patience=0")
 _SLOW_MOMENTS = "optimizer.beta2=0.999"
 BUDGETS = {
     "tiny": Budget(
         until=_until(warmup=400, steps=6000, validate_every=250, checkpoint_every=125),
-        variations=("training.max_steps=9000", "schedule.cooldown=0.25", "training.patience=0"),
+        variations=("training.max_steps=9000",),
+        ending=_ENDING,
         trial_steps=2000,
         trials={
             "paper": _paper(0.1),
@@ -106,6 +110,7 @@ BUDGETS = {
     "multi30k": Budget(
         until=_until(warmup=800, steps=12000, validate_every=500, checkpoint_every=250),
         variations=(),
+        ending=_ENDING,
         trial_steps=4000,
         trials={
             "paper": _paper(0.1),
@@ -128,6 +133,7 @@ BUDGETS = {
     "open-en-de": Budget(
         until=_until(warmup=400, steps=6000, validate_every=500, checkpoint_every=125),
         variations=(),
+        ending=_ENDING,
         trial_steps=2000,
         trials={
             "paper": _paper(0.1),
@@ -148,6 +154,13 @@ BUDGETS = {
 }  # fmt: skip
 
 
+def to_the_end(scale: Scale, row: TrainingRow, more: Sequence[str] = ()) -> TrainingRow:
+    """Return a chosen run with `more` overrides, in which the rate falls to zero: all that a training has to give."""
+    budget = BUDGETS[scale.name]
+    ending = budget.ending if row.configuration().schedule.name == "inverse_sqrt" else ()
+    return replace(row, changes=replaced(row.changes, (*more, *ending)))
+
+
 def system_row(scale: Scale, system: str, name: str, label: str, trial: tuple[str, ...]) -> TrainingRow:
     """Return a row of table 2: the system with what is alike, the budget, and a trial's own settings."""
     recipe, budget = scale.comparison.system(system, None), BUDGETS[scale.name]
@@ -155,14 +168,12 @@ def system_row(scale: Scale, system: str, name: str, label: str, trial: tuple[st
     return TrainingRow(name, label, scale.name, recipe.file, changes, text=scale.checksum)
 
 
-def variation_row(
-    scale: Scale, original: TrainingRow, name: str, label: str, multiple: float, more: Sequence[str] = ()
-) -> TrainingRow:
-    """Return a row of table 3 or of its ablation with the budget, a multiple of its rate, and `more` overrides."""
+def variation_row(scale: Scale, original: TrainingRow, name: str, label: str, multiple: float) -> TrainingRow:
+    """Return a row of table 3 or of its ablation with the budget, and a multiple of its rate."""
     rate = original.configuration().schedule.peak
     assert rate is not None
     by = ("schedule.name=inverse_sqrt", f"schedule.peak={multiple * rate:.6f}")
-    changes = replaced(replaced(replaced(original.changes, BUDGETS[scale.name].until), by), more)
+    changes = replaced(replaced(original.changes, BUDGETS[scale.name].until), by)
     return TrainingRow(name, label, scale.name, original.config, changes, text=scale.checksum)
 
 
