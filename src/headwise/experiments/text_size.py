@@ -20,7 +20,7 @@ from headwise.experiments.harness.rows import TrainingRow, replaced
 from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.harness.texts import part_of
 from headwise.experiments.scales import ARCHITECTURES, Scale
-from headwise.experiments.trials import budget_note, with_choices
+from headwise.experiments.trials import budget_note, how_to_continue, with_choices
 
 _RECURRENT = "luong"
 _SYSTEMS = (_RECURRENT, "convs2s", "transformer")
@@ -116,8 +116,7 @@ def _claim(results: Results) -> Claim:
     least = max(results.scale.parts, default=1)
     few, whole = ((_name("transformer", of), _name(_RECURRENT, of), _TEST) for of in (least, 1))
     of = f"BLEU of its difference, on all of the text against 1/{least} of it"
-    command = f"`headwise reproduce all --scale {results.scale.name}` runs it."
-    return judge_gain(results, text, whole, few, of, command)
+    return judge_gain(results, text, whole, few, of, how_to_continue(results.scale))
 
 
 EXPERIMENT = Experiment(
