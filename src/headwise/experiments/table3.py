@@ -48,7 +48,7 @@ _CLAIMS: Mapping[str, tuple[str, int]] = {
 def rows(scale: Scale) -> list[TrainingRow]:
     """Return a row for each variation and ablation whose trials are done, with the best rate tried.
 
-    At a scale without trials, all of them with base's rate.
+    At a scale without trials, all of them, with base's rate scaled by their width.
     """
     if scale.name not in BUDGETS:
         return [*(variation_row(line.preset, scale) for line in TABLE_3), *ablation_rows(scale)]
@@ -102,8 +102,7 @@ def find(results: Results) -> Finding:
     table = Table(
         f"Table 3 on development data ({scale.about})",
         (
-            "row", "here", "rate, times its own", "seeds", "parameters", "PPL", "BLEU", "last rise",
-            "Δ to base",
+            "row", "here", "rate, times its own", "seeds", "parameters", "PPL", "BLEU", "last rise", "Δ to base",
             "paper parameters", "paper PPL", "paper BLEU", "paper Δ",
         ),
         tuple(_table_row(results, row) for row in results.rows if isinstance(row, TrainingRow)),
