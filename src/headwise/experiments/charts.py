@@ -12,7 +12,7 @@ from headwise.experiments.harness.outcome import BLEU, Chart, plain
 from headwise.experiments.harness.records import Mean, Record, Results, mean
 from headwise.experiments.harness.rows import ExperimentRow, TrainingRow
 from headwise.experiments.paper import TABLE_2, TABLE_3, row_name
-from headwise.experiments.scales import ARCHITECTURES
+from headwise.experiments.scales import ARCHITECTURES, system_row_name
 from headwise.models.counting import training_flops
 
 COLORS = dict(zip(ARCHITECTURES, ("C1", "C3", "C5", "C9", "C2", "C0"), strict=True))
@@ -20,12 +20,12 @@ COLORS = dict(zip(ARCHITECTURES, ("C1", "C3", "C5", "C9", "C2", "C0"), strict=Tr
 
 def trained_systems(results: Results) -> Iterator[tuple[str, TrainingRow, list[Record]]]:
     """Yield each system of table 2 with its row and its records without those that diverged, if there are any."""
+    systems = {system_row_name(name): name for name in ARCHITECTURES}
     for row in results.rows:
-        system = row.name.removeprefix("table2-")
         records = [r for r in results.records[row.name] if "diverged" not in r.result]
-        if system in ARCHITECTURES and records:
+        if row.name in systems and records:
             assert isinstance(row, TrainingRow)
-            yield system, row, records
+            yield systems[row.name], row, records
 
 
 def quality_chart(results: Results, name: str, text: str) -> Chart:

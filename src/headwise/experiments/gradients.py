@@ -26,7 +26,7 @@ from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, j
 from headwise.experiments.harness.records import Results, mean
 from headwise.experiments.harness.rows import MeasuredRow, Place
 from headwise.experiments.harness.runner import Experiment
-from headwise.experiments.scales import ARCHITECTURES, SCALES, Scale
+from headwise.experiments.scales import ARCHITECTURES, SCALES, Scale, system_row_name
 from headwise.experiments.trials import with_choices
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model
@@ -122,7 +122,8 @@ def rows(scale: Scale) -> list[MeasuredRow]:
     untrained = {"systems": files, "length": 100, "sentences": 8}
     measured = [MeasuredRow(_UNTRAINED, "untrained", measure_untrained, untrained, "gradients")]
     systems = list(scale.comparison.models)
-    runs = tuple(row for row in table2.rows(scale) if row.name.removeprefix("table2-") in systems)
+    names = {system_row_name(name) for name in systems}
+    runs = tuple(row for row in table2.rows(scale) if row.name in names)
     if len(runs) == len(systems):
         trained = {"systems": systems, "length": 10 if scale.name == "tiny" else 20}
         measured.append(

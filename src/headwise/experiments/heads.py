@@ -126,7 +126,7 @@ def rows(scale: Scale) -> list[MeasuredRow]:
             (row,),
         )
         for row in table2.rows(scale)
-        if row.name == "table2-transformer"
+        if row.name == table2.OURS
     ]
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from headwise.errors import ConfigError
 from headwise.experiments.harness.test_sets import TestSet
 
-# Name of an architecture's row -> its label in tables.
+# Name of a system of table 2 -> its label in tables.
 ARCHITECTURES = {
     "sutskever": "recurrent, no attention (Sutskever)",
     "bahdanau": "recurrent, additive attention (Bahdanau)",
@@ -28,6 +28,11 @@ ARCHITECTURES = {
     "convs2s": "convolutional (ConvS2S)",
     "transformer": "Transformer",
 }
+
+
+def system_row_name(name: str) -> str:
+    """Return the name of a system's row of table 2."""
+    return f"table2-{name}"
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from headwise.experiments.harness.rows import Place, TrainingRow
 from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.harness.scoring import minutes_to
 from headwise.experiments.paper import System, system
-from headwise.experiments.scales import ARCHITECTURES, RowRecipe, Scale
+from headwise.experiments.scales import ARCHITECTURES, RowRecipe, Scale, system_row_name
 from headwise.experiments.trials import (
     BUDGETS,
     budget_note,
@@ -52,7 +52,7 @@ _LABELS = {
     "transformer-big-fr": "Transformer (big), English→French",
 }
 _TOKENIZED, _SACRE = "test.tokenized_bleu.score", "test.bleu.score"
-_OURS = "table2-transformer"
+OURS = system_row_name("transformer")
 
 
 def rows(scale: Scale) -> list[TrainingRow]:
@@ -66,7 +66,9 @@ def rows(scale: Scale) -> list[TrainingRow]:
     budget = BUDGETS[scale.name]
     return [
         to_the_end(
-            system_row(scale, name, _row(name), _LABELS[name], budget.trials_of(name)[scale.chosen[name]])
+            system_row(
+                scale, name, system_row_name(name), _LABELS[name], budget.trials_of(name)[scale.chosen[name]]
+            )
         )
         for name in scale.comparison.models
         if name in scale.chosen
@@ -74,11 +76,9 @@ def rows(scale: Scale) -> list[TrainingRow]:
 
 
 def _as_it_is(name: str, recipe: RowRecipe, scale: Scale) -> TrainingRow:
-    return TrainingRow(_row(name), _LABELS[name], scale.name, recipe.file, recipe.changes, test=recipe.test)
-
-
-def _row(name: str) -> str:
-    return f"table2-{name}"
+    return TrainingRow(
+        system_row_name(name), _LABELS[name], scale.name, recipe.file, recipe.changes, test=recipe.test
+    )
 
 
 def _system(row: str) -> str:
@@ -87,11 +87,11 @@ def _system(row: str) -> str:
 
 def trained_run(place: Place, name: str, seed: int) -> Path:
     """Return the run directory of a system; raises `DataError` if it hasn't been trained."""
-    run = place.run(_row(name), seed)
+    run = place.run(system_row_name(name), seed)
     if not (run / "model.safetensors").exists():
         raise DataError(
             f"{run}: expected a trained run, found none; `headwise reproduce table2 --scale {place.scale.name} --rows "
-            f"{_row(name)} --seeds {seed} --out {place.runs}` makes it"
+            f"{system_row_name(name)} --seeds {seed} --out {place.runs}` makes it"
         )
     return run
 
@@ -195,7 +195,7 @@ def _level(results: Results) -> float | None:
         max((point["bleu"] for point in record.result["curve"] if "bleu" in point), default=0.0)
         for row in results.rows
         for record in results.records[row.name]
-        if row.name != _row("sutskever") and "diverged" not in record.result
+        if row.name != system_row_name("sutskever") and "diverged" not in record.result
     ]
     return float(int(min(best))) if best and min(best) >= 1 else None
 
@@ -221,10 +221,10 @@ def _best_other(results: Results) -> str | None:
 
     A system all of whose seeds diverged isn't the best one.
     """
-    names = [_row(name) for name in results.scale.comparison.models]
+    names = [system_row_name(name) for name in results.scale.comparison.models]
     if results.missing(*names):
         return None
-    scores = {name: results.mean(name, _TOKENIZED) for name in names if name != _OURS}
+    scores = {name: results.mean(name, _TOKENIZED) for name in names if name != OURS}
     means = {name: score.value for name, score in scores.items() if score is not None}
     return max(means, key=means.__getitem__, default=None)
 
@@ -238,7 +238,7 @@ def _best_claim(results: Results) -> Claim:
     best = _best_other(results)
     if best is None:
         return Claim(text, "not run yet", how_to_continue(results.scale))
-    return compare(results, text, _OURS, best, Measure(_TOKENIZED, "BLEU"), 1, _against(best))
+    return compare(results, text, OURS, best, Measure(_TOKENIZED, "BLEU"), 1, _against(best))
 
 
 def _length_claim(results: Results) -> Claim:
@@ -246,11 +246,11 @@ def _length_claim(results: Results) -> Claim:
     best = _best_other(results)
     if best is None:
         return Claim(text, "not run yet", how_to_continue(results.scale))
-    record = next((record for record in results.records[_OURS] if "test" in record.result), None)
+    record = next((record for record in results.records[OURS] if "test" in record.result), None)
     if record is None:
-        return Claim(text, "undecided", f"{_OURS} diverged with every seed.")
+        return Claim(text, "undecided", f"{OURS} diverged with every seed.")
     groups = list(record.result["test"]["by_length"])
-    longest, shortest = ((_OURS, best, f"test.by_length.{groups[place]}.bleu") for place in (-1, 0))
+    longest, shortest = ((OURS, best, f"test.by_length.{groups[place]}.bleu") for place in (-1, 0))
     of = (
         f"BLEU of its difference, in the fifth of longest sentences (more than {groups[-2]} words) against the "
         f"shortest (at most {groups[0]}), to {_against(best)}"
@@ -263,10 +263,10 @@ def _cost_claim(results: Results, level: float | None) -> Claim:
     if _best_other(results) is None:
         return Claim(text, "not run yet", how_to_continue(results.scale))
     costs = {row.name: _costs(results, row, level) for row in results.rows if isinstance(row, TrainingRow)}
-    ours = costs.pop(_OURS)
+    ours = costs.pop(OURS)
     reached = {name: cost for name, cost in costs.items() if cost}
     if not ours or not reached:
-        return Claim(text, "undecided", f"Not every seed reaches it ({_OURS}: {results.seeds(_OURS)}).")
+        return Claim(text, "undecided", f"Not every seed reaches it ({OURS}: {results.seeds(OURS)}).")
     best = min(reached, key=lambda name: mean([operations for _, operations in reached[name].values()]).value)
     shares = [100 * (ours[seed][1] / other[1] - 1) for seed, other in reached[best].items() if seed in ours]
     if not shares:

@@ -19,7 +19,7 @@ from headwise.experiments.harness.records import Mean, Results
 from headwise.experiments.harness.rows import TrainingRow, replaced
 from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.harness.texts import part_of
-from headwise.experiments.scales import ARCHITECTURES, Scale
+from headwise.experiments.scales import ARCHITECTURES, Scale, system_row_name
 from headwise.experiments.trials import budget_note, how_to_continue, with_choices
 
 _RECURRENT = "luong"
@@ -33,7 +33,7 @@ def rows(scale: Scale) -> list[TrainingRow]:
     return [
         row if of == 1 else _part_row(row, system, of)
         for system in _SYSTEMS
-        if (row := whole.get(f"table2-{system}")) is not None
+        if (row := whole.get(system_row_name(system))) is not None
         for of in (*scale.parts, 1)
     ]
 
@@ -50,7 +50,7 @@ def _part_row(row: TrainingRow, system: str, of: int) -> TrainingRow:
 
 
 def _name(system: str, of: int) -> str:
-    return f"table2-{system}" if of == 1 else f"size-{system}-{of}"
+    return system_row_name(system) if of == 1 else f"size-{system}-{of}"
 
 
 def find(results: Results) -> Finding:

@@ -12,7 +12,7 @@ from headwise.experiments.scales import WMT14, Scale
 
 def rows(scale: Scale) -> list[TrainingRow]:
     """Return the Transformer's row of table 2."""
-    return [row for row in table2.rows(scale) if row.name == "table2-transformer"]
+    return [row for row in table2.rows(scale) if row.name == table2.OURS]
 
 
 def find(results: Results) -> Finding:
