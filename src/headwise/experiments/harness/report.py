@@ -235,7 +235,7 @@ def _details(name: str, sections: Sequence[ReportSection]) -> str:
 
 
 def _mixed(section: ReportSection) -> list[str]:
-    """Return a sentence where records differ in the code's version, or are of other text than the scale's today."""
+    """Return sentences where records differ in code or processor, or are of other text than the scale's today."""
     records = [record for record in section.records if record.scale == section.scale]
     base = section.results.scale.base
     whole = configured(base.file, base.changes).data.source
@@ -245,12 +245,17 @@ def _mixed(section: ReportSection) -> list[str]:
         if isinstance(row, TrainingRow) and row.configuration().data.source != whole
     }
     commits = {record.recipe.get("version", {}).get("commit") for record in records} - {None}
+    hardware = [record.recipe.get("hardware", {}) for record in records]
+    processors = sorted({one["processor"] for one in hardware if one.get("processor")})
     texts = [one.recipe["data"] for one in records if one.row not in parts and one.recipe.get("data")]
     checksum = section.results.scale.checksum
     other = sum(text != checksum for text in texts) if checksum else 0
     sentences = []
     if len(commits) > 1:
         sentences.append(f"These rows come from {len(commits)} versions of the code (see the recipes).")
+    if len(processors) > 1:
+        names = ", ".join(processors)
+        sentences.append(f"These rows come from several processors ({names}): times don't compare.")
     if other:
         sentences.append(
             f"{other} of the {len(texts)} were trained on an earlier version of the scale's text, which is now "
