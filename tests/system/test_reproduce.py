@@ -12,11 +12,11 @@ import pytest
 from headwise.config import Config
 from headwise.config.presets import PRESETS, preset
 from headwise.config.removed import REMOVED
-from headwise.errors import ConfigError, DataError
+from headwise.errors import ConfigError, DataError, TrainingError
 from headwise.experiments.harness.cost import duration, estimates, parameters, table
 from headwise.experiments.harness.outcome import Claim, Finding, Table
 from headwise.experiments.harness.records import Record, Results, environment, read_record, write_record
-from headwise.experiments.harness.rows import Machine, Place, TrainingRow
+from headwise.experiments.harness.rows import Machine, MeasuredRow, Place, TrainingRow
 from headwise.experiments.harness.runner import NAMES, Experiment, RowJob, collect, find_experiment, plan, run
 from headwise.experiments.harness.test_sets import TestSet
 from headwise.experiments.scales import ARCHITECTURES, SCALES, RowRecipe, Scale
@@ -99,6 +99,27 @@ def test_a_stopped_row_resumes(toy_scale: Scale, toy_experiment: Experiment, tmp
     assert record is not None
     assert record.result["steps"] == 6
     assert (place.run("toy-short", 1) / "metrics.jsonl").read_text().splitlines()[:4] == before
+
+
+def test_what_is_measured_is_trained_first(
+    toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path
+) -> None:
+    place = place_in(tmp_path, toy_scale)
+    short = toy_experiment.rows(toy_scale)[0]
+    assert isinstance(short, TrainingRow)
+
+    def measure(*, seed: int, place: Place) -> dict[str, int]:
+        model = place.run(short.name, seed) / "model.safetensors"
+        return {"bytes": model.stat().st_size, "made": model.stat().st_mtime_ns}
+
+    row = MeasuredRow("measured", "its size", measure, {}, "toy", toy_scale.name, (short,))
+    once = row.run(1, place)
+    assert once["bytes"] > 1000
+    assert row.run(1, place) == once  # it isn't trained again
+    wild = ("schedule.name=constant", "schedule.peak=1e30", "training.max_steps=20")
+    diverging = replace(short, name="wild", changes=(*short.changes, *wild))
+    with pytest.raises(TrainingError, match=r"row wild: expected a trained run, found that step \d+: "):
+        replace(row, trained=(diverging,)).run(1, place)
 
 
 def test_a_changed_row_does_not_match_its_old_record(
@@ -336,13 +357,6 @@ def test_a_seed_that_is_named_twice_counts_once(tmp_path: Path, capsys: pytest.C
     assert "undecided" in once.out.split("untrained: the")[1]
     assert "(1 seed)" in once.out
     assert twice.out == once.out
-
-
-def test_attention_of_a_missing_run(tmp_path: Path) -> None:
-    place = place_in(tmp_path, SCALES["wmt14"])
-    (row,) = find_experiment("heads").rows(SCALES["wmt14"])
-    with pytest.raises(DataError, match="`headwise reproduce table2 --scale wmt14 --rows table2-transformer"):
-        row.run(1, place)
 
 
 def test_a_slow_git_loses_no_result(monkeypatch: pytest.MonkeyPatch) -> None:

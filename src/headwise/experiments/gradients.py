@@ -27,7 +27,7 @@ from headwise.experiments.harness.records import Results, mean
 from headwise.experiments.harness.rows import MeasuredRow, Place
 from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.scales import ARCHITECTURES, SCALES, Scale, system_row_name
-from headwise.experiments.trials import with_choices
+from headwise.experiments.trials import how_to_continue, with_choices
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model
 from headwise.models.embedded import EmbeddedSeq2Seq
@@ -96,7 +96,7 @@ def measure_trained(*, seed: int, place: Place, systems: Sequence[str], length: 
     """Measure table 2's trained runs on test pairs of at least `length` subwords per side, truncated to `length`."""
     norms = {}
     for name in systems:
-        translator = Translator.load(table2.trained_run(place, name, seed), device="cpu")
+        translator = Translator.load(place.run(system_row_name(name), seed), device="cpu")
         source, target = _long_sentences(translator, *place.scale.test.pairs(), length)
         norms[name] = flow(pytorch_model(translator), source, target)
     return norms
@@ -152,10 +152,7 @@ def _claim(results: Results, name: str, title: str) -> Claim:
     text = f"Long-range gradients, {title}: the Transformer's reach far positions where recurrent ones fade"
     records = results.records.get(name)
     if not records:
-        command = f"`headwise reproduce gradients --scale {results.scale.name}`"
-        return Claim(
-            text, "not run yet", f"{command} measures it; what is trained needs the runs of table 2."
-        )
+        return Claim(text, "not run yet", how_to_continue(results.scale))
     powers = [math.log10(ours / others) for ours, others, *_ in (_far_gradients(r.result) for r in records)]
     *_, best, distance = _far_gradients(records[0].result)
     of = (

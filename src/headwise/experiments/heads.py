@@ -24,7 +24,7 @@ from headwise.experiments.harness.rows import MeasuredRow, Place
 from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.harness.test_sets import TestSet
 from headwise.experiments.scales import Scale
-from headwise.experiments.trials import with_choices
+from headwise.experiments.trials import how_to_continue, with_choices
 from headwise.nn.recording import recording
 from headwise.text.reading.conllu import read_trees
 from headwise.text.tokens.subwords import BOS, EOS
@@ -41,7 +41,7 @@ _SHORTEST, _LONGEST = 7, 10  # subwords of the sentence in the figure
 
 def measure_attention(*, seed: int, place: Place, sentences: int) -> dict[str, Any]:
     """Record the attention of one short test pair, and measure the heads on the first `sentences` test pairs."""
-    run, test = table2.trained_run(place, "transformer", seed), place.scale.test
+    run, test = place.run(table2.OURS, seed), place.scale.test
     translator = Translator.load(run, device="cpu")
     sources, references = test.pairs()
     first_pairs = sources[:sentences], references[:sentences]
@@ -143,8 +143,7 @@ def _roles_claim(results: Results) -> Claim:
     text = "Heads learn different tasks (section 4 and the paper's appendix)"
     records = results.records.get(_ATTENTION)
     if not records:
-        run = f"`headwise reproduce table2 --scale {results.scale.name}`"
-        return Claim(text, "not run yet", f"It needs the Transformer of {run}.")
+        return Claim(text, "not run yet", how_to_continue(results.scale))
     models = [record.result["heads"] for record in records]
     roles = [{role for head in heads for role in head["roles"]} for heads in models]
     counts = sorted(sum(bool(head["roles"]) for head in heads) for heads in models)

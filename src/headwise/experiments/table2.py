@@ -7,9 +7,6 @@ read from the same runs. At the scale wmt14, which has no trials, each system ha
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from headwise.errors import DataError
 from headwise.experiments.charts import length_chart, quality_chart, trained_systems
 from headwise.experiments.harness.outcome import (
     BLEU,
@@ -22,7 +19,7 @@ from headwise.experiments.harness.outcome import (
     judge_gain,
 )
 from headwise.experiments.harness.records import Record, Results, mean
-from headwise.experiments.harness.rows import Place, TrainingRow
+from headwise.experiments.harness.rows import TrainingRow
 from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.harness.scoring import minutes_to
 from headwise.experiments.paper import System, system
@@ -83,17 +80,6 @@ def _as_it_is(name: str, recipe: RowRecipe, scale: Scale) -> TrainingRow:
 
 def _system(row: str) -> str:
     return row.removeprefix("table2-")
-
-
-def trained_run(place: Place, name: str, seed: int) -> Path:
-    """Return the run directory of a system; raises `DataError` if it hasn't been trained."""
-    run = place.run(system_row_name(name), seed)
-    if not (run / "model.safetensors").exists():
-        raise DataError(
-            f"{run}: expected a trained run, found none; `headwise reproduce table2 --scale {place.scale.name} --rows "
-            f"{system_row_name(name)} --seeds {seed} --out {place.runs}` makes it"
-        )
-    return run
 
 
 def find(results: Results) -> Finding:

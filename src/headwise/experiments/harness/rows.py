@@ -145,6 +145,15 @@ class TrainingRow(ExperimentRow):
             return result | {"checksums": read_recipe(run / "model.safetensors")}
         return result | score_run(run, place.scale.test_set(self.test), threads=threads, device=device)
 
+    def train(self, seed: int, place: Place) -> None:
+        """Train the run, if it isn't trained; raises `TrainingError` if it diverges."""
+        if not (place.run(self.name, seed) / "model.safetensors").exists():
+            result = self._train(self.command(seed, place))
+            if "diverged" in result:
+                raise TrainingError(
+                    f"row {self.name}: expected a trained run, found that {result['diverged']}"
+                )
+
     def _train(self, command: list[str]) -> dict[str, Any]:
         """Train in a child process, forwarding its standard error; returns its last line of output, parsed as JSON.
 
@@ -210,7 +219,7 @@ class MeasuredRow(ExperimentRow):
     """A measurement: `measure(seed=…, **settings)` returns the result.
 
     If it depends on the scale, `scale` is the scale's name and `measure` also gets `place`. `trained` are the rows
-    whose runs it measures: their identities are part of its own.
+    whose runs it measures: their identities are part of its own, and those that aren't trained here are, first.
     """
 
     measure: Callable[..., dict[str, Any]]
@@ -235,6 +244,8 @@ class MeasuredRow(ExperimentRow):
     def run(self, seed: int, place: Place) -> dict[str, Any]:  # noqa: D102
         if self.scale == MEASURED:
             return self.measure(seed=seed, **self.settings)
+        for row in self.trained:
+            row.train(seed, place)
         return self.measure(seed=seed, place=place, **self.settings)
 
 

@@ -64,11 +64,12 @@ NAMES = {
     "wmt14": ("wmt14:EXPERIMENT", "The paper's base model, from the download to both kinds of BLEU."),
 }
 
-# What `headwise reproduce all` runs: the rows of a stage depend on what the stage before has chosen.
+# What `headwise reproduce all` runs: the rows of a stage depend on what those before have chosen or trained.
 STAGES = (
-    ("complexity", "sqrt-dk", "permutation", "extrapolation", "recall", "trials"),
+    ("table1", "sqrt-dk", "permutation", "extrapolation", "recall", "trials"),
     ("table2", "table3", "ingredients"),
-    ("text-size",),
+    ("text-size", "gradients"),
+    ("heads", "norm"),
 )
 
 
