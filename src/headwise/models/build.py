@@ -87,7 +87,8 @@ def build_for_training(
     torch.manual_seed(config.training.seed)
     model = make().to(device)
     if hasattr(model, "compute_dtype"):
-        model.compute_dtype = find_precision(config.training.precision, device)  # type: ignore[assignment]
+        dtype = find_precision(config.training.precision, device, config.model.d_model)
+        model.compute_dtype = dtype  # type: ignore[assignment]
     return model
 
 

@@ -110,7 +110,7 @@ def _seconds_per_token(config: Config, sentence: int, processes: int) -> float:
         torch.set_num_threads(config.training.threads)
     try:
         model = build_model(config.model, config.subwords.size, config.subwords.size).to(device)
-        model.compute_dtype = find_precision(config.training.precision, device)
+        model.compute_dtype = find_precision(config.training.precision, device, config.model.d_model)
         tokens = torch.randint(4, config.subwords.size, (max(1, size // sentence), sentence), device=device)
         mask = torch.ones_like(tokens, dtype=torch.bool)
         seconds = 0.0
