@@ -87,9 +87,13 @@ def build_for_training(
     torch.manual_seed(config.training.seed)
     model = make().to(device)
     if hasattr(model, "compute_dtype"):
-        dtype = find_precision(config.training.precision, device, config.model.d_model)
-        model.compute_dtype = dtype  # type: ignore[assignment]
+        model.compute_dtype = training_precision(config, device)  # type: ignore[assignment]
     return model
+
+
+def training_precision(config: Config, device: torch.device) -> torch.dtype:
+    """Return the dtype of the activations in the training of a configuration."""
+    return find_precision(config.training.precision, device, config.batch.tokens * config.model.d_model)
 
 
 def check_one_stack(config: ModelConfig, kind: str, what: str) -> None:

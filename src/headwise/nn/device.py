@@ -14,7 +14,7 @@ import torch
 from headwise.errors import ConfigError, DeviceError
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-_WIDE = 128  # least d_model of a model that a CPU trains faster in bfloat16
+_MANY = 100_000  # least elements of activations with which a CPU is faster in bfloat16
 
 
 def find_device(name: str = "auto") -> torch.device:
@@ -57,15 +57,16 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     return False
 
 
-def find_precision(name: str, device: torch.device, d_model: int = _WIDE) -> torch.dtype:
+def find_precision(name: str, device: torch.device, elements: int = _MANY) -> torch.dtype:
     """Return the dtype of the activations; `auto` is bfloat16 if `device` supports it in hardware, else float32.
 
-    On a CPU, `auto` is float32 for a `d_model` below 128, too, where conversions cost more than products gain. Raises
-    `ConfigError` for an unknown name.
+    On a CPU, `auto` is float32 for activations of less than 100,000 `elements` (tokens · d_model), too: in bfloat16,
+    oneDNN's code for each shape takes longer to make than their products gain. Raises `ConfigError` for an unknown
+    name.
     """
     if name == "auto":
-        narrow = device.type == "cpu" and d_model < _WIDE
-        return torch.bfloat16 if has_fast_bfloat16(device) and not narrow else torch.float32
+        few = device.type == "cpu" and elements < _MANY
+        return torch.bfloat16 if has_fast_bfloat16(device) and not few else torch.float32
     if name not in PRECISIONS:
         raise ConfigError(f"precision: expected auto, {' or '.join(PRECISIONS)}, found {name!r}")
     return PRECISIONS[name]

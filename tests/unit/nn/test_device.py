@@ -42,9 +42,9 @@ def test_auto_precision_is_bfloat16_where_it_is_fast(
     fast: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(devices, "has_fast_bfloat16", lambda device: fast)
-    assert find_precision("auto", CPU) == find_precision("auto", CPU, 128) == dtype
-    assert find_precision("auto", CPU, 127) == torch.float32
-    assert find_precision("auto", torch.device("cuda"), 64) == dtype
+    assert find_precision("auto", CPU) == find_precision("auto", CPU, 1024 * 128) == dtype
+    assert find_precision("auto", CPU, 1024 * 64) == torch.float32
+    assert find_precision("auto", torch.device("cuda"), 1024 * 64) == dtype
     assert find_precision("float32", CPU) == torch.float32
     assert find_precision("bfloat16", CPU) == torch.bfloat16
 

@@ -16,9 +16,9 @@ from headwise.config import Config
 from headwise.experiments.harness.outcome import Table
 from headwise.experiments.harness.rows import Place, TrainingRow
 from headwise.experiments.harness.runner import RowJob
-from headwise.models.build import build_model
+from headwise.models.build import build_model, training_precision
 from headwise.models.counting import parameter_count, training_flops
-from headwise.nn.device import find_device, find_precision
+from headwise.nn.device import find_device
 from headwise.tasks.estimate import UTILIZATION, Gpu
 from headwise.training.loss import smoothed_cross_entropy
 
@@ -110,7 +110,7 @@ def _seconds_per_token(config: Config, sentence: int, processes: int) -> float:
         torch.set_num_threads(config.training.threads)
     try:
         model = build_model(config.model, config.subwords.size, config.subwords.size).to(device)
-        model.compute_dtype = find_precision(config.training.precision, device, config.model.d_model)
+        model.compute_dtype = training_precision(config, device)
         tokens = torch.randint(4, config.subwords.size, (max(1, size // sentence), sentence), device=device)
         mask = torch.ones_like(tokens, dtype=torch.bool)
         seconds = 0.0
