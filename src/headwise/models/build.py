@@ -19,7 +19,7 @@ from headwise.models.encoder_only import EncoderOnly
 from headwise.models.recurrent import RecurrentSeq2Seq
 from headwise.models.transformer import Transformer
 from headwise.models.weights import fill
-from headwise.nn.device import find_precision
+from headwise.nn.device import find_precision, keep_compiled_products
 from headwise.nn.memory import LOADING, TRAINING, check_fits
 from headwise.weights import Weights, model_file
 
@@ -84,6 +84,8 @@ def build_for_training(
         processes = config.training.processes
         each = TRAINING * (1 if processes == "auto" else processes)
         check_fits(make, config.model, config.subwords.size, device, each=each)
+    if device.type == "cpu":
+        keep_compiled_products()
     torch.manual_seed(config.training.seed)
     model = make().to(device)
     if hasattr(model, "compute_dtype"):

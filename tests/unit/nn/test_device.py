@@ -85,6 +85,28 @@ def test_a_processor_acts_as_an_older_one_in_every_part(capability: str, variant
     }  # where one was not compiled, or the processor is older still
 
 
+@pytest.mark.skipif(not has_fast_bfloat16(CPU), reason="products in bfloat16 aren't oneDNN's here")
+def test_onednn_compiles_no_product_of_a_training_twice() -> None:
+    code = """
+import torch
+from headwise.nn.device import keep_compiled_products
+keep_compiled_products()
+matrix = torch.ones(32, 32, dtype=torch.bfloat16)
+for _ in range(2):
+    for rows in range(64, 1264):
+        torch.ones(rows, 32, dtype=torch.bfloat16) @ matrix
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "ONEDNN_VERBOSE": "profile_create"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.count(",create:cache_miss,") == 1200
+    assert done.stdout.count(",create:cache_hit,") >= 1200
+
+
 def test_a_device_of_another_kind_is_taken_for_slow() -> None:
     assert not has_fast_bfloat16(torch.device("meta"))
 
