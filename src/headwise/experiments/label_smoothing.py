@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from headwise.experiments import table3
-from headwise.experiments.harness.outcome import BLEU, Chart, Finding, Measure, Table, plain
+from headwise.experiments.harness.outcome import BLEU, Chart, Finding, Measure, Table, compare, plain
 from headwise.experiments.harness.records import Results
 from headwise.experiments.harness.rows import TrainingRow
 from headwise.experiments.harness.runner import Experiment
@@ -43,7 +43,7 @@ def find(results: Results) -> Finding:
     )
     charts = [] if results.missing(_BASE, _NONE) else [_chart(results)]
     claims = [
-        table3.compare_converged(results, text, _BASE, _NONE, measure, sign, "no smoothing")
+        compare(results, text, _BASE, _NONE, measure, sign, "no smoothing")
         for text, measure, sign in (
             ("Label smoothing hurts perplexity", Measure(paths[0], "perplexity", more_is_better=False), 1),
             ("Label smoothing improves BLEU", BLEU, 1),

@@ -112,10 +112,9 @@ def systems_table(results: Results, title: str, level: float | None = None) -> T
             "paper operations",
         ),
         tuple(_table_row(results, row, level) for row in results.rows if isinstance(row, TrainingRow)),
-        f"{_bleu_note(scale)} {budget_note(scale)} The rate of each falls to zero at its end. Alike for all systems: "
-        f"{scale.comparison.treatment}. Means over seeds with their 95 % interval; parameters, steps and speed are of "
-        "the first. Time and operations to a quality are read from the same runs, between validations; operations are "
-        f"by formula, forward and backward. "
+        f"{_bleu_note(scale)} {budget_note(scale)} Alike for all systems: {scale.comparison.treatment}. Means over "
+        "seeds with their 95 % interval; parameters, steps and speed are of the first. Time and operations to a "
+        "quality are read from the same runs, between validations; operations are by formula, forward and backward. "
         f"{_paper_note(scale)}",
     )  # fmt: skip
 

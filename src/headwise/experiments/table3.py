@@ -1,26 +1,24 @@
-"""Table 3: variations of the Transformer and ablations of it, each with a rate of its own.
+"""Table 3: variations of the Transformer and ablations of it, each with a rate of its own, trained to the end.
 
-Differences to base are means over paired seeds. One within its interval decides nothing, nor does one of trainings that
-ended while one of them was catching up.
+Differences to base are means over paired seeds, and one within its interval decides nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from headwise.experiments.charts import difference_chart
-from headwise.experiments.harness.outcome import BLEU, Claim, Finding, Measure, Table, compare, judge
-from headwise.experiments.harness.records import Results, mean
+from headwise.experiments.harness.outcome import BLEU, Finding, Table, compare
+from headwise.experiments.harness.records import Results
 from headwise.experiments.harness.rows import TrainingRow
 from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.paper import TABLE_3, row_name
 from headwise.experiments.scales import Scale
 from headwise.experiments.trials import (
     BUDGETS,
-    PATIENCE,
     budget_note,
     originals,
+    to_the_end,
     tuned_row,
     with_choices,
 )
@@ -53,47 +51,10 @@ def rows(scale: Scale) -> list[TrainingRow]:
     if scale.name not in BUDGETS:
         return [*(variation_row(line.preset, scale) for line in TABLE_3), *ablation_rows(scale)]
     return [
-        tuned_row(scale, original, name, original.label, float(scale.chosen[name]))
+        to_the_end(tuned_row(scale, original, name, original.label, float(scale.chosen[name])))
         for name, original in originals(scale).items()
         if name in scale.chosen
     ]
-
-
-def _rises(results: Results, name: str) -> dict[int, float]:
-    """Return by how much development BLEU rose in the last six validations of a row's trainings, by seed."""
-    curves = {
-        record.seed: [point["bleu"] for point in record.result.get("curve", []) if "bleu" in point]
-        for record in results.records.get(name, [])
-    }
-    return {seed: scores[-1] - scores[-1 - PATIENCE :][0] for seed, scores in curves.items() if scores}
-
-
-def _rise_cell(results: Results, name: str) -> str:
-    rises = _rises(results, name)
-    return f"{mean(list(rises.values())).value:+.1f}" if rises else "–"
-
-
-def compare_converged(
-    results: Results, text: str, row: str, other: str, measure: Measure, expected: int, against: str
-) -> Claim:
-    """Return what `compare` does of two rows, undecided where one was still catching up.
-
-    A training that ended with its budget may not have learned all: nothing is decided where another six validations
-    with the gains of the last six would decide otherwise, or nothing.
-    """
-    claim = compare(results, text, row, other, measure, expected, against)
-    difference = results.difference(row, other, measure.path)
-    ours, theirs = _rises(results, row), _rises(results, other)
-    gains = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
-    decided = claim.status in ("confirmed", "refuted")
-    if measure.unit != BLEU.unit or not decided or difference is None or not gains:
-        return claim
-    later = replace(difference, value=difference.value + mean(gains).value)
-    if judge(text, later, expected, measure.unit).status == claim.status:
-        return claim
-    rises = f"{_rise_cell(results, row)} and {_rise_cell(results, other)} BLEU"
-    end = f"But they gained {rises} in their last six validations: a longer training may decide otherwise."
-    return Claim(text, "undecided", f"{claim.because} {end}")
 
 
 def find(results: Results) -> Finding:
@@ -102,18 +63,18 @@ def find(results: Results) -> Finding:
     table = Table(
         f"Table 3 on development data ({scale.about})",
         (
-            "row", "here", "rate, times its own", "seeds", "parameters", "PPL", "BLEU", "last rise", "Δ to base",
+            "row", "here", "rate, times its own", "seeds", "parameters", "PPL", "BLEU", "Δ to base",
             "paper parameters", "paper PPL", "paper BLEU", "paper Δ",
         ),
         tuple(_table_row(results, row) for row in results.rows if isinstance(row, TrainingRow)),
-        f"{budget_note(scale)} Last rise: of BLEU, in the last six validations. Δ: BLEU less base's, a mean over "
-        "paired seeds with its 95 % interval. Parameters relative to base.",
+        f"{budget_note(scale)} Δ: BLEU less base's, a mean over paired seeds with its 95 % interval. Parameters "
+        "relative to base.",
     )  # fmt: skip
     allowed = {row.name for row in results.rows} | (
         originals(scale).keys() if scale.name in BUDGETS else set()
     )
     claims = [
-        compare_converged(results, text, name, _BASE, BLEU, sign, "base")
+        compare(results, text, name, _BASE, BLEU, sign, "base")
         for name, (text, sign) in _CLAIMS.items()
         if name in allowed
     ]
@@ -135,7 +96,6 @@ def _table_row(results: Results, row: TrainingRow) -> tuple[str, ...]:
         "–" if sizes[0] is None or sizes[1] is None else f"{sizes[0].value / sizes[1].value:.2f}",
         results.cell(row.name, "dev.perplexity"),
         results.cell(row.name, BLEU.path),
-        _rise_cell(results, row.name),
         "" if row.name == _BASE else results.difference_cell(row.name, _BASE, BLEU.path),
     )
     if paper is None:

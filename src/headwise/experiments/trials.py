@@ -3,8 +3,8 @@
 A trial has a part of the budget, and ends before it when its development BLEU hasn't risen for a stated number of
 validations. Every system of table 2 has the same number of trials, which differ in rate, schedule, dropout and
 optimizer; a row of table 3 tries multiples of its own rate, and keeps the rest of base. The trial with the highest
-development BLEU is taken; a system of table 2 is trained until its rate is zero. Trials have a seed of their own and
-never see the test set, so no chosen score is reported as a result.
+development BLEU is taken, and trained to the end of its budget, where its rate is zero. Trials have a seed of their own
+and never see the test set, so no chosen score is reported as a result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headwise.experiments.scales import ARCHITECTURES, Scale
 from headwise.experiments.variations import ablation_rows, variation_row
 from headwise.training.schedule import decays
 
-PATIENCE = 6  # validations without a better one, after which a training ends
+_PATIENCE = 6  # validations without a better one, after which a trial ends
 # What is taken where its rate doesn't end at zero: it falls there in the last quarter, before which none ends.
 _ENDING = ("schedule.cooldown=0.25", "training.patience=0")
 
@@ -35,6 +35,7 @@ class Budget:
     Attributes:
         until: overrides of every run: its longest training and its patience.
         trial_steps: longest training of a trial.
+        variation_steps: longest training of a row of table 3.
         trials: trial -> overrides of the trials that all systems of table 2 have.
         own: overrides of a further trial, by system; `""` is for those that have none of their own.
         multiples: of the rate of a row of table 3, as trials.
@@ -44,6 +45,7 @@ class Budget:
 
     until: tuple[str, ...]
     trial_steps: int
+    variation_steps: int
     trials: Mapping[str, tuple[str, ...]]
     own: Mapping[str, tuple[str, ...]]
     multiples: tuple[float, ...]
@@ -65,13 +67,13 @@ def _paper(dropout: float) -> tuple[str, ...]:
 
 
 def _until(*, warmup: int, steps: int, validate_every: int, checkpoint_every: int) -> tuple[str, ...]:
-    """Return the overrides of a training that ends by `PATIENCE`, or after its steps."""
+    """Return the overrides of a training that ends by `_PATIENCE`, or after its steps."""
     return (
         f"schedule.warmup={warmup}",
         f"training.max_steps={steps}",
         f"training.validate_every={validate_every}",
         "training.validate_share=1",  # by steps, whatever the machine
-        f"training.patience={PATIENCE}",
+        f"training.patience={_PATIENCE}",
         f"training.checkpoint_every={checkpoint_every}",
         "training.average_last=4",
         "training.best_by=bleu",
@@ -83,6 +85,7 @@ BUDGETS = {
     "tiny": Budget(
         until=_until(warmup=400, steps=6000, validate_every=250, checkpoint_every=125),
         trial_steps=2000,
+        variation_steps=9000,
         trials={
             "paper": _paper(0.1),
             "linear-low": _trial("linear", 0.004, 0.1, "training.max_steps=4000"),
@@ -103,6 +106,7 @@ BUDGETS = {
     "multi30k": Budget(
         until=_until(warmup=800, steps=6000, validate_every=500, checkpoint_every=250),
         trial_steps=1500,
+        variation_steps=6000,
         trials={
             "paper": _paper(0.1),
             "linear-low": _trial("linear", 0.004, 0.3),
@@ -123,6 +127,7 @@ BUDGETS = {
     "open-en-de": Budget(
         until=_until(warmup=400, steps=6000, validate_every=500, checkpoint_every=125),
         trial_steps=2000,
+        variation_steps=6000,
         trials={
             "paper": _paper(0.1),
             "linear-low": _trial("linear", 0.004, 0.0),
@@ -150,15 +155,19 @@ def system_row(scale: Scale, system: str, name: str, label: str, trial: tuple[st
 
 def tuned_row(scale: Scale, original: TrainingRow, name: str, label: str, multiple: float) -> TrainingRow:
     """Return a row of table 3 or of its ablation with the budget, and a multiple of its rate."""
-    rate = original.configuration().schedule.peak
+    rate, budget = original.configuration().schedule.peak, BUDGETS[scale.name]
     assert rate is not None
-    by = ("schedule.name=inverse_sqrt", f"schedule.peak={multiple * rate:.6f}")
-    changes = replaced(replaced(original.changes, BUDGETS[scale.name].until), by)
+    by = (
+        f"training.max_steps={budget.variation_steps}",
+        "schedule.name=inverse_sqrt",
+        f"schedule.peak={multiple * rate:.6f}",
+    )
+    changes = replaced(replaced(original.changes, budget.until), by)
     return TrainingRow(name, label, scale.name, original.config, changes, text=scale.checksum)
 
 
 def to_the_end(row: TrainingRow) -> TrainingRow:
-    """Return the row of a system with the trial that was taken, whose rate falls to zero at the end of its budget."""
+    """Return the row of what was taken: its rate falls to zero, so that it gives all that it has learned."""
     ending = () if decays(row.configuration().schedule) else _ENDING
     return replace(row, changes=replaced(row.changes, ending))
 
@@ -213,8 +222,10 @@ def budget_note(scale: Scale) -> str:
     """Return how every run is trained, and the command that runs what isn't yet; nothing elsewhere."""
     if scale.name not in BUDGETS:
         return ""
-    how = "Every run has the settings of its best trial; the last 4 checkpoints are averaged."
-    return f"{how} {how_to_continue(scale)}"
+    return (
+        "Every run has the settings of its best trial, and trains until its rate is zero; the last 4 checkpoints are "
+        f"averaged. {how_to_continue(scale)}"
+    )
 
 
 def how_to_continue(scale: Scale) -> str:

@@ -127,7 +127,7 @@ def test_what_is_chosen_is_run_with_every_seed(tried: Path) -> None:
     base, *others = table3.rows(scale)
     assert base.configuration().schedule.peak == pytest.approx(0.008)  # twice its own
     assert len(others) == 19 + 3
-    assert all(decays(row.configuration().schedule) for row in table2.rows(scale))
+    assert all(decays(row.configuration().schedule) for row in (*table2.rows(scale), *table3.rows(scale)))
     assert len(plan(trials.TRIALS, TINY, results=tried)) == 6 * 8 + 23 * 3
 
 
@@ -284,26 +284,9 @@ def test_variations_are_compared_with_base(tried: Path) -> None:
     assert status["(A) Too many heads are worse, too"] == "undecided"
     assert status["(E) Learned positions are nearly identical to sinusoids"] == "confirmed"
     (row,) = [row for row in finding.tables[0].rows if row[0].startswith("(A) h = 1,")]
-    assert (row[5], row[6], row[8]) == ("2.00 ± 0.00", "64.00 ± 1.96", "-20.00 ± 0.00")
+    assert row[5:8] == ("2.00 ± 0.00", "64.00 ± 1.96", "-20.00 ± 0.00")
     assert row[-1] == "-0.9"
     finding.charts[0].save(tried)
-
-
-@pytest.mark.parametrize(
-    ("before", "status"), [(79.5, "confirmed"), (75.0, "undecided"), (90.0, "confirmed")]
-)
-def test_a_row_that_was_catching_up_decides_nothing(before: float, status: str) -> None:
-    """Row a is 4 ± 0 behind b, which rose by 1; it was at `before` six validations before its end, at 80."""
-
-    def trained(name: str, first: float, last: float) -> list[Record]:
-        curve = [{"step": step, "bleu": 0.0} for step in range(3)]
-        curve += [{"step": 3 + step, "bleu": first} for step in range(6)] + [{"step": 9, "bleu": last}]
-        result = {"dev": {"bleu": last}, "curve": curve}
-        return [Record(name, "tiny", seed, "", "", result) for seed in (2, 3)]
-
-    records = {"a": trained("a", before, 80.0), "b": trained("b", 83.0, 84.0)}
-    results = Results(TINY, [], records)
-    assert table3.compare_converged(results, "", "a", "b", BLEU, -1, "b").status == status
 
 
 def test_a_missing_text_names_the_command_that_makes_it(

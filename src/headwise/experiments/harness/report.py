@@ -21,9 +21,8 @@ _PAGE, _DETAILS, _IMAGES = "reproduction.md", "reproduction", "images/reproducti
 _ABOUT = (
     "What the paper says, and what came out when it was run again here, on far smaller corpora and two cores: orders "
     "compare with the paper's, values don't. A claim about a difference is **confirmed** or **refuted**, at the scale "
-    "that is named, where its whole 95 % interval over paired seeds says so, and **undecided** otherwise, and "
-    "where a model's training ended while it was catching up; what is counted or exact has a tolerance instead of an "
-    "interval."
+    "that is named, where its whole 95 % interval over paired seeds says so, and **undecided** otherwise; what is "
+    "counted or exact has a tolerance instead of an interval."
 )
 _HOW = (
     "Every row is one command, printed before it runs. A finished row is recorded in `results/`, with its machine, "
