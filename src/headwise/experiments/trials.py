@@ -3,8 +3,8 @@
 A trial has a part of the budget, and ends before it when its development BLEU hasn't risen for a stated number of
 validations. Every system of table 2 has the same number of trials, which differ in rate, schedule, dropout and
 optimizer; a row of table 3 tries multiples of its own rate, and keeps the rest of base. The trial with the highest
-development BLEU is taken, and trained to the end of its budget, where its rate is zero. Trials have a seed of their own
-and never see the test set, so no chosen score is reported as a result.
+development BLEU is taken, and trained until its rate is zero or its score rises no more. Trials have a seed of their
+own and never see the test set, so no chosen score is reported as a result.
 """
 
 from __future__ import annotations
@@ -223,8 +223,8 @@ def budget_note(scale: Scale) -> str:
     if scale.name not in BUDGETS:
         return ""
     return (
-        "Every run has the settings of its best trial, and trains until its rate is zero; the last 4 checkpoints are "
-        f"averaged. {how_to_continue(scale)}"
+        "Every run has the settings of its best trial, and ends where its rate is zero, or after "
+        f"{_PATIENCE} validations without a better score; the last 4 checkpoints are averaged. {how_to_continue(scale)}"
     )
 
 
