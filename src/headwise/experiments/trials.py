@@ -23,7 +23,7 @@ from headwise.experiments.scales import ARCHITECTURES, Scale
 from headwise.experiments.variations import ablation_rows, variation_row
 from headwise.training.schedule import decays
 
-_PATIENCE = 6  # validations without a better one, after which a trial ends
+_PATIENCE = 6  # validations without a better one, after which a training ends
 # What is taken where its rate doesn't end at zero: it falls there in the last quarter, before which none ends.
 _ENDING = ("schedule.cooldown=0.25", "training.patience=0")
 
