@@ -5,7 +5,6 @@ To add an experiment, write a module with an `Experiment` and add it to `NAMES`.
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import importlib
 import shlex
@@ -94,11 +93,10 @@ class Experiment:
 
 
 def find_experiment(name: str) -> Experiment:
-    """Import an experiment by name; raises `ConfigError` with the closest name."""
+    """Import an experiment by name; raises `ConfigError` with all names."""
     if name not in NAMES:
-        closest = difflib.get_close_matches(name, NAMES, n=1)
-        hint = f"did you mean {closest[0]}?" if closest else f"known: {', '.join(NAMES)}, all, report, list"
-        raise ConfigError(f"reproduce: expected the name of an experiment, found {name!r} ({hint})")
+        known = ", ".join([*NAMES, "all", "report", "list"])
+        raise ConfigError(f"reproduce: expected the name of an experiment, found {name!r} (known: {known})")
     module, _, attribute = NAMES[name][0].partition(":")
     return getattr(importlib.import_module(f"headwise.experiments.{module}"), attribute)
 
