@@ -78,6 +78,7 @@ def build_for_training(
 ) -> Model:
     """Build the untrained model of a configuration on its device, with its seed and precision.
 
+    On a CPU, oneDNN keeps its compiled products from now on: trials and training take their first product after this.
     With `fits`, raises `ConfigError` where its training in `training.processes`, or in one, doesn't fit into memory.
     """
     if fits:

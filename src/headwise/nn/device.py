@@ -61,7 +61,7 @@ def has_fast_bfloat16(device: torch.device) -> bool:
 def find_precision(name: str, device: torch.device, elements: int = _MANY) -> torch.dtype:
     """Return the dtype of the activations; `auto` is bfloat16 if `device` supports it in hardware, else float32.
 
-    On a CPU, `auto` is float32 for activations of less than 100,000 `elements` (tokens · d_model), too: there,
+    On a CPU, `auto` is float32 for activations of fewer than 100,000 `elements` (tokens · d_model), too: there,
     conversions and the code that oneDNN compiles for each shape cost more than products gain. Raises `ConfigError` for
     an unknown name.
     """
@@ -99,7 +99,7 @@ def keep_compiled_products() -> None:
     """Let oneDNN keep its code for all shapes of a training; has no effect after the first product of the process.
 
     oneDNN compiles each product of a new shape in bfloat16, for milliseconds, and keeps 1,024 unless told otherwise.
-    Batches have several thousand shapes: training in bfloat16 is 1.3 times as fast if none is compiled twice.
+    Multi30k's batches have several thousand shapes, and train 1.3 times as fast if none is compiled twice.
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
 
