@@ -104,9 +104,9 @@ BUDGETS = {
         seeds=(2, 3, 4, 5, 6),
     ),
     "multi30k": Budget(
-        until=_until(warmup=800, steps=6000, validate_every=500, checkpoint_every=250),
-        trial_steps=1500,
-        variation_steps=6000,
+        until=_until(warmup=400, steps=4000, validate_every=500, checkpoint_every=125),
+        trial_steps=1000,
+        variation_steps=4000,
         trials={
             "paper": _paper(0.1),
             "linear-low": _trial("linear", 0.004, 0.3),
