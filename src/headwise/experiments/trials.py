@@ -112,7 +112,6 @@ BUDGETS = {
             "linear-low": _trial("linear", 0.004, 0.3),
             "linear": _trial("linear", 0.008, 0.3),
             "linear-high": _trial("linear", 0.016, 0.3),
-            "root": _trial("inverse_sqrt", 0.008, 0.3, "schedule.cooldown=0.2"),
         },
         own={
             "": _trial("linear", 0.008, 0.2, _SLOW_MOMENTS),
@@ -133,7 +132,6 @@ BUDGETS = {
             "linear-low": _trial("linear", 0.004, 0.0),
             "linear": _trial("linear", 0.008, 0.0),
             "linear-high": _trial("linear", 0.016, 0.0),
-            "root": _trial("inverse_sqrt", 0.008, 0.0),
         },
         own={
             "": _trial("linear", 0.008, 0.1, _SLOW_MOMENTS),
