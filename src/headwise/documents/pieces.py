@@ -29,9 +29,11 @@ _FOREIGN = (
 _GREEK = "\u0370-\u03ff\u1f00-\u1fff"
 # Of capitals and at least two digits, one behind a capital, as a serial number.
 CODE = r"(?<!\w)(?=[A-Z0-9]{0,40}[A-Z][0-9])(?=[A-Z]{0,40}[0-9][A-Z]{0,40}[0-9])[A-Z0-9]{4,40}(?!\w)"
+URL = r"(?<![\w@])(?:(?:https?|ftp)://|www\.)[^\s<>\"“”„{}|\\^`]++"
+EMAIL = r"(?<![\w.+%-])[\w.+%-]++@[\w-]++(?:\.[\w-]++)++"
 _KINDS = {
-    "url": r"(?<![\w@])(?:(?:https?|ftp)://|www\.)[^\s<>\"“”„{}|\\^`]++",
-    "email": r"(?<![\w.+%-])[\w.+%-]++@[\w-]++(?:\.[\w-]++)++",
+    "url": URL,
+    "email": EMAIL,
     "placeholder": "|".join(
         [
             # TeX: $x$, $a_1 = 2$, $$…$$
@@ -80,7 +82,7 @@ def find_pieces(text: str, *, foreign: bool = False) -> Iterator[tuple[int, int,
         assert kind is not None
         if kind == "foreign" and not foreign:
             continue
-        end = _end_of_address(match[0]) + match.start() if kind == "url" else match.end()
+        end = address_length(match[0]) + match.start() if kind == "url" else match.end()
         yield match.start(), end, kind
 
 
@@ -89,8 +91,8 @@ def separates(kind: str) -> bool:
     return kind in _SEPARATES
 
 
-def _end_of_address(address: str) -> int:
-    """Return the length of an address without the punctuation of the sentence around it."""
+def address_length(address: str) -> int:
+    """Return the length of a URL without the punctuation of the sentence around it."""
     end = len(address)
     counts = Counter(character for character in address if character in "()[]")
     while end:

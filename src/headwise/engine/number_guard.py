@@ -1,4 +1,4 @@
-"""A guard against wrong numbers and codes: those of a source that an output lacks are placed in a second search.
+"""A guard against wrong numbers, codes and addresses: a second search places those of a source that an output lacks.
 
 A small model loses numbers, or doubles digits: the general models in 8 and 11 % of news with digits, by direction.
 """
@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from headwise.documents.pieces import CODE
+from headwise.documents.pieces import CODE, EMAIL, URL, address_length
 from headwise.engine.terms import Terms, sentence_terms
 from headwise.text.reading.glossary import Entry, Match
 from headwise.text.tokens.subwords import Subwords
 
-_NUMBER = re.compile(rf"{CODE}|[0-9]+(?:[.,:][0-9]+)*")
-_SEPARATOR = re.compile(r"[.,:]")
+_NUMBER = re.compile(rf"(?P<url>{URL})|{EMAIL}|{CODE}|[0-9]+(?:[.,:][0-9]+)*(?:[ \u00a0]?%)?")
+_SEPARATOR = re.compile(r"[.,: \u00a0%]")
+_DIGITS = re.compile(r"[0-9.,: \u00a0%]+")
 _SWAPPED = str.maketrans(".,", ",.")
 _TIME = re.compile(r"(?P<hour>[01]?[0-9]|2[0-3])(?:[:.](?P<minute>[0-5][0-9]))?")
 _HOUR = re.compile(r"0?([0-9]{1,2}):00")
@@ -25,7 +26,10 @@ _NOON = 12  # o'clock
 
 @dataclass(frozen=True, eq=False)
 class SourceNumbers:
-    """The numbers and codes of a source, as written; `room` bounds the tokens of those that are placed in an output."""
+    """The numbers, codes and addresses of a source, as written.
+
+    `room` bounds the tokens of those that are placed in an output.
+    """
 
     numbers: tuple[str, ...]
     subwords: Subwords
@@ -34,17 +38,16 @@ class SourceNumbers:
     @classmethod
     def of(cls, text: str, subwords: Subwords, room: int) -> SourceNumbers | None:
         """Return the numbers of a source text, None without any."""
-        found = tuple(_NUMBER.findall(text))
+        found = tuple(_numbers(text))
         return cls(found, subwords, room) if found else None
 
     def lacking(self, tokens: Sequence[int]) -> Counter[str]:
         """Return the numbers that an output lacks, as they are written in the source, and how often.
 
         Separators don't count, 5:30 may be 17.30 and the other way round, and 5 may be 5:00 or 17. A number of one
-        digit may be written as a word, so it is lacking only if the output has another one that begins with it, as 22
-        for 2, or has one digit.
+        digit may be written as a word, so it is lacking only if the output has one that isn't in the source.
         """
-        there = Counter(map(_form, _NUMBER.findall(self.subwords.decode_target(tokens))))
+        there = Counter(map(_form, _numbers(self.subwords.decode_target(tokens))))
 
         def is_missing(forms: Sequence[str]) -> bool:
             form = next((each for each in forms if there[each]), None)
@@ -54,12 +57,8 @@ class SourceNumbers:
 
         missing = [number for number in self.numbers if is_missing([_form(number)])]
         missing = [number for number in missing if is_missing(_at_other_clocks(number))]
-        others = [other for other, more in there.items() if more]
-        return Counter(
-            number
-            for number in missing
-            if len(_form(number)) > 1 or any(other.startswith(number) or len(other) == 1 for other in others)
-        )
+        others = any(there.values())
+        return Counter(number for number in missing if others or len(_form(number)) > 1)
 
     def terms(self, lacking: Counter[str]) -> Terms | None:
         """Return numbers as terms that an output must contain; None where the vocabulary can't write them."""
@@ -67,10 +66,16 @@ class SourceNumbers:
         return sentence_terms(matches, self.subwords, self.room)
 
 
+def _numbers(text: str) -> Iterator[str]:
+    for match in _NUMBER.finditer(text):
+        yield match[0][: address_length(match[0])] if match["url"] else match[0]
+
+
 def _form(number: str) -> str:
-    """Return a number without its separators; of a full hour, as 06:00, what 6:00 has."""
-    hour = _HOUR.fullmatch(number)
-    return f"{hour[1]}:00" if hour else _SEPARATOR.sub("", number)
+    """Return a number without separators and percent sign, a full hour such as 06:00 as 6:00; all else as it is."""
+    if hour := _HOUR.fullmatch(number):
+        return f"{hour[1]}:00"
+    return _SEPARATOR.sub("", number) if _DIGITS.fullmatch(number) else number
 
 
 def _at_other_clocks(number: str) -> list[str]:
@@ -86,5 +91,8 @@ def _at_other_clocks(number: str) -> list[str]:
 
 
 def _forms(number: str) -> tuple[str, ...]:
-    """Return the ways in which a number may be written in another language."""
+    """Return the ways in which a number may be written in another language, without a percent sign."""
+    if not _DIGITS.fullmatch(number):
+        return (number,)
+    number = number.rstrip(" \u00a0%")
     return number, number.translate(_SWAPPED), number.replace(":", ".")

@@ -1,4 +1,4 @@
-"""The guard finds numbers of a source that an output lacks, and places them in a second search."""
+"""The guard finds numbers and addresses of a source that an output lacks, and places them in a second search."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def subwords(tmp_path_factory: pytest.TempPathFactory) -> Subwords:
-    run = make_run(tmp_path_factory.mktemp("runs") / "de", text=["0 1 2 3 4 5 6 7 8 9 . , : - A B Z"])
+    run = make_run(
+        tmp_path_factory.mktemp("runs") / "de", text=["0 1 2 3 4 5 6 7 8 9 . , : - A B Z @ / _ ( ) %"]
+    )
     return Subwords.load(run)
 
 
@@ -55,6 +57,18 @@ def lacking(subwords: Subwords, source: str, output: str) -> list[str]:
         ("the 8 men", "die acht Mann", []),
         ("the 2 men", "die 22 Mann", ["2"]),
         ("the 2 men of 22", "die zwei von 22", []),
+        ("the 8 men", "die 20 Mann", []),  # it may be a time
+        ("by 8%", "um 8 %", []),
+        ("by 8%", "um 20 %", ["8%"]),
+        ("by 14\u00a0%", "um 2%", ["14\u00a0%"]),
+        ("by 8%", "um acht Prozent", []),
+        ("the 7 men", "die 12 Mann", ["7"]),
+        ("to a.b@host.com.", "an a.b@host.com.", []),
+        ("to a.b@host.com.", "an ab@host.com.", ["a.b@host.com"]),
+        ("to a.b@host.com.", "an A.B@host.com.", ["a.b@host.com"]),
+        ("at www.host.com", "bei www,host,com", ["www.host.com"]),
+        ("(see https://host.com/a_(1)).", "(siehe https://host.com/a_(1)).", []),
+        ("(see https://host.com/a_(1)).", "(siehe host.com/a (1)).", ["https://host.com/a_(1)"]),
         ("from 9am to 5pm", "von 9 bis 6 Uhr", ["5"]),
         ("from 9am to 5pm", "von 9 bis 17 Uhr", []),
         ("ten men", "10 Mann", []),
