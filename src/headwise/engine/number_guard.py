@@ -15,11 +15,14 @@ from headwise.engine.terms import Terms, sentence_terms
 from headwise.text.reading.glossary import Entry, Match
 from headwise.text.tokens.subwords import Subwords
 
-_NUMBER = re.compile(rf"(?P<url>{URL})|{EMAIL}|{CODE}|[0-9]+(?:[.,:][0-9]+)*(?:[ \u00a0]?%)?")
+_AFTERNOON = r"[ \u00a0]?[pP]\.?[ \u00a0]?[mM]\b"
+_NUMBER = re.compile(rf"(?P<url>{URL})|{EMAIL}|{CODE}|[0-9]+(?:[.,:][0-9]+)*(?:[ \u00a0]?%|{_AFTERNOON})?")
 _SEPARATOR = re.compile(r"[.,: \u00a0%]")
 _DIGITS = re.compile(r"[0-9.,: \u00a0%]+")
 _SWAPPED = str.maketrans(".,", ",.")
 _TIME = re.compile(r"(?P<hour>[01]?[0-9]|2[0-3])(?:[:.](?P<minute>[0-5][0-9]))?")
+_MARK = re.compile(f"{_AFTERNOON}$")
+_IN_AFTERNOON = re.compile(rf"{_TIME.pattern}{_AFTERNOON}")
 _HOUR = re.compile(r"0?([0-9]{1,2}):00")
 _NOON = 12  # o'clock
 
@@ -44,8 +47,9 @@ class SourceNumbers:
     def lacking(self, tokens: Sequence[int]) -> Counter[str]:
         """Return the numbers that an output lacks, as they are written in the source, and how often.
 
-        Separators don't count, 5:30 may be 17.30 and the other way round, and 5 may be 5:00 or 17. A number of one
-        digit may be written as a word, so it is lacking only if the output has one that isn't in the source.
+        Separators don't count, 5:30 may be 17.30 and the other way round, 5 may be 5:00 or 17, but 5 p.m. must be 17 or
+        p.m., too. A number of one digit may be written as a word, so it is lacking only if the output has one that
+        isn't in the source.
         """
         there = Counter(map(_form, _numbers(self.subwords.decode_target(tokens))))
 
@@ -72,27 +76,37 @@ def _numbers(text: str) -> Iterator[str]:
 
 
 def _form(number: str) -> str:
-    """Return a number without separators and percent sign, a full hour such as 06:00 as 6:00; all else as it is."""
+    """Return a number without separators and percent sign, a full hour such as 06:00 as 6:00, and all else as it is."""
+    number = _in_24_hours(number)
     if hour := _HOUR.fullmatch(number):
         return f"{hour[1]}:00"
     return _SEPARATOR.sub("", number) if _DIGITS.fullmatch(number) else number
 
 
+def _in_24_hours(number: str) -> str:
+    """Return a time with p.m. on a clock with 24 hours; any other number as it is, but for p.m."""
+    time = _IN_AFTERNOON.fullmatch(number)
+    if time is None:
+        return _MARK.sub("", number)
+    hour = int(time["hour"])
+    return f"{hour + _NOON if hour < _NOON else hour}:{time['minute'] or '00'}"
+
+
 def _at_other_clocks(number: str) -> list[str]:
     """Return what a number may be, if it may be a time of day, on a clock with twelve hours and on one with 24."""
-    time = _TIME.fullmatch(number)
+    time = _TIME.fullmatch(_in_24_hours(number))
     if time is None:
         return []
     hour = int(time["hour"]) % _NOON
     minute = time["minute"] or "00"
-    hours = (hour, hour + _NOON)
+    hours = (hour + _NOON,) if _IN_AFTERNOON.fullmatch(number) else (hour, hour + _NOON)
     forms = [_form(f"{each}:{minute}") for each in hours]
     return [*forms, *map(str, hours)] if minute == "00" else forms
 
 
 def _forms(number: str) -> tuple[str, ...]:
     """Return the ways in which a number may be written in another language, without a percent sign."""
-    if not _DIGITS.fullmatch(number):
-        return (number,)
-    number = number.rstrip(" \u00a0%")
-    return number, number.translate(_SWAPPED), number.replace(":", ".")
+    written = _in_24_hours(number).rstrip(" \u00a0%")
+    if not _DIGITS.fullmatch(written):
+        return (written,)
+    return written, written.removesuffix(":00"), written.translate(_SWAPPED), written.replace(":", ".")
