@@ -21,7 +21,7 @@ _PLACEHOLDERS = frozenset({"placeholder", "format", "icu"})
 def locate(sentence: Sentence, translation: str) -> tuple[list[Found], list[int]]:
     """Return where the sentence's pieces are in its translation, in order, and the numbers of those that aren't.
 
-    A piece is there if it occurs as often as in the sentence. Of a number, spaces and the decimal mark may differ.
+    A piece is there if it occurs as often as in the sentence. Of a number, spaces and marks may differ.
     Of more than 200 different pieces, none is sought.
     """
     by_pattern: dict[str, list[int]] = defaultdict(list)
@@ -66,10 +66,10 @@ def _pattern(piece: ProtectedPiece) -> str:
     pattern = re.escape(piece.text)
     if piece.kind == "number":
         parts = re.findall(r"\d+|[.,]|[^\d.,\s]+", piece.text)
-        written = ["[.,]" if part in ".," else re.escape(part) for part in parts]
+        written = ["[.,\u00a0\u202f]" if part in ".," else re.escape(part) for part in parts]
         pattern = written[0]
         for last, part, source in zip(parts, written[1:], parts[1:], strict=False):
-            joined = part == "[.,]" or last in ".,"
+            joined = source in ".," or last in ".,"
             pattern += part if joined or source.isdigit() == last.isdigit() else rf"\s?{part}"
     before = r"(?<!\w)" if piece.text[:1].isalnum() else ""
     after = r"(?!\w)" if piece.text[-1:].isalnum() else ""

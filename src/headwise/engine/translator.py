@@ -27,6 +27,7 @@ from headwise.engine.base import Engine, SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.loading import EngineOptions, ensemble, open_run
 from headwise.engine.number_guard import SourceNumbers
+from headwise.engine.number_marks import number_marks
 from headwise.engine.options import SearchOptions, changed_options
 from headwise.engine.outputs import Output, Translation, join_translations
 from headwise.engine.quality import QualityCurve, mean_probability
@@ -243,7 +244,7 @@ class Translator:
         read = [
             readable(self.subwords, text, f"line {line}") for line, text in enumerate(texts, start=first_line)
         ]
-        ordinary, spelled = self.readings(read, recase=options.recase)
+        marked, ordinary, spelled = self.readings(read, recase=options.recase)
         written = read_texts(read, ordinary)  # as in the line, except for the case
         read = read_texts(written, spelled)
         read = ["" if number in kept else text for number, text in enumerate(read)]
@@ -267,7 +268,7 @@ class Translator:
             counts,
             searched,
             options.alpha,
-            readings=(ordinary, spelled),
+            readings=(marked, ordinary, spelled),
             kept=kept,
             prefixes=prefixes,
         )
@@ -282,15 +283,18 @@ class Translator:
 
     def readings(
         self, texts: Sequence[str], *, recase: bool
-    ) -> tuple[dict[int, Reading], dict[int, Reading]]:
+    ) -> tuple[dict[int, Reading], dict[int, Reading], dict[int, Reading]]:
         """Return what is read of `readable` lines in place of what is written, by their numbers, and then of that.
 
-        The first are the lines in one case, with `recase`; the second those that the vocabulary can't spell.
+        The first are the lines with numbers, which are read as they are; the second those in one case, with `recase`;
+        the third those that the vocabulary can't spell.
         """
+        marks = number_marks(*self.languages)
+        marked = {} if marks is None else readings(texts, marks.read)
         ordinary = {}
         if recase:
             ordinary = readings(texts, lambda text: recased(text, self.subwords, self.source_words))
-        return ordinary, readings(read_texts(texts, ordinary), self.speller.respelled)
+        return marked, ordinary, readings(read_texts(texts, ordinary), self.speller.respelled)
 
     def _sentence(
         self, text: str, source: Sequence[int], options: SearchOptions, prefix: Sequence[int] | None

@@ -1,0 +1,66 @@
+"""The marks in numbers: 1,250.5 in English is 1.250,5 in German. A small model repeats a number as it is written.
+
+What may be no amount stays: versions, sections and times, as in Python 3.11. The marks are those of Unicode's Common
+Locale Data Repository (https://cldr.unicode.org).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+
+from headwise.config.languages import base_code
+from headwise.documents.pieces import UNITS
+from headwise.engine.readings import Reading
+
+_SPACES = "\u00a0\u202f"  # between digits; the first is written
+# What groups digits by three, and what comes before decimals, by language.
+LANGUAGES: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(("en", "he", "ja", "ko", "th", "zh"), (",", ".")),
+    **dict.fromkeys(
+        ("da", "de", "el", "es", "hr", "id", "it", "nl", "pt", "ro", "sl", "sr", "tr", "vi"), (".", ",")
+    ),
+    **dict.fromkeys(
+        ("bg", "cs", "et", "fi", "fr", "hu", "lt", "lv", "no", "pl", "ru", "sk", "sv", "uk"),
+        (_SPACES[0], ","),
+    ),
+}
+_BEGIN, _END = r"(?<![\w.,:/=#&])", r"(?![0-9/]|[.,:][0-9])"
+# What tells an amount from a version, a section or a time of day, where decimals come behind a point.
+_AFTER_CURRENCY = r"(?:(?<=[$€£¥])|(?<=[$€£¥][ \u00a0])|(?<=(?:EUR|USD|GBP|CHF)[ \u00a0]))"
+_BEFORE_UNIT = (
+    rf"(?=[ \u00a0]?(?:{UNITS})(?!\w)|[ \u00a0-](?:thousand|[mb]illion|trillion|percent|per cent|degree|dollar|euro|"
+    r"pound|kilomet(?:er|re)|met(?:er|re)|mile|hour|minute|second|year|time|point|magnitude)s?\b)"
+)
+_ANY = re.compile(f"{_BEGIN}[0-9]++(?:[.,{_SPACES}][0-9]++)++{_END}")
+
+
+@functools.cache
+def number_marks(source: str | None, target: str | None) -> NumberMarks | None:
+    """Return what changes the marks of two languages, given by their codes; None if they are alike or not known."""
+    marks = [None if code is None else LANGUAGES.get(base_code(code)) for code in (source, target)]
+    read, written = marks
+    return None if read is None or written is None or read == written else NumberMarks(read, written)
+
+
+class NumberMarks:
+    """What writes the numbers of a text with the marks of the target language in its translations."""
+
+    def __init__(self, source: tuple[str, str], target: tuple[str, str]) -> None:
+        """Both have what groups digits and the decimal mark."""
+        groups = _SPACES if source[0] in _SPACES else source[0]
+        group, decimal = f"[{groups}]", re.escape(source[1])
+        grouped = rf"[1-9][0-9]{{0,2}}(?:{group}[0-9]{{3}})++(?:{decimal}[0-9]++)?+"
+        plain = rf"[0-9]++{decimal}[0-9]++"
+        if source[1] == ".":
+            plain = f"{_AFTER_CURRENCY}{plain}|{plain}{_BEFORE_UNIT}"
+        self._number = re.compile(f"{_BEGIN}(?:{grouped}|{plain}){_END}")
+        self._marks = str.maketrans({**dict.fromkeys(groups, target[0]), source[1]: target[1]})
+
+    def read(self, text: str) -> Reading | None:
+        """Return a text, and what makes a translation of it have its numbers in their form; None without any."""
+        written = {found[0]: found[0].translate(self._marks) for found in self._number.finditer(text)}
+        if not written:
+            return None
+        return Reading(text, functools.partial(_ANY.sub, lambda number: written.get(number[0], number[0])))

@@ -1,0 +1,86 @@
+"""The numbers of a translation have the marks of its language; Babel says which, from Unicode's CLDR."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+import pytest
+from babel.numbers import format_decimal
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwise.engine.number_marks import LANGUAGES, number_marks
+
+UNLIKE = [
+    (source, target)
+    for source in LANGUAGES
+    for target in LANGUAGES
+    if number_marks(source, target) is not None
+]
+
+
+def repeated(source: str, target: str, text: str) -> str:
+    """Return what becomes of a translation that repeats the text."""
+    marks = number_marks(source, target)
+    reading = None if marks is None else marks.read(text)
+    if reading is None:
+        return text
+    assert reading.text == text
+    return reading.restore(text)
+
+
+def in_language(number: Decimal, language: str) -> str:
+    return re.sub(
+        "[\u00a0\u202f]", "\u00a0", format_decimal(number, locale=language, decimal_quantization=False)
+    )
+
+
+@given(
+    pair=st.sampled_from(UNLIKE),
+    number=st.decimals(min_value=10_000, max_value=10**12, places=2, allow_nan=False, allow_infinity=False),
+)
+def test_repeated_amounts_are_written_as_cldr_has_them(pair: tuple[str, str], number: Decimal) -> None:
+    source, target = pair
+    text = f"({in_language(number, source)} €), $ {in_language(number, source)}."
+    assert repeated(source, target, text) == text.replace(
+        in_language(number, source), in_language(number, target)
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "text", "expected"),
+    [
+        ("en", "de", "$1,250.50 or £2.75.", "$1.250,50 or £2,75."),
+        ("en", "de", "3.5 million, 3.4%, 42.195 km, 2.5-mile", "3,5 million, 3,4%, 42,195 km, 2,5-mile"),
+        ("en", "de", "3,400,000 and 1,000", "3.400.000 and 1.000"),
+        ("en", "de", "Python 3.11 is version 2.4, section 3.2.", None),
+        ("en", "de", "at 5.30pm, 5.30 p.m., 12.5.2025, 192.168.0.1, 1,2,3, 0.1.2", None),
+        ("en", "de", "http://a.b/1,000 and ?a=1,000 and a1,000", None),
+        ("en", "de", "1,0000", None),
+        ("de", "en", "1.000 und 2,5 und 1.249,50 €", "1,000 und 2.5 und 1,249.50 €"),
+        ("de", "en", "um 13.00 Uhr am 12.03.2025, 1,2,3", None),
+        ("deu_Latn", "eng_Latn", "2,5", "2.5"),
+        ("fr", "en", "16\u202f700,5 et 16\u00a0700 et 16 700", "16,700.5 et 16,700 et 16 700"),
+        ("en", "fr", "16,700", "16\u00a0700"),
+        ("de", "nl", "1.000", None),
+        ("en", "xx", "1,000", None),
+    ],
+)
+def test_what_becomes_of_a_repeated_number(source: str, target: str, text: str, expected: str | None) -> None:
+    assert repeated(source, target, text) == (text if expected is None else expected)
+
+
+def test_a_number_that_the_source_has_not_stays() -> None:
+    marks = number_marks("en", "de")
+    assert marks is not None
+    reading = marks.read("It costs 1,250 dollars.")
+    assert reading is not None
+    assert reading.restore("Es kostet 1.250 Dollar, nicht 2,500 oder 11,250 oder 1,2505.").startswith(
+        "Es kostet 1.250 Dollar, nicht 2,500 oder 11,250 oder 1,2505"
+    )
+
+
+def test_unknown_languages_have_no_marks() -> None:
+    assert number_marks(None, "de") is None
+    assert number_marks("en", None) is None
