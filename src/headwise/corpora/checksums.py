@@ -90,7 +90,7 @@ WIKTIONARY_DE: dict[str, str] = {
 }
 
 OPEN_EN_DE: dict[str, str] = {
-    "README.md": "9408ba414a9fe3c4681c287ebd2f932fdb93ccc856fe27a2e0afb262c649bd54",
+    "README.md": "e4d4e1672c78a0f0c8a32f5ee5af20de1f573420546046aa493c7870cedf4133",
     "config.yaml": "750ff604ab9ddab1e436aa036e1e9fff7267dfdc9be097f4f1ec3025a5ad1541",
     "corpus/examples.en": "8a8c5d1b6b26b8f610cb76dfc5a520f95357d52629d32cbd5a8a9744d9cf430d",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
@@ -105,7 +105,7 @@ OPEN_EN_DE: dict[str, str] = {
 }
 
 OPEN_DE_EN: dict[str, str] = {
-    "README.md": "97d2bb9163549fb18d0afb167f5d4f2e9f7a0d1b4cd794938e8a8c6ae8ca549a",
+    "README.md": "06b934d185c791fa939a42bf8a2f720aff702bdf3d6ec720fc38eb9d27f92eff",
     "config.yaml": "41d5bcdca73332d0f0d59ee536b9db2b22bbc90ed8bfce581e4221d050b918bb",
     "corpus/examples.de": "ae422e14aa3ee7fa7ff75ed388e619d380dbb23ddb46fd78dee10567596dba03",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
