@@ -105,7 +105,7 @@ OPEN_EN_DE: dict[str, str] = {
 }
 
 OPEN_DE_EN: dict[str, str] = {
-    "README.md": "06b934d185c791fa939a42bf8a2f720aff702bdf3d6ec720fc38eb9d27f92eff",
+    "README.md": "ad0d5a6820dce72832812b9667a6c417010121ad569e35fda7b59c2c4caecf37",
     "config.yaml": "41d5bcdca73332d0f0d59ee536b9db2b22bbc90ed8bfce581e4221d050b918bb",
     "corpus/examples.de": "ae422e14aa3ee7fa7ff75ed388e619d380dbb23ddb46fd78dee10567596dba03",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
