@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from babel.numbers import format_decimal
@@ -11,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.engine.number_marks import LANGUAGES, number_marks
+from headwise.engine.translator import Translator
+from translator_run import make_run
 
 UNLIKE = [
     (source, target)
@@ -84,3 +87,15 @@ def test_a_number_that_the_source_has_not_stays() -> None:
 def test_unknown_languages_have_no_marks() -> None:
     assert number_marks(None, "de") is None
     assert number_marks("en", None) is None
+
+
+def test_a_translation_has_the_marks_of_its_language(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "de", text=["0 1 2 3 4 5 6 7 8 9 . , :"])
+    translator = Translator.load(run, device="cpu")
+    line = "Two dogs are playing 1,234 times in the snow."
+    (plain,) = translator.translate([line], prefixes=["1,234 o"])
+    translator.languages = ("en", "de")
+    (marked,) = translator.translate([line], prefixes=["1,234 o"])
+    assert plain.text.startswith("1,234 o")
+    assert marked.text == plain.text.replace("1,234", "1.234")
+    assert marked.outputs[0].tokens == plain.outputs[0].tokens
