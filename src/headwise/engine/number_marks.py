@@ -10,7 +10,7 @@ import functools
 import re
 from collections.abc import Mapping
 
-from headwise.config.languages import base_code
+from headwise.config.languages import base_code, short_code
 from headwise.documents.pieces import UNITS
 from headwise.engine.readings import Reading
 
@@ -26,6 +26,7 @@ LANGUAGES: Mapping[str, tuple[str, str]] = {
         (_SPACES[0], ","),
     ),
 }
+_REGIONAL = ("de", "es")  # some regions have other marks than the language, such as Switzerland and Mexico
 _BEGIN, _END = r"(?<![\w.,:/=#&])", r"(?![0-9/]|[.,:][0-9])"
 # What tells an amount from a version, a section or a time of day, where decimals come behind a point.
 _AFTER_CURRENCY = r"(?:(?<=[$€£¥])|(?<=[$€£¥][ \u00a0])|(?<=(?:EUR|USD|GBP|CHF)[ \u00a0]))"
@@ -39,9 +40,16 @@ _ANY = re.compile(f"{_BEGIN}[0-9]++(?:[.,{_SPACES}][0-9]++)++{_END}")
 @functools.cache
 def number_marks(source: str | None, target: str | None) -> NumberMarks | None:
     """Return what changes the marks of two languages, given by their codes; None if they are alike or not known."""
-    marks = [None if code is None else LANGUAGES.get(base_code(code)) for code in (source, target)]
-    read, written = marks
+    read, written = _marks(source), _marks(target)
     return None if read is None or written is None or read == written else NumberMarks(read, written)
+
+
+def _marks(code: str | None) -> tuple[str, str] | None:
+    if code is None:
+        return None
+    language, *more = short_code(code).split("-")
+    of_region = language in _REGIONAL and any(len(part) < len("Latn") for part in more)
+    return None if of_region else LANGUAGES.get(base_code(code))
 
 
 class NumberMarks:

@@ -68,6 +68,9 @@ def test_repeated_amounts_are_written_as_cldr_has_them(pair: tuple[str, str], nu
         ("en", "fr", "16,700", "16\u00a0700"),
         ("de", "nl", "1.000", None),
         ("en", "xx", "1,000", None),
+        ("en", "de-CH", "1,000", None),
+        ("en-US", "es-419", "1,000", None),
+        ("en-US", "pt_BR", "1,000", "1.000"),
     ],
 )
 def test_what_becomes_of_a_repeated_number(source: str, target: str, text: str, expected: str | None) -> None:
