@@ -15,14 +15,14 @@ from headwise.engine.terms import Terms, sentence_terms
 from headwise.text.reading.glossary import Entry, Match
 from headwise.text.tokens.subwords import Subwords
 
-_AFTERNOON = r"[ \u00a0]?[pP]\.?[ \u00a0]?[mM]\b"
-_NUMBER = re.compile(rf"(?P<url>{URL})|{EMAIL}|{CODE}|[0-9]+(?:[.,:][0-9]+)*(?:[ \u00a0]?%|{_AFTERNOON})?")
+_HALF_DAY = r"[ \u00a0]?(?P<half>[pP]\.?[ \u00a0]?[mM]|[aA]\.[mM])\b"  # without points, am is a German word
+_NUMBER = re.compile(rf"(?P<url>{URL})|{EMAIL}|{CODE}|[0-9]+(?:[.,:][0-9]+)*(?:[ \u00a0]?%|{_HALF_DAY})?")
 _SEPARATOR = re.compile(r"[.,: \u00a0%]")
 _DIGITS = re.compile(r"[0-9.,: \u00a0%]+")
 _SWAPPED = str.maketrans(".,", ",.")
 _TIME = re.compile(r"(?P<hour>[01]?[0-9]|2[0-3])(?:[:.](?P<minute>[0-5][0-9]))?")
-_MARK = re.compile(f"{_AFTERNOON}$")
-_IN_AFTERNOON = re.compile(rf"{_TIME.pattern}{_AFTERNOON}")
+_MARK = re.compile(f"{_HALF_DAY}$")
+_MARKED_TIME = re.compile(f"{_TIME.pattern}{_HALF_DAY}")
 _HOUR = re.compile(r"0?([0-9]{1,2}):00")
 _NOON = 12  # o'clock
 
@@ -47,9 +47,9 @@ class SourceNumbers:
     def lacking(self, tokens: Sequence[int]) -> Counter[str]:
         """Return the numbers that an output lacks, as they are written in the source, and how often.
 
-        Separators don't count, 5:30 may be 17.30, and 5 may be 5:00 or 17, but 5 p.m. must be 17 or p.m., too, and 17
-        as well. A number of one digit may be written as a word, so it is lacking only if the output has one that isn't
-        in the source.
+        Separators don't count, 5:30 may be 17.30, and 5 may be 5:00 or 17, but 17 must be 17 or 5 p.m., and 5 p.m. as
+        well. A number of one digit may be written as a word, so it is lacking only if the output has one that isn't in
+        the source.
         """
         there = Counter(map(_form, _numbers(self.subwords.decode_target(tokens))))
 
@@ -84,12 +84,12 @@ def _form(number: str) -> str:
 
 
 def _in_24_hours(number: str) -> str:
-    """Return a time with p.m. on a clock with 24 hours; any other number as it is, but for p.m."""
-    time = _IN_AFTERNOON.fullmatch(number)
-    if time is None:
+    """Return a time with a.m. or p.m. on a clock with 24 hours; what is none on one with twelve, without that."""
+    time = _MARKED_TIME.fullmatch(number)
+    if time is None or int(time["hour"]) > _NOON:
         return _MARK.sub("", number)
-    hour = int(time["hour"])
-    return f"{hour + _NOON if hour < _NOON else hour}:{time['minute'] or '00'}"
+    hour = int(time["hour"]) % _NOON + (_NOON if time["half"][0] in "pP" else 0)
+    return f"{hour}:{time['minute'] or '00'}"
 
 
 def _at_other_clocks(number: str) -> list[str]:
@@ -99,7 +99,7 @@ def _at_other_clocks(number: str) -> list[str]:
         return []
     hour = int(time["hour"])
     minute = time["minute"] or "00"
-    certain = hour > _NOON or _MARK.search(number) is not None
+    certain = hour >= _NOON or _MARK.search(number) is not None
     hours = (hour,) if certain else (hour % _NOON, hour % _NOON + _NOON)
     forms = [_form(f"{each}:{minute}") for each in hours]
     return [*forms, *map(str, hours)] if minute == "00" else forms
