@@ -100,7 +100,7 @@ def _at_other_clocks(number: str) -> list[str]:
     hour = int(time["hour"])
     minute = time["minute"] or "00"
     certain = hour >= _NOON or _MARK.search(number) is not None
-    hours = (hour,) if certain else (hour % _NOON, hour % _NOON + _NOON)
+    hours = (hour,) if certain else (hour, hour + _NOON)
     forms = [_form(f"{each}:{minute}") for each in hours]
     return [*forms, *map(str, hours)] if minute == "00" else forms
 
