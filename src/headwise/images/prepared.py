@@ -7,11 +7,14 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, TypeAdapter, ValidationError
 
+from headwise import bounds
+from headwise.config.base import Pixels
 from headwise.config.tasks import ImageConfig
 from headwise.data.prepared import (
     alone,
@@ -32,6 +35,10 @@ FORMAT_FILE = "images.json"
 _PARTS = ("train", "dev", "test")
 _FORMAT = 1
 
+_Channels = Literal[1, 3]
+_Mean = Annotated[float, Field(ge=-1e6, le=1e6)]
+_Deviation = Annotated[float, Field(ge=bounds.SMALLEST, le=1e6)]
+
 
 @dataclass(frozen=True)
 class ImageFormat:
@@ -41,10 +48,10 @@ class ImageFormat:
     each channel of the training images, on the scale from 0 to 1.
     """
 
-    shape: tuple[int, int, int]
-    full: int
-    mean: tuple[float, ...]
-    deviation: tuple[float, ...]
+    shape: tuple[_Channels, Pixels, Pixels]
+    full: Annotated[int, Field(gt=0)]
+    mean: tuple[_Mean, ...]
+    deviation: tuple[_Deviation, ...]
     classes: tuple[str, ...]
 
     def normalized(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -64,18 +71,20 @@ class ImageFormat:
     def load(cls, directory: Path) -> ImageFormat:
         """Read the format from a run directory or prepared folder; raises `CheckpointError` if missing or damaged."""
         file = directory / FORMAT_FILE
+        found = read_json(file, expected="the format of images", error=CheckpointError)
         try:
-            tree = read_json(file)
-            channels, height, width = tree["shape"]
-            return cls(
-                (channels, height, width),
-                tree["full"],
-                tuple(tree["mean"]),
-                tuple(tree["deviation"]),
-                tuple(tree["classes"]),
+            form = TypeAdapter(cls).validate_python(found)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            key = ".".join(map(str, problem["loc"])) or "content"
+            message = problem["msg"].lower().replace("input should be", "expected", 1)
+            raise CheckpointError(f"{file}: {key}: {message}, found {str(problem['input'])[:60]!r}") from None
+        if not len(form.mean) == len(form.deviation) == form.shape[0]:
+            raise CheckpointError(
+                f"{file}: expected a mean and a deviation for each of {form.shape[0]} channels, found "
+                f"{len(form.mean)} and {len(form.deviation)}"
             )
-        except (OSError, ValueError, KeyError, TypeError):
-            raise CheckpointError(f"{file}: expected the format of images, found no readable file") from None
+        return form
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +19,7 @@ from headwise.config import ModelConfig
 from headwise.config.tasks import ImageConfig
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.images.batches import RowDraws, augment
-from headwise.images.prepared import PreparedImages, prepare_images, split_rows
+from headwise.images.prepared import ImageFormat, PreparedImages, prepare_images, split_rows
 from headwise.images.sets import ImageSet, Labeled, Source, find_source, read_image
 from headwise.models.vision import VisionTransformer, patches
 
@@ -90,6 +93,29 @@ def test_images_are_prepared_once_and_normalized(tmp_path: Path, monkeypatch: py
     (tmp_path / "p" / "train.labels").write_bytes(b"12345678")
     with pytest.raises(CheckpointError, match="expected as many labels as images"):
         PreparedImages.open(tmp_path / "p")
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"full": None}, "full: expected a valid integer, found 'None'"),
+        ({"full": 0}, "full: expected greater than 0, found '0'"),
+        ({"shape": [2, 8, 8]}, "shape.0: expected 1 or 3, found '2'"),
+        ({"shape": [1, 8, 10**9]}, "shape.2: expected less than or equal to 16384"),
+        ({"mean": ["dark"]}, "mean.0: expected a valid number"),
+        ({"mean": [0.1, 0.2]}, "expected a mean and a deviation for each of 1 channels, found 2 and 1"),
+        ({"deviation": [0.0]}, "deviation.0: expected greater than or equal to 0.000"),
+        ({"classes": [1]}, "classes.0: expected a valid string"),
+    ],
+)
+def test_a_damaged_format_is_refused(tmp_path: Path, change: dict, problem: str) -> None:
+    form = {"shape": [1, 8, 8], "full": 16, "mean": [0.3], "deviation": [0.4], "classes": ["0", "1"]}
+    file = tmp_path / "images.json"
+    file.write_text(json.dumps(form))
+    assert asdict(ImageFormat.load(tmp_path)) == {k: tuple(v) if k != "full" else v for k, v in form.items()}
+    file.write_text(json.dumps(form | change))
+    with pytest.raises(CheckpointError, match=f"^{re.escape(f'{file}: {problem}')}"):
+        ImageFormat.load(tmp_path)
 
 
 @given(st.integers(0, 3), st.booleans(), st.integers(1, 3), st.integers(0, 2**32 - 1))
