@@ -9,15 +9,13 @@ In the Pharaoh format, a line holds the links of one sentence: `0-0 2-1` are sur
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.errors import DataError
-from headwise.text.reading.lines import bounded_lines
+from headwise.text.reading.lines import read_lines
 
 Link = tuple[int, int]
 _LINK = re.compile(r"([0-9]{1,9})([-?p])([0-9]{1,9})")
@@ -104,20 +102,9 @@ def format_alignment(alignment: Alignment) -> str:
 
 
 def read_alignments(path: str | Path) -> list[Alignment]:
-    """Read a Pharaoh file, plain or `.gz`, one alignment per line.
+    """Read a Pharaoh file, plain or compressed, one alignment per line.
 
     Raises `DataError` naming the file, and the line if it is malformed.
     """
-    path = Path(path)
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rb") as file:
-            lines = enumerate(bounded_lines(file, path), start=1)
-            texts = ((number, line.decode("utf-8").removeprefix("\ufeff")) for number, line in lines)
-            return [parse_alignment(text, f"{path} line {number}") for number, text in texts]
-    except FileNotFoundError:
-        raise DataError(f"{path}: there is no such alignment file") from None
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: expected lines of links such as 0-0 1-2, found binary data") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: can't read this alignment file ({error})") from None
+    lines = enumerate(read_lines(Path(path)), start=1)
+    return [parse_alignment(line, f"{path} line {number}") for number, line in lines]
