@@ -57,7 +57,7 @@ def lines(path: Path) -> list[str]:
 
 def translated(out: Path) -> int:
     progress = out.with_name(f"{out.name}.progress")
-    return json.loads(progress.read_text())["files"][0]["lines"] if progress.exists() else 0
+    return json.loads(progress.read_text())["lines"] if progress.exists() else 0
 
 
 # Formats
@@ -182,6 +182,22 @@ def test_a_bad_line_stops_after_those_before_it(run: Path, tmp_path: Path, progr
     source.write_bytes(b"\n".join(BAD[2:]) + b"\n")
     error = program("translate", run, source, "-o", whole, *CHUNK, "--on-bad-line", "stop").error
     assert error.startswith(f"{source}: line 1: expected at most 39 subwords, found ")
+
+
+def test_prefixes_are_as_many_as_lines_when_it_resumes_too(run: Path, tmp_path: Path, program: Call) -> None:
+    source, prefixes, out = tmp_path / "text.en", tmp_path / "prefixes", tmp_path / "text.de"
+    source.write_text("A man.\n" * 16)
+    prefixes.write_text("Ein\r\n" * 17)
+    command = ("translate", run, source, "-o", out, *CHUNK, "--prefix-file", prefixes)
+    for complete in (0, 16):
+        assert translated(out) == complete
+        assert program(*command).error == "prefixes: expected one for each of the 16 lines, found more"
+    prefixes.write_bytes(b"Ein\n" * 15 + b"\xff\n")
+    error = program(*command, "--restart").error
+    assert error == f"{prefixes}: line 16: expected UTF-8 text, found other bytes"
+    prefixes.write_text("Ein\n" * 16)
+    assert program(*command, "--restart").code == 0
+    assert all(line.startswith("Ein") for line in lines(out))
 
 
 def test_bad_records_by_rule(run: Path, tmp_path: Path, program: Call) -> None:

@@ -182,7 +182,7 @@ def translate_document(
 
 def _about_bad_lines(done: Manifest, out: Path, rule: str) -> list[str]:
     names = {"not_utf8": "not UTF-8", "malformed": "without the field", "too_long": "too long"}
-    counts = [f"{done.count(name):,} {words}" for name, words in names.items() if done.count(name)]
+    counts = [f"{count:,} {words}" for name, words in names.items() if (count := getattr(done, name))]
     if not counts or rule == "stop":
         return []
     became = "left empty" if rule == "empty" else "translated as far as they are readable"

@@ -165,8 +165,8 @@ def encode_source(
 
 
 def with_prefixes(
-    lines: Iterable[str], prefixes: Iterable[str] | None, first: int
-) -> Iterator[tuple[int, str, str | None]]:
+    lines: Iterable[Text], prefixes: Iterable[str] | None, first: int
+) -> Iterator[tuple[int, Text, str | None]]:
     """Yield (number, line, prefix); raises `DataError` where there are fewer or more prefixes than lines."""
     remaining_prefixes = None if prefixes is None else iter(prefixes)
     line = first - 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headwise.engine.corpus import job
+from headwise.engine.corpus import progress
 from headwise.engine.corpus.columns import Columns
 from headwise.engine.corpus.rows import TextFile
 from headwise.engine.corpus.runs import Runs
@@ -46,8 +46,8 @@ def test_progress_is_printed_line_by_line_without_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seconds = iter([100.0, 102.0, 111.0, 112.0])
-    monkeypatch.setattr(job.time, "monotonic", lambda: next(seconds))
-    with job.TranslationProgress(5000, 1000) as shown:
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(seconds))
+    with progress.TranslationProgress(5000, 1000) as shown:
         shown.advance(1000)  # after 2 seconds: too soon for a line
         shown.advance(1200)  # after 11 seconds
         shown.advance(100)

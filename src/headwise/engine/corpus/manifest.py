@@ -1,4 +1,4 @@
-"""The manifest of a corpus's translations: what they depend on, and how many lines of each file are complete."""
+"""The manifest of a file's translation: what it depends on, and how many lines are complete."""
 
 from __future__ import annotations
 
@@ -17,40 +17,20 @@ _BLOCK = 1 << 20  # bytes
 _Count = Annotated[int, Field(ge=0, le=1 << 62)]
 
 
-class FileState(BaseModel):
-    """The complete lines of a file of translations, and how many of their sources were unusual, by reason."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    lines: _Count = 0  # of the source text
-    bytes: _Count = 0
-    sha256: str = hashlib.sha256().hexdigest()
-    empty: _Count = 0
-    not_utf8: _Count = 0
-    too_long: _Count = 0
-    malformed: _Count = 0  # a record without its field
-
-
 class Manifest(BaseModel):
-    """What the translations depend on (`request`), where they come from, and how many there are."""
+    """What the translations depend on (`request`), those that are complete, and how many of their lines are bad."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     request: dict[str, str | int | float | bool | None]
-    teachers: list[str]
-    sources: list[str]
-    totals: list[_Count]  # lines of each source file
     engine: str  # engine and precision, of every process
-    files: list[FileState]
-
-    @property
-    def lines(self) -> int:
-        """Number of complete lines of all files."""
-        return sum(state.lines for state in self.files)
-
-    def count(self, name: str) -> int:
-        """Return a count of all files, such as `empty`."""
-        return sum(getattr(state, name) for state in self.files)
+    total: _Count  # lines of the source
+    lines: _Count = 0  # of the source, which are translated
+    bytes: _Count = 0
+    sha256: str = hashlib.sha256().hexdigest()
+    not_utf8: _Count = 0
+    too_long: _Count = 0
+    malformed: _Count = 0  # records without the field
 
     def check(self, request: dict[str, Any], place: Path) -> None:
         """Raise `CheckpointError` if the translations in `place` depend on something else than `request`."""
@@ -67,16 +47,13 @@ class Manifest(BaseModel):
         if self.engine != engine:
             raise _begun(place, f"{self.engine}, found {engine} now")
 
-    def check_files(self, outputs: list[Path], path: Path) -> None:
+    def check_output(self, output: Path, path: Path) -> None:
         """Raise `CheckpointError` if the complete lines of a file aren't the recorded ones; more may follow them."""
-        if not len(self.totals) == len(self.files) == len(outputs):
-            raise CheckpointError(f"{path}: expected the state of {len(outputs)} files, found that of others")
-        for output, state in zip(outputs, self.files, strict=True):
-            if digest_of(output, state.bytes).hexdigest() != state.sha256:
-                raise CheckpointError(
-                    f"{output}: expected the {state.lines:,} translations that {path.name} records, found a changed "
-                    "file; --restart translates anew"
-                )
+        if digest_of(output, self.bytes).hexdigest() != self.sha256:
+            raise CheckpointError(
+                f"{output}: expected the {self.lines:,} translations that {path.name} records, found a changed file; "
+                "--restart translates anew"
+            )
 
     def save(self, path: Path) -> None:
         """Replace the manifest at `path`; raises `TrainingError`."""
@@ -89,7 +66,7 @@ class Manifest(BaseModel):
             return cls.model_validate(read_json(path))
         except (DataError, ValidationError):
             raise CheckpointError(
-                f"{path}: expected a manifest of translations, found something else"
+                f"{path}: expected what of a translation is complete, found something else; --restart begins anew"
             ) from None
 
 

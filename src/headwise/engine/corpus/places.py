@@ -8,11 +8,11 @@ every worker, so they must be on a file system that all machines share, under th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from headwise.engine.corpus.job import ChunkTranslator
+from headwise.engine.corpus.rows import TextRow
 from headwise.engine.corpus.runs import engine_of
 from headwise.engine.corpus.work import TextWork, TranslatedChunk
 from headwise.engine.translator import Translator
@@ -22,6 +22,9 @@ from headwise.text.preparation.tasks import ray_cluster
 _AHEAD = 2  # chunks that are given to each worker
 _RESTARTS = 1000  # of a worker, by which crashes of machines are survived
 _RETRIES = 10  # of a chunk, by which one that crashes every worker is found
+
+# From chunks to their translations, in order.
+ChunkTranslator = Callable[[Iterable[Sequence[TextRow]]], Iterator[TranslatedChunk]]
 
 
 @contextmanager
@@ -55,7 +58,7 @@ class Translating:
         """Return the description of the engine."""
         return engine_of(self._translator)
 
-    def translate(self, rows: Sequence[Any]) -> tuple[str, TranslatedChunk]:
+    def translate(self, rows: Sequence[TextRow]) -> tuple[str, TranslatedChunk]:
         """Return the engine's description, and the translation of a chunk."""
         return self.describe(), self._work.translate(self._translator, rows)
 
@@ -68,7 +71,7 @@ class Cluster:
         self.engine: str = self._get(workers[0].describe.remote())
         self.description = f"{self.engine}, {len(workers)} Ray worker{'s' if len(workers) > 1 else ''}"
 
-    def translated(self, chunks: Iterable[Sequence[Any]]) -> Iterator[TranslatedChunk]:
+    def translated(self, chunks: Iterable[Sequence[TextRow]]) -> Iterator[TranslatedChunk]:
         """Yield the translations of chunks in order; a bounded number of them is on the way."""
         waiting: deque[Any] = deque()
         for number, rows in enumerate(chunks):

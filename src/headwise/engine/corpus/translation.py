@@ -1,7 +1,12 @@
 """Translation of a file into a file by `headwise translate`, which resumes after an interruption.
 
-Translations are collected beside the output, in `OUT.lines`, and `OUT.progress` records what of them is complete. At
-the end `OUT.lines` becomes the output; one in Parquet is made of it. Until then, a file of the output's name stays.
+Translations are collected beside the output, in `OUT.lines`, and `OUT.progress`, the manifest, records what of them is
+complete: after each chunk its output is appended and flushed to the disk, and then the manifest is replaced. After an
+interruption, what lies beyond the complete lines is cut off, and the next chunk is translated. A chunk of a compressed
+file is a gzip member or a Zstandard frame of its own. The chunks are the same wherever the work was interrupted and
+wherever they are translated, and so are the files, byte for byte.
+
+At the end `OUT.lines` becomes the output; one in Parquet is made of it. Until then, a file of the output's name stays.
 """
 
 from __future__ import annotations
@@ -14,20 +19,22 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from headwise.chunks import chunks
 from headwise.data.prepared import files_checksum, stamp
-from headwise.engine.corpus.job import CorpusJob
-from headwise.engine.corpus.manifest import FileState, Manifest
-from headwise.engine.corpus.places import find_place
+from headwise.engine.corpus.manifest import Manifest, digest_of
+from headwise.engine.corpus.places import ChunkTranslator, find_place
+from headwise.engine.corpus.progress import TranslationProgress
 from headwise.engine.corpus.rows import TextRow, form_of
 from headwise.engine.corpus.work import TextWork, TranslatedChunk
-from headwise.errors import ConfigError, DataError
+from headwise.engine.sentences import with_prefixes
+from headwise.errors import ConfigError, HeadwiseError
 from headwise.extras import optional_module
-from headwise.files import atomic_file, disk_errors, remove_partial
+from headwise.files import appending, atomic_file, disk_errors, remove_partial
 from headwise.text.reading.compression import compressed, compression
 from headwise.text.reading.glossary import Glossary
-from headwise.text.reading.lines import one_line, open_text, text_lines
+from headwise.text.reading.lines import read_lines
 from headwise.text.reading.parquet import ROWS, ParquetText
 
 _FORMAT = 1
@@ -81,52 +88,66 @@ class FileTranslation:
             **work.runs.request(),
         }
 
-    def run(
-        self, say: Callable[[str], None], notice: Callable[[TranslatedChunk], None], *, quiet: bool = False
-    ) -> Manifest:
+    def run(self, say: Callable[[str], None], notice: Callable[[TranslatedChunk], None]) -> Manifest:
         """Translate the lines that the output lacks; returns the finished manifest.
 
+        `notice` is called with every chunk once it is complete. Where a line can't be read, those before it are
+        translated and written, and the error is raised; its chunk isn't counted as complete.
+
         Raises a `HeadwiseError`: `CheckpointError` where the output was begun otherwise, `ConfigError` for what the
-        files' formats don't allow, `DataError` for a bad line, if the rule is to stop.
+        files' formats don't allow, `DataError` for a bad line, if the rule is to stop, `TrainingError` for the disk or
+        where another process writes the same file.
         """
         self._check_formats()
         request = self.request()
-        manifest = self._begun(request)
+        begun = self._begun(request)
 
         with find_place(self.work) as (engine, description, name):
             say(description)
-            state = manifest or self._begin(request, name)
-            state.check_engine(name, self.out)
-            if state.lines:
-                say(f"{self.out}: {state.lines:,} of {state.totals[0]:,} lines are translated already")
-            job = CorpusJob(state, self.progress, self.work.output, self._rows, self.chunk, quiet, notice)
+            manifest = begun or self._begin(request, name)
+            manifest.check_engine(name, self.out)
+            if manifest.lines:
+                say(f"{self.out}: {manifest.lines:,} of {manifest.total:,} lines are translated already")
             try:
-                job.run(engine)
+                self._translate(manifest, engine, notice)
             except KeyboardInterrupt:
-                say(f"{self.out}: {state.lines:,} lines are saved; the same command goes on from there")
+                say(f"{self.out}: {manifest.lines:,} lines are saved; the same command goes on from there")
                 raise
         self._finish()
-        return state
+        return manifest
+
+    def _translate(
+        self, manifest: Manifest, engine: ChunkTranslator, notice: Callable[[TranslatedChunk], None]
+    ) -> None:
+        output = self.work.output
+        digest = digest_of(output, manifest.bytes)
+        rows = _Readable(self._rows(manifest.lines))
+        with (
+            TranslationProgress(manifest.total, manifest.lines) as progress,
+            appending(output, manifest.bytes) as file,
+        ):
+            for result in engine(chunks(rows, itertools.repeat(self.chunk))):
+                _append(output, file, result.data)
+                if result.failure is not None:
+                    raise result.failure
+                if rows.failure is not None and result.lines < self.chunk:
+                    continue  # the chunk with the row that can't be read
+                digest.update(result.data)
+                manifest.lines += result.lines
+                manifest.bytes += len(result.data)
+                manifest.sha256 = digest.hexdigest()
+                for name, count in result.counts.items():
+                    setattr(manifest, name, getattr(manifest, name) + count)
+                manifest.save(self.progress)
+                notice(result)
+                progress.advance(result.lines)
+        if rows.failure is not None:
+            raise rows.failure
 
     def _rows(self, first: int) -> Iterator[TextRow]:
-        rows = self.work.source.rows(first)
-        if self.prefixes is None:
-            yield from rows
-            return
-        with open_text(self.prefixes) as file:
-            lines = itertools.islice(text_lines(self.prefixes, file), first, None)
-            for row in rows:
-                prefix = next(lines, None)
-                if prefix is None:
-                    raise DataError(f"prefixes: expected one for each line, found none for line {row.number}")
-                try:
-                    yield dataclasses.replace(row, prefix=one_line(prefix.decode("utf-8")))
-                except UnicodeDecodeError:
-                    raise DataError(
-                        f"{self.prefixes}: line {row.number}: expected UTF-8 text, found other bytes"
-                    ) from None
-            if next(lines, None) is not None:
-                raise DataError("prefixes: expected one for each line, found more")
+        prefixes = None if self.prefixes is None else itertools.islice(read_lines(self.prefixes), first, None)
+        for _, row, prefix in with_prefixes(self.work.source.rows(first), prefixes, first + 1):
+            yield row if prefix is None else dataclasses.replace(row, prefix=prefix)
 
     def _check_formats(self) -> None:
         """Raise `ConfigError` if a file's format doesn't allow what is asked, or needs a package that is missing."""
@@ -158,25 +179,14 @@ class FileTranslation:
         manifest = Manifest.load(self.progress)
         if manifest.request.get("on_bad_line") == "stop":
             manifest.request["on_bad_line"] = request["on_bad_line"]
-        if not manifest.count("too_long"):
+        if not manifest.too_long:
             manifest.request["long_lines"] = request["long_lines"]
         manifest.check(request, self.out)
-        if (
-            not self.work.output.exists() and self.out.exists()
-        ):  # begun by a version that wrote into the output
-            os.replace(self.out.resolve(), self.work.output)
-        manifest.check_files([self.work.output], self.progress)
+        manifest.check_output(self.work.output, self.progress)
         return manifest
 
     def _begin(self, request: dict[str, Any], engine: str) -> Manifest:
-        manifest = Manifest(
-            request=request,
-            teachers=[str(run) for run in self.work.runs.runs],
-            sources=[str(self.work.source.path)],
-            totals=[self.work.source.count()],
-            engine=engine,
-            files=[FileState()],
-        )
+        manifest = Manifest(request=request, engine=engine, total=self.work.source.count())
         with disk_errors(self.out):
             if not self.out.parent.exists():
                 self.out.parent.mkdir(parents=True)
@@ -194,6 +204,28 @@ class FileTranslation:
                     self.work.output.write_bytes(compressed(b"", self.work.output))
                 os.replace(self.work.output, self.out.resolve())
         self.progress.unlink()
+
+
+class _Readable:
+    """The rows before the first error, which is kept as `failure`."""
+
+    def __init__(self, rows: Iterator[TextRow]) -> None:
+        self._rows = rows
+        self.failure: HeadwiseError | None = None
+
+    def __iter__(self) -> Iterator[TextRow]:
+        try:
+            yield from self._rows
+        except HeadwiseError as error:
+            self.failure = error
+
+
+def _append(path: Path, file: BinaryIO, data: bytes) -> None:
+    """Write data and flush it to the disk; raises `TrainingError`."""
+    with disk_errors(path):
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _digest(glossary: Glossary) -> str:

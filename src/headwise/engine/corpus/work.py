@@ -39,7 +39,7 @@ class TranslatedChunk:
     Attributes:
         data: the bytes to append to the file.
         lines: the number of lines of the source.
-        counts: how many of them were unusual, by the fields of `FileState`.
+        counts: how many of them were bad, by the fields of `Manifest`.
         remarks: remarks on the lines.
         long: warnings of lines that were cut.
         failure: why the rows after these can't be translated.
@@ -87,7 +87,6 @@ class TextWork:
         """Translate the rows; where one is too long and the rule is to stop, only those before it."""
         texts = ["" if row.problem and self.source.rule == "empty" else row.text for row in rows]
         counts = Counter(row.problem for row in rows if row.problem)
-        counts["empty"] = sum(not row.problem and not row.text.strip() for row in rows)
         encoded, long = self._encoded(translator, rows, texts)
         failure = None
         if long and self.long_lines == "stop":
