@@ -6,9 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+CURRENCY_SIGNS, CURRENCY_CODES = "€$£¥", "EUR|USD|GBP|CHF"
 UNITS = (
     "°C|°F|°|K|%|‰|[kcmµμn]?m[²³23]?|[kKMGT]?B|[KMGT]iB|[kmµμ]?g|t|lbs?|oz|[mcd]?[lL]|[mµμn]?s|min|h|[kMG]?Hz|[km]?V|[km]?A|"
-    "[kMG]?W|[kM]?Wh|[kM]?J|kcal|[km]?Pa|px|pt|dpi|km/h|m/s|mph|kbps|[MG]bit/s|ft|€|\\$|£|¥|EUR|USD|GBP|CHF"
+    "[kMG]?W|[kM]?Wh|[kM]?J|kcal|[km]?Pa|px|pt|dpi|km/h|m/s|mph|kbps|[MG]bit/s|ft|"
+    f"[{CURRENCY_SIGNS}]|{CURRENCY_CODES}"
 )
 _NUMBER = r"\d++(?:[.,]\d++)*+"
 _EMOJI = (
@@ -56,7 +58,7 @@ _KINDS = {
     "format": r"(?<![\d%])%(?:\(\w{1,80}\)|<\w{1,80}>|\d{1,3}\$)?[-+0#,']{0,4}(?:\d{1,4}|\*)?(?:\.(?:\d{1,4}|\*))?"
     r"(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcsSpn@](?!\w)|%L?\d{1,2}(?![\w$])|"
     r"(?<![\d%])%(?:\d{1,3}\$)?#@\w{1,80}@|(?<![\w%])%[A-Za-z_][\w.-]{1,80}%(?![\w%])|%%",
-    "number": rf"(?<![\w.,])(?:{_NUMBER}[ \u00a0\u202f]?(?:{UNITS})(?!\w)|[$€£¥]\s?{_NUMBER})",
+    "number": rf"(?<![\w.,])(?:{_NUMBER}[ \u00a0\u202f]?(?:{UNITS})(?!\w)|[{CURRENCY_SIGNS}]\s?{_NUMBER})",
     "code": CODE,
     "emoji": rf"(?:{_EMOJI})[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]?(?:\u200d(?:{_EMOJI})[\ufe0f\U0001f3fb-\U0001f3ff]?)*",
     "symbol": _SYMBOL,

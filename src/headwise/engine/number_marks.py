@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 from headwise.config.languages import base_code, short_code
-from headwise.documents.pieces import UNITS
+from headwise.documents.pieces import CURRENCY_CODES, CURRENCY_SIGNS, UNITS
 from headwise.engine.readings import Reading
 
 _SPACES = "\u00a0\u202f"  # between digits; the first is written
@@ -29,7 +29,9 @@ LANGUAGES: Mapping[str, tuple[str, str]] = {
 _REGIONAL = ("de", "es")  # some regions have other marks than the language, such as Switzerland and Mexico
 _BEGIN, _END = r"(?<![\w.,:/=#&])", r"(?![0-9/]|[.,:][0-9])"
 # What tells an amount from a version, a section or a time of day, where decimals come behind a point.
-_AFTER_CURRENCY = r"(?:(?<=[$€£¥])|(?<=[$€£¥][ \u00a0])|(?<=(?:EUR|USD|GBP|CHF)[ \u00a0]))"
+_AFTER_CURRENCY = (
+    rf"(?:(?<=[{CURRENCY_SIGNS}])|(?<=[{CURRENCY_SIGNS}][ \u00a0])|(?<=(?:{CURRENCY_CODES})[ \u00a0]))"
+)
 _BEFORE_UNIT = (
     rf"(?=[ \u00a0]?(?:{UNITS})(?!\w)|[ \u00a0-](?:thousand|[mb]illion|trillion|percent|per cent|degree|dollar|euro|"
     r"pound|kilomet(?:er|re)|met(?:er|re)|mile|hour|minute|second|year|time|point|magnitude)s?\b)"
