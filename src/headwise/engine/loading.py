@@ -49,7 +49,10 @@ class EngineOptions:
         """Validate the options; raises `ConfigError`. `readable` is the former name of the engine `pytorch`."""
         object.__setattr__(self, "engine", _FORMER_NAMES.get(self.engine, self.engine))
         if self.engine not in ENGINES:
-            raise ConfigError(f"engine: expected one of {', '.join(ENGINES)}, found {self.engine!r}")
+            raise ConfigError(
+                f"engine: expected one of {', '.join(ENGINES)}, or ray to translate a FILE with -o OUT, "
+                f"found {self.engine!r}"
+            )
         if self.precision not in (None, "auto", *PRECISIONS):
             known = ", ".join(PRECISIONS)
             raise ConfigError(f"precision: expected auto, {known}, found {self.precision!r}")

@@ -65,7 +65,9 @@ def test_without_its_library_auto_is_readable_and_says_why(run: Path, monkeypatc
 
 
 def test_wrong_names_are_named() -> None:
-    with pytest.raises(ConfigError, match="engine: expected one of auto, pytorch, native, found 'fast'"):
+    with pytest.raises(
+        ConfigError, match=r"engine: expected one of auto, pytorch, native, or ray to .* -o OUT, found 'fast'"
+    ):
         EngineOptions("fast")
     with pytest.raises(ConfigError, match="precision: expected auto, float32, bfloat16, int8, found 'int4'"):
         EngineOptions(precision="int4")
