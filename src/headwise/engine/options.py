@@ -16,7 +16,7 @@ from headwise.config.loading import parse_setting
 from headwise.errors import ConfigError
 
 _DEFAULTS = DecodingConfig()
-_Checks = tuple[tuple[Callable[[float], bool], str], ...]
+_Check = tuple[Callable[[float], bool], str]
 _RANGES = {
     "beam": (1, bounds.BEAM),
     "n_best": (1, bounds.SAMPLES),
@@ -29,31 +29,22 @@ _RANGES = {
     "seed": (0, bounds.SEED),
 }
 _HEAT = f"a number from {bounds.COLDEST:g} to {bounds.HOTTEST:,.0f}"
-_REALS: dict[str, _Checks] = {
-    "alpha": (
-        (lambda x: 0 <= x < math.inf, "a finite number of at least 0"),
-        (lambda x: x <= bounds.ALPHA, f"a number of at most {bounds.ALPHA:g}"),
-    ),
-    "length_factor": ((lambda x: 0 < x <= bounds.RATIO, f"a number above 0 and at most {bounds.RATIO:g}"),),
+_REALS: dict[str, _Check] = {
+    "alpha": (lambda x: 0 <= x <= bounds.ALPHA, f"a number from 0 to {bounds.ALPHA:g}"),
+    "length_factor": (lambda x: 0 < x <= bounds.RATIO, f"a number above 0 and at most {bounds.RATIO:g}"),
     "patience": (
-        (lambda x: x >= 1, "a number of at least 1"),
-        (
-            lambda x: x <= bounds.PATIENCE or x == math.inf,
-            f"a number of at most {bounds.PATIENCE:,.0f}, or infinity (.inf)",
-        ),
+        lambda x: 1 <= x <= bounds.PATIENCE or x == math.inf,
+        f"a number from 1 to {bounds.PATIENCE:,.0f}, or infinity (.inf)",
     ),
-    "temperature": (
-        (lambda x: 0 < x < math.inf, "a finite number above 0"),
-        (lambda x: bounds.COLDEST <= x <= bounds.HOTTEST, _HEAT),
-    ),
-    "top_p": ((lambda x: 0 < x <= 1, "a probability above 0 and up to 1"),),
+    "temperature": (lambda x: bounds.COLDEST <= x <= bounds.HOTTEST, _HEAT),
+    "top_p": (lambda x: 0 < x <= 1, "a probability above 0 and up to 1"),
 }
 
 
 class _Options:
     """Values that are validated on construction: whole numbers, real numbers and switches."""
 
-    reals: ClassVar[Mapping[str, _Checks]] = _REALS
+    reals: ClassVar[Mapping[str, _Check]] = _REALS
     of: ClassVar[str] = "search"  # what the options are of, in messages
 
     @classmethod
@@ -77,9 +68,9 @@ class _Options:
             if value > maximum:
                 raise ConfigError(f"{name}: expected a whole number of at most {maximum:,}, found {value}")
         else:
-            for is_valid, expected in cls.reals[name]:
-                if isinstance(value, bool) or not isinstance(value, int | float) or not is_valid(value):
-                    raise ConfigError(f"{name}: expected {expected}, found {value!r}")
+            is_valid, expected = cls.reals[name]
+            if isinstance(value, bool) or not isinstance(value, int | float) or not is_valid(value):
+                raise ConfigError(f"{name}: expected {expected}, found {value!r}")
 
     @classmethod
     def known(cls, name: str, place: str = "") -> str:
@@ -243,11 +234,8 @@ class GenerationOptions(_Options):
     """
 
     of: ClassVar[str] = "generation"
-    reals: ClassVar[Mapping[str, _Checks]] = _REALS | {
-        "temperature": (
-            (lambda x: 0 <= x < math.inf, "a finite number of at least 0"),
-            (lambda x: x == 0 or bounds.COLDEST <= x <= bounds.HOTTEST, f"0, or {_HEAT}"),
-        )
+    reals: ClassVar[Mapping[str, _Check]] = _REALS | {
+        "temperature": (lambda x: x == 0 or bounds.COLDEST <= x <= bounds.HOTTEST, f"0, or {_HEAT}")
     }
 
     temperature: float = 1.0
