@@ -79,9 +79,9 @@ def judge(folder: Path) -> str:
         native_result = attempt(folder, "auto")
         if isinstance(native_result, HeadwiseError):
             return "sentence"
-        readable_result = attempt(folder, "readable")
+        readable_result = attempt(folder, "pytorch")
         if isinstance(readable_result, HeadwiseError):
-            readable = Translator.load(folder, engine="readable", device="cpu")
+            readable = Translator.load(folder, engine="pytorch", device="cpu")
             sources = [translate_ids(readable, text) for text in SENTENCES]
             if indeterminate(readable, sources, native_result[1]):
                 return "rounding"
@@ -225,7 +225,8 @@ def attempt_again(translator: Translator, model: Seq2Seq) -> tuple[list[list[Hyp
 
 
 def searched(translator: Translator, model: Seq2Seq) -> list[list[Hypothesis]]:
-    options = translator._within_model(translator.options_with(n_best=min(2, translator.options.beam)))
+    options = translator.options_with(n_best=min(2, translator.options.beam))
+    options = options.within(translator.engine.max_length - 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         parts = [translator.encode([text], options).searched for text in SENTENCES]

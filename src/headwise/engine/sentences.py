@@ -120,14 +120,19 @@ def _with_terms(sentence: SearchSentence, terms: Terms | None) -> SearchSentence
     return dataclasses.replace(sentence, options=options, terms=terms)
 
 
-def listed(texts: Iterable[Text], what: str) -> list[Text]:
-    """Return texts as a list, as an open file can be read once; raises `ConfigError` for a string, a list of letters.
+def listed(texts: Iterable[Text], what: str, first: int = 1, *, ids: bool = False) -> list[Text]:
+    """Return texts as a list, as an open file can be read once.
 
-    `what` takes the texts, for the message.
+    Raises `ConfigError` for a string, which is a list of letters, and for what isn't text, or with `ids` a sequence:
+    `what` takes the texts, and `first` is the number of the first.
     """
     if isinstance(texts, str):
         raise ConfigError(f"{what}: expected a list of sentences, found one string")
-    return list(texts)
+    found = list(texts)
+    for line, text in enumerate(found, start=first):
+        if not isinstance(text, str) and not (ids and isinstance(text, Sequence)):
+            raise ConfigError(f"{what}: line {line}: expected text{' or ids' * ids}, found {text!r}")
+    return found
 
 
 def readable(subwords: Subwords, text: str, place: str) -> str:

@@ -227,17 +227,18 @@ class Translator:
         `glossary_texts` are the texts in which the glossary's terms are looked up, by default the sentences; in the
         parts of a split sentence, others have none.
         """
-        texts = listed(texts, "translate")
+        texts = listed(texts, "translate", first_line)
+        prefixes = None if prefixes is None else listed(prefixes, "prefixes", first_line)
         if split not in (True, False, "long"):
             raise ConfigError(f"split: expected True, False or 'long', found {split!r}")
         if prefixes is not None and len(prefixes) != len(texts):
             raise ConfigError(
                 f"prefixes: expected one for each of the {len(texts)} sentences, found {len(prefixes)}"
             )
-        options = self._within_model(options)
+        longest = self.engine.max_length - 1
+        options = options.within(longest)
         if glossary is not None and options.sample:
             raise ConfigError("glossary: expected beam search with it, found sampling")
-        longest = self.engine.max_length - 1
         kept = self._translated(texts) if options.keep_translated else frozenset()
         if prefixes is None:
             kept |= {n for n, text in enumerate(texts) if text.strip() and not has_letters(text)}
@@ -438,7 +439,8 @@ class Translator:
         self, sources: Sequence[str], targets: Sequence[str | Sequence[int]], first_line: int
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Encode sentence pairs for forced decoding."""
-        sources, targets = listed(sources, "sources"), listed(targets, "targets")
+        sources = listed(sources, "sources", first_line)
+        targets = listed(targets, "targets", first_line, ids=True)
         if len(sources) != len(targets):
             raise DataError(
                 f"expected one target for each of the {len(sources)} sources, found {len(targets)}"
@@ -531,7 +533,3 @@ class Translator:
             quality=None if curve is None else curve.expected(probability),
             review=None if curve is None else probability < curve.review,
         )
-
-    def _within_model(self, options: SearchOptions) -> SearchOptions:
-        """Limit the output length to the model's maximum length."""
-        return options.within(self.engine.max_length - 1)

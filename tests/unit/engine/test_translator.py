@@ -289,6 +289,14 @@ def test_mistakes_in_calls_are_named(translator: Translator) -> None:
     for score in (translator.score, translator.align):
         with pytest.raises(ConfigError, match="sources: expected a list of sentences, found one string"):
             score("ab", "cd")
+    with pytest.raises(ConfigError, match="translate: line 2: expected text, found None"):
+        translator.translate([ENGLISH[0], None])  # type: ignore[list-item]
+    with pytest.raises(ConfigError, match="targets: line 1: expected text or ids, found None"):
+        translator.score(ENGLISH[:1], [None])  # type: ignore[list-item]
+    with pytest.raises(ConfigError, match="prefixes: expected a list of sentences, found one string"):
+        translator.translate(ENGLISH[:1], prefixes="E")
+    with pytest.raises(ConfigError, match="prefixes: line 7: expected text, found 1"):
+        translator.translate(ENGLISH[:1], prefixes=[1], first_line=7)  # type: ignore[list-item]
     with pytest.raises(ConfigError, match="prefixes: expected one for each of the 6 sentences, found 1"):
         translator.translate(ENGLISH, prefixes=["Ein"])
     with pytest.raises(DataError, match="prefix 3: expected at most 39 subwords, found"):
