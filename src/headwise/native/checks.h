@@ -41,19 +41,6 @@ inline void expect_ids(const int32_t* ids, int64_t count, int size, const char* 
     for (int64_t i = 0; i < count; ++i) expect_within(ids[i], 0, size - 1, what);
 }
 
-// Check lengths (count) of sequences that have `total` tokens in sum; `positions` is the maximum length, 0: unlimited.
-inline void expect_lengths(const int32_t* lengths, int32_t count, int64_t total, int positions) {
-    expect(lengths || !count, "expected lengths, found none");
-    expect_within(count, 0, MOST_ROWS, "sentences");
-    expect_within(total, 0, MOST_ROWS, "tokens of a batch");
-    int64_t found = 0;
-    for (int32_t s = 0; s < count; ++s) {
-        expect_within(lengths[s], 1, positions ? positions : MOST_ROWS, "tokens of a sentence");
-        found += lengths[s];
-    }
-    expect_equal(total, found, "tokens");
-}
-
 // Check offsets (count + 1) of `count` rows in an array of `total` elements: ascending, from 0 to `total`.
 template <class Offset>
 void expect_offsets(const Offset* offsets, int32_t count, int64_t total) {

@@ -23,8 +23,6 @@ namespace headwise {
 template <class T>
 class Buffer {
   public:
-    Buffer() = default;
-    explicit Buffer(size_t count) { grow(count); }
     // Make room for `count` elements; the contents are lost where that needs more memory.
     void grow(size_t count) {
         if (count <= size_) return;

@@ -67,8 +67,6 @@ inline Floats load(const float* from) { return read<Floats>(from); }
 inline Floats load(const uint16_t* from) {
     return bits<Floats>(__builtin_convertvector(read<Halves>(from), Ints) << 16);
 }
-inline float load_one(const float* from) { return *from; }
-inline float load_one(const uint16_t* from) { return bits<float>(uint32_t(*from) << 16); }
 
 inline Ints rounded_to_bfloat16(Floats value) {  // to nearest, ties to even; the results are in the lower halves
     Ints word = bits<Ints>(value);
