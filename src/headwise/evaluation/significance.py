@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from headwise.errors import ConfigError
 from headwise.evaluation.metrics import check_lines, find_metric
 
-Method = Literal["bootstrap", "randomization"]
 SAMPLES = {"bootstrap": 1000, "randomization": 10_000}
 SEED = 12345  # sacreBLEU's default
 LEVEL = 0.05
@@ -55,7 +54,7 @@ class Comparison:
     high: float
     wins: float
     p_value: float
-    test: Method
+    test: str
     samples: int
     seed: int
     signature: str
@@ -134,7 +133,7 @@ def compare(
         high=float(high),
         wins=float((differences > _TIE).mean()),
         p_value=p_value,
-        test="bootstrap" if test == "bootstrap" else "randomization",
+        test=test,
         samples=count,
         seed=seed,
         signature=scorer.signature(**{"seed": seed, "bs" if test == "bootstrap" else "ar": count}),

@@ -126,8 +126,7 @@ class CaptionWords:
 
     def encode(self, caption: str) -> list[int]:
         """Return the ids of the words of a caption, and EOS. Commas and colons needn't be separated by spaces."""
-        spaced = caption.lower().replace(",", " , ").replace(":", " : ")
-        return [*(self._ids.get(word, UNK) for word in spaced.split()), EOS]
+        return [*(self._ids.get(word, UNK) for word in _words(caption)), EOS]
 
     def name(self, number: int) -> str:
         """Return the word with the id `number`; `</s>` for every special token."""
@@ -135,5 +134,8 @@ class CaptionWords:
 
     def unknown(self, caption: str) -> Sequence[str]:
         """Return the words of a caption that aren't in the vocabulary."""
-        spaced = caption.lower().replace(",", " , ").replace(":", " : ")
-        return [word for word in spaced.split() if word not in self._ids]
+        return [word for word in _words(caption) if word not in self._ids]
+
+
+def _words(caption: str) -> list[str]:
+    return caption.lower().replace(",", " , ").replace(":", " : ").split()
