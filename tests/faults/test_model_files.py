@@ -72,7 +72,7 @@ def test_a_case_is_made_again_by_its_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["plain", "int8"])
 def test_another_translation_is_a_finding(tmp_path: Path, name: str) -> None:
     write_base(BASES[name], tmp_path / "run")
-    ours, theirs = judge.attempt(tmp_path / "run", "auto"), judge.attempt(tmp_path / "run", "readable")
+    ours, theirs = judge.attempt(tmp_path / "run", "auto"), judge.attempt(tmp_path / "run", "pytorch")
     assert isinstance(ours, tuple)
     assert isinstance(theirs, tuple)
     translator, found = ours

@@ -54,7 +54,7 @@ def test_two_files_in_and_a_translator_out(tmp_path: Path, capsys: pytest.Captur
     assert call(capsys, "translate", run, text, "--jsonl", "-o", jsonl).code == 0
     outputs = [json.loads(line)["outputs"][0] for line in jsonl.read_text().splitlines()]
     assert [[f"{output['score']:.6f}", output["text"]] for output in outputs] == lines
-    translator = Translator.load(run, engine="readable", device="cpu")
+    translator = Translator.load(run, engine="pytorch", device="cpu")
     to_id = translator.subwords.target_processor.piece_to_id
     ids = [[to_id(piece) for piece in output["pieces"][:-1]] for output in outputs]
     for output, forced in zip(outputs, translator.score([source for source, _ in unseen], ids), strict=True):

@@ -26,7 +26,6 @@ from headwise.text.tokens.subwords import Subwords
 from headwise.weights import Weights, model_file, read_recipe
 
 ENGINES = ("auto", "pytorch", "native")
-_FORMER_NAMES = {"readable": "pytorch"}
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,7 @@ class EngineOptions:
     workers: int = 0
 
     def __post_init__(self) -> None:
-        """Validate the options; raises `ConfigError`. `readable` is the former name of the engine `pytorch`."""
-        object.__setattr__(self, "engine", _FORMER_NAMES.get(self.engine, self.engine))
+        """Validate the options; raises `ConfigError`."""
         if self.engine not in ENGINES:
             raise ConfigError(
                 f"engine: expected one of {', '.join(ENGINES)}, or ray to translate a FILE with -o OUT, "

@@ -76,7 +76,7 @@ def test_wrong_names_are_named() -> None:
 
 
 @compiled
-@pytest.mark.parametrize("engine", ["native", "readable"])
+@pytest.mark.parametrize("engine", ["native", "pytorch"])
 def test_both_engines_refuse_a_key_of_another_architecture(engine: str, run: Path, tmp_path: Path) -> None:
     changed = shutil.copytree(run, tmp_path / "run")
     text = (run / "config.yaml").read_text(encoding="utf-8")
@@ -88,7 +88,7 @@ def test_both_engines_refuse_a_key_of_another_architecture(engine: str, run: Pat
 @compiled
 def test_both_engines_translate_alike(run: Path) -> None:
     native = Translator.load(run, engine="native").translate(ENGLISH, n_best=3)
-    readable = Translator.load(run, engine="readable").translate(ENGLISH, n_best=3)
+    readable = Translator.load(run, engine="pytorch").translate(ENGLISH, n_best=3)
     for ours, theirs in zip(native, readable, strict=True):
         assert [o.tokens for o in ours.outputs] == [o.tokens for o in theirs.outputs]
         assert [o.score for o in ours.outputs] == pytest.approx([o.score for o in theirs.outputs], abs=1e-4)
@@ -188,7 +188,7 @@ def test_an_ensemble_of_native_models_votes_without_pytorch(run: Path, tmp_path:
     translator = Translator.load([run, other], engine="native", device="cpu")
     assert isinstance(translator.engine, NativeEngine)
     native = translator.translate(ENGLISH, alignments=True)
-    readable = Translator.load([run, other], engine="readable").translate(ENGLISH, alignments=True)
+    readable = Translator.load([run, other], engine="pytorch").translate(ENGLISH, alignments=True)
     assert [t.outputs[0].tokens for t in native] == [t.outputs[0].tokens for t in readable]
     assert [t.outputs[0].alignment for t in native] == [t.outputs[0].alignment for t in readable]
     assert is_ensemble(translator)

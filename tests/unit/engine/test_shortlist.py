@@ -216,7 +216,7 @@ def test_a_run_learns_it_and_translates_with_it(run: Path, capsys, monkeypatch: 
         listed: NDArray[np.int32] = learned([*subwords.encode_source(text), EOS])
         for output in translation.outputs:
             assert set(output.tokens) <= set(listed.tolist())
-    readable = Translator.load(run, shortlist=True, engine="readable")
+    readable = Translator.load(run, shortlist=True, engine="pytorch")
     assert [t.text for t in readable.translate(ENGLISH)] == [t.text for t in translator.translate(ENGLISH)]
     free = Translator.load(run).translate(ENGLISH)
     assert [t.text for t in free] != [t.text for t in readable.translate(ENGLISH)]
@@ -228,7 +228,7 @@ def test_a_quantized_run_brings_it_along(run: Path, tmp_path: Path, capsys) -> N
     assert Translator.load(tmp_path / "small", shortlist=True).shortlist is not None
 
 
-@pytest.mark.parametrize("engine", ["auto", "readable"])
+@pytest.mark.parametrize("engine", ["auto", "pytorch"])
 def test_a_damaged_one_is_said_before_anything_is_translated(
     run: Path, tmp_path: Path, engine: str, capsys
 ) -> None:

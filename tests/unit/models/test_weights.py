@@ -98,7 +98,7 @@ def damaged(run: Path, target: Path, edit: Edit, precision: str = "int8") -> Pat
     return path
 
 
-@pytest.mark.parametrize("engine", ["readable", "auto"])
+@pytest.mark.parametrize("engine", ["pytorch", "auto"])
 @pytest.mark.parametrize(("edit", "sentence"), DAMAGES.values(), ids=DAMAGES.keys())
 def test_tensors_that_do_not_fit_are_named_by_every_engine(
     run: Path, tmp_path: Path, edit: Edit, sentence: str, engine: str
@@ -228,7 +228,7 @@ def test_numbers_that_are_not_finite_are_named_by_every_engine_in_every_precisio
 
     path = damaged(biased, tmp_path / "run", harm, "bfloat16")
     for options in (
-        EngineOptions("readable", device="cpu"),
+        EngineOptions("pytorch", device="cpu"),
         *(EngineOptions(precision=precision, device="cpu") for precision in (None, "float32", "int8")),
     ):
         if options.precision == "int8" and isinstance(find_library(), str):
@@ -246,7 +246,7 @@ def test_scales_that_are_not_finite_or_make_others_so(run: Path, tmp_path: Path,
         tensors[f"{W1}.scale"][3] = value
 
     path = damaged(run, tmp_path / "run", harm)
-    for engine in ("readable", "auto"):
+    for engine in ("pytorch", "auto"):
         with pytest.raises(CheckpointError, match=f"{path}: {W1}: expected finite numbers, found "):
             open_run(path.parent, EngineOptions(engine, device="cpu"))
 
