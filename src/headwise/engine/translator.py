@@ -511,11 +511,12 @@ class Translator:
         hypotheses: Sequence[Hypothesis],
         links: Sequence[tuple[Link, ...]] | None,
     ) -> Translation:
+        """Return the translation of a part of a sentence, without the text of its source, which the sentence has."""
         aligned = itertools.repeat(None) if links is None else links
         outputs = [self._output(*each) for each in zip(hypotheses, aligned, strict=False)]
         pieces = tuple(self.subwords.source_pieces(self.subwords.without_language(source[:-1])))
         notes = tuple(hypothesis.note for hypothesis in hypotheses[:1] if hypothesis.note)
-        return Translation(one_line(self.subwords.decode_source(source)), pieces, tuple(outputs), (), notes)
+        return Translation("", pieces, tuple(outputs), (), notes)
 
     def _output(self, hypothesis: Hypothesis, links: tuple[Link, ...] | None = None) -> Output:
         given = self._given(hypothesis.tokens)  # its log-probability is 0
