@@ -99,6 +99,7 @@ class PyTorchEngine:
         return [each.numpy() for each in weights]
 
 
+@torch.inference_mode(False)  # a search that looks into its model opens it, and analysis needs gradients
 def open_engine(path: Path, config: Config, subwords: Subwords, device: str, precision: str) -> PyTorchEngine:
     """Load a run's model; raises `CheckpointError`, `ConfigError` or `DeviceError`."""
     torch_device = find_device(device)
@@ -107,14 +108,6 @@ def open_engine(path: Path, config: Config, subwords: Subwords, device: str, pre
     model.compute_dtype = dtype
     description = f"pytorch engine ({torch_device}), {str(dtype).removeprefix('torch.')}"
     return PyTorchEngine(model, description=description)
-
-
-def of_run(path: Path, source_size: int, target_size: int, config: Config, precision: str) -> PyTorchEngine:
-    """Return the engine of a run that another engine translates; `precision` is that of the model's activations."""
-    with torch.inference_mode(False):
-        model = load_model(path, source_size, target_size, config)
-    model.compute_dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
-    return PyTorchEngine(model)
 
 
 def ensemble(engines: Sequence[Engine], description: str = "") -> PyTorchEngine:
