@@ -81,13 +81,32 @@ def test_the_tokenizer_splits_as_at_home(directory: Path, tmp_path: Path) -> Non
 
 
 @torch.no_grad()
-def test_the_probabilities_are_theirs(directory: Path, tmp_path: Path) -> None:
-    translator = imported(directory, tmp_path / "run")
+def check_probabilities(translator: Translator, directory: Path) -> None:
     theirs, tokenizer = transformers.MarianMTModel.from_pretrained(directory), load_tokenizer(directory)
     for source, target, output in zip(ENGLISH, GERMAN, translator.score(ENGLISH, GERMAN), strict=True):
         batch = tokenizer([source], text_target=[target], return_tensors="pt")
         log_probs = theirs(**batch).logits[0].log_softmax(-1).gather(-1, batch["labels"][0][:, None])[:, 0]
         assert list(output.token_log_probabilities) == pytest.approx(log_probs.tolist(), abs=1e-4)
+
+
+def test_the_probabilities_are_theirs(directory: Path, tmp_path: Path) -> None:
+    check_probabilities(imported(directory, tmp_path / "run"), directory)
+
+
+def test_shared_embeddings_are_stored_once_beside_an_output_of_its_own(tmp_path: Path) -> None:
+    folder = write_marian(tmp_path / "theirs", tie_word_embeddings=False)
+    file, sides = (
+        folder / "model.safetensors",
+        [f"model.{s}.embed_tokens.weight" for s in ("encoder", "decoder")],
+    )
+    stored = {name: tensor for name, tensor in load_file(file).items() if name not in sides}
+    save_file(stored, file, {"format": "pt"})  # as transformers 4 writes it
+    ours = imported(folder, tmp_path / "run")
+    # transformers 5 would leave the embeddings of both sides random.
+    save_file(
+        stored | {name: stored["model.shared.weight"].clone() for name in sides}, file, {"format": "pt"}
+    )
+    check_probabilities(ours, folder)
 
 
 def test_both_engines_generate_as_they_do(directory: Path, tmp_path: Path) -> None:

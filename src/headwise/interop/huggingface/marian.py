@@ -56,6 +56,7 @@ _NORMS = {
     },
 }
 _SHARED, _OUTPUT, _LOGIT_BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
+_ENCODER, _DECODER = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
 # Their keys and ours.
 _KEYS = {
     "d_model": "d_model",
@@ -128,14 +129,13 @@ def _row(ours: str, theirs: str, zeros: int = 0) -> Row:
 
 def _embeddings(model: ModelConfig) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Return our embeddings and the output projection; for each the name there, and those of copies."""
-    encoder, decoder = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
     if model.share_embeddings == "all":
-        return {"source_embedding": (_SHARED, (encoder, decoder, _OUTPUT))}
+        return {"source_embedding": (_SHARED, (_ENCODER, _DECODER, _OUTPUT))}
     if model.share_embeddings == "target":
-        return {"source_embedding": (encoder, ()), "target_embedding": (decoder, (_OUTPUT,))}
+        return {"source_embedding": (_ENCODER, ()), "target_embedding": (_DECODER, (_OUTPUT,))}
     return {
-        "source_embedding": (encoder, ()),
-        "target_embedding": (decoder, ()),
+        "source_embedding": (_ENCODER, ()),
+        "target_embedding": (_DECODER, ()),
         "output_projection": (_OUTPUT, ()),
     }
 
@@ -143,7 +143,11 @@ def _embeddings(model: ModelConfig) -> dict[str, tuple[str, tuple[str, ...]]]:
 def read(source: Path) -> Imported:
     """Read a Marian or Pegasus directory; raises `CheckpointError` for what Headwise can't express."""
     fields = read_keys(source, Fields)
-    left = Left(source, folder_tensors(source))
+    tensors = folder_tensors(source)
+    if _SHARED in tensors and fields.share_encoder_decoder_embeddings and not fields.tie_word_embeddings:
+        # transformers 4 shares them between both sides, even where the output isn't tied to them, and stores them once.
+        tensors = {_ENCODER: tensors[_SHARED], _DECODER: tensors[_SHARED], **tensors}
+    left = Left(source, tensors)
     text, rows = read_text(
         source, fields, (fields.vocab_size, fields.decoder_vocab_size or fields.vocab_size)
     )
