@@ -196,7 +196,7 @@ def test_step_by_step(norm: str) -> None:
     with torch.no_grad():
         table = model.source_embedding.weight
         expected = (torch_forward(theirs, table, padded) @ table.t()).log_softmax(-1)
-        state = model.start(model.encode(padded.source, padded.source_mask), capacity=3)
+        state = model.start(model.encode(padded.source, padded.source_mask))
         for position in range(padded.target.size(1)):
             log_probs, state = model.step(padded.target[:, position], state)
             real = padded.target_mask[:, position]

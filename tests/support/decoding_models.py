@@ -82,7 +82,7 @@ class Uncached(Seq2Seq):
     def encode(self, source: Tensor, mask: Tensor) -> Memory:
         return self.model.encode(source, mask)
 
-    def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> PrefixState:
+    def start(self, memory: Memory, beams: int = 1) -> PrefixState:
         return PrefixState(memory, torch.empty(len(memory.mask) * beams, 0, dtype=torch.long), beams)
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, PrefixState]:
@@ -127,7 +127,7 @@ class TreeModel(Seq2Seq):
     def encode(self, source: Tensor, mask: Tensor) -> Memory:
         return Memory(source.float()[..., None], mask)
 
-    def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> PrefixState:
+    def start(self, memory: Memory, beams: int = 1) -> PrefixState:
         return PrefixState(memory, torch.empty(len(memory.mask) * beams, 0, dtype=torch.long), beams)
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, PrefixState]:

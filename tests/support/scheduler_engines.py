@@ -20,7 +20,6 @@ from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.native.engine import NativeEngine
 from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.scheduler import Scheduler
-from headwise.models.base import Memory
 from headwise.models.transformer import Transformer
 from headwise.native.library import Library, find_library
 from native_engines import native_engine
@@ -44,18 +43,9 @@ native_only = pytest.mark.skipif(
 linux = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted in /proc")
 
 
-class Unreserved(Transformer):
-    """A model that reserves no memory for the longest output, so that `ENDLESS` is searched."""
-
-    def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> Any:
-        return super().start(memory, beams, 64)
-
-
 @cache
 def transformer(positions: str = "learned") -> Transformer:
-    model = tiny_transformer(SIZE, positions=positions)
-    model.__class__ = Unreserved
-    return model
+    return tiny_transformer(SIZE, positions=positions)
 
 
 @cache

@@ -59,10 +59,10 @@ class Ensemble(Seq2Seq):
         parts = tuple(model.encode(source, mask) for model in self._members)
         return _Memories(torch.cat([part.states for part in parts], dim=-1), mask, parts)
 
-    def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> State:  # noqa: D102
+    def start(self, memory: Memory, beams: int = 1) -> State:  # noqa: D102
         assert isinstance(memory, _Memories)
         pairs = zip(self._members, memory.parts, strict=True)
-        return _States(tuple(model.start(part, beams, capacity) for model, part in pairs))
+        return _States(tuple(model.start(part, beams) for model, part in pairs))
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:  # noqa: D102
         assert isinstance(state, _States)

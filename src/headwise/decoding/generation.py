@@ -119,7 +119,7 @@ def _prefill(
     if not unlimited:
         tokens = tokens[:, -model.max_length :]
     lengths = tokens.new_full((tokens.size(0),), tokens.size(1)) if prefix else None
-    return model.step(tokens, model.start(tokens.size(1) + 32), lengths)
+    return model.step(tokens, model.start(), lengths)
 
 
 class Generator:

@@ -65,18 +65,16 @@ def search(
     options, device = sentences[0].options, model.device
     k = options.rows
     limits = output_limits(sentences, forced_prefixes(sentences, symbols), device)
-    capacity = int(limits.max())  # largest number of decoding steps
     constraints, placing = _constraints(model, sentences, symbols, limits)
     live = _Live(len(sentences), k, options.sample, device)
     finished = _Finished(len(sentences), options, device)
     source, mask = padded([sentence.source for sentence in sentences], symbols.pad, device)
-    state = model.start(model.encode(source, mask), k, capacity)
+    state = model.start(model.encode(source, mask), k)
     previous = torch.full((len(sentences) * k,), symbols.bos, device=device)
     random_numbers = None
     if options.sample:
-        numbers = [
-            uniforms(sentence.source, options.n_best, capacity, options.seed) for sentence in sentences
-        ]
+        steps = int(limits.max())
+        numbers = [uniforms(sentence.source, options.n_best, steps, options.seed) for sentence in sentences]
         random_numbers = torch.from_numpy(np.stack(numbers)).to(device)
     while True:
         step = live.tokens.shape[-1]

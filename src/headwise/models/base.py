@@ -78,8 +78,8 @@ class Seq2Seq(Projecting):
         """Encode ids (batch, source); mask (batch, source) is True at real tokens."""
 
     @abstractmethod
-    def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> State:
-        """Return the initial state, with `beams` consecutive rows per sentence; `capacity` is a length hint."""
+    def start(self, memory: Memory, beams: int = 1) -> State:
+        """Return the initial state, with `beams` consecutive rows per sentence."""
 
     @abstractmethod
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:

@@ -181,7 +181,7 @@ class ConvolutionalSeq2Seq(EmbeddedSeq2Seq):
         hidden, _ = self._advance(target_input, self.start(memory))
         return hidden
 
-    def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> ConvolutionalState:  # noqa: D102
+    def start(self, memory: Memory, beams: int = 1) -> ConvolutionalState:  # noqa: D102
         assert isinstance(memory, ConvolutionalMemory)
         window = memory.states.new_zeros(len(memory.mask) * beams, self.kernel - 1, self.channels)
         return ConvolutionalState((window,) * len(self.decoder), 0, memory, beams)

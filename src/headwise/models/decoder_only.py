@@ -64,9 +64,9 @@ class DecoderOnly(SingleText):
         """
         return self._read(tokens, self._mask(tokens, 0, prefix))
 
-    def start(self, capacity: int = 32) -> DecoderState:
-        """Return an empty decoding state; `capacity` is a hint of the number of tokens."""
-        return DecoderState([layer.self_attention.new_cache(capacity) for layer in self._layers()])
+    def start(self) -> DecoderState:
+        """Return an empty decoding state."""
+        return DecoderState([layer.self_attention.new_cache() for layer in self._layers()])
 
     def step(
         self, tokens: Tensor, state: DecoderState, prefix: Tensor | None = None

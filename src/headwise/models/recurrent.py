@@ -167,7 +167,7 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
             x = self._add_residual(index, x, layer.run(self._drop(x) if index else x, parts))
         return self._drop(self.readout(x, embedded, self._attend(x, state)))
 
-    def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> RecurrentState:  # noqa: D102
+    def start(self, memory: Memory, beams: int = 1) -> RecurrentState:  # noqa: D102
         assert isinstance(memory, RecurrentMemory)
         layers = [bridge(final) for bridge, final in zip(self.bridges, memory.final, strict=True)]
         rows = len(memory.mask) * beams

@@ -178,9 +178,9 @@ class Transformer(EmbeddedSeq2Seq):
             x = layer(x, layer.cross_attention.project_memory(memory.states), attendable)
         return self.decoder_norm(x)
 
-    def start(self, memory: Memory, beams: int = 1, capacity: int | None = None) -> TransformerState:  # noqa: D102
+    def start(self, memory: Memory, beams: int = 1) -> TransformerState:  # noqa: D102
         memories = [layer.cross_attention.project_memory(memory.states) for layer in self._decoder_layers()]
-        caches = [layer.self_attention.new_cache(capacity or 32) for layer in self._decoder_layers()]
+        caches = [layer.self_attention.new_cache() for layer in self._decoder_layers()]
         return TransformerState(caches, memories, padding_mask(memory.mask), beams)
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, TransformerState]:  # noqa: D102

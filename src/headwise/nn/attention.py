@@ -101,7 +101,7 @@ class Kind(Registered):
     causal: AttentionKind | None
     pattern: Callable[..., Tensor | None]
     weights: Callable[..., Tensor]
-    cache: Callable[[int], Any]
+    cache: Callable[[], Any]
     advance: Callable[..., Tensor] | None
 
     @property
@@ -156,7 +156,7 @@ def register(
     causal: AttentionKind | None = None,
     pattern: Callable[..., Tensor | None] = all_pairs,
     weights: Callable[..., Tensor] = attention_weights,
-    cache: Callable[[int], Any] = KeyValueCache,
+    cache: Callable[[], Any] = KeyValueCache,
     advance: Callable[..., Tensor] | None = None,
     lacks: Mapping[str, str] | None = None,
 ) -> Callable[[AttentionKind], AttentionKind]:

@@ -18,40 +18,32 @@ class Cache(Protocol):
 
 
 class KeyValueCache:
-    """Keys and values of all past positions, in preallocated buffers.
+    """Keys and values of all past positions, in buffers that at least double when they are full.
 
     keys (rows, heads, capacity, d_k) and values (rows, heads, capacity, d_v), rows = sentences × beams; the first
-    `length` positions are filled. The buffers at least double when they are full.
+    `length` positions are filled.
     """
 
-    def __init__(self, capacity: int = 32) -> None:
-        self.capacity = max(capacity, 1)
+    def __init__(self) -> None:
         self.length = 0
-        self._keys: Tensor | None = None
-        self._values: Tensor | None = None
+        self._buffers: list[Tensor] = []  # keys and values
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Append new positions (rows, heads, new, d); returns views of all keys and all values so far."""
-        new = keys.size(2)
-        if self._keys is None or self._values is None:
-            self._keys = self._empty_like(keys)
-            self._values = self._empty_like(values)
-        end = self.length + new
-        if end > self.capacity:
-            self.capacity = max(end, 2 * self.capacity)
-            self._keys = self._grown(self._keys)
-            self._values = self._grown(self._values)
-        self._keys[:, :, self.length : end] = keys
-        self._values[:, :, self.length : end] = values
+        end = self.length + keys.size(2)
+        if not self._buffers:
+            self._buffers = [keys.new_empty(keys.shape), values.new_empty(values.shape)]
+        elif end > self._buffers[0].size(2):
+            self._buffers = [self._grown(buffer, end) for buffer in self._buffers]
+        for buffer, new in zip(self._buffers, (keys, values), strict=True):
+            buffer[:, :, self.length : end] = new
         self.length = end
-        return self._keys[:, :, :end], self._values[:, :, :end]
+        keys, values = (buffer[:, :, :end] for buffer in self._buffers)
+        return keys, values
 
     def select(self, rows: Tensor) -> None:
         """Reorder the cache: its row r becomes what row rows[r] was."""
-        if self._keys is None or self._values is None:
-            return
-        self._keys = self._selected(self._keys, rows)
-        self._values = self._selected(self._values, rows)
+        self._buffers = [self._selected(buffer, rows) for buffer in self._buffers]
 
     def _selected(self, old: Tensor, rows: Tensor) -> Tensor:
         chosen = old[:, :, : self.length].index_select(0, rows)
@@ -59,12 +51,8 @@ class KeyValueCache:
         new[:, :, : self.length] = chosen
         return new
 
-    def _empty_like(self, part: Tensor) -> Tensor:
-        rows, heads, _, size = part.shape
-        return part.new_empty((rows, heads, self.capacity, size))
-
-    def _grown(self, old: Tensor) -> Tensor:
-        rows, heads, _, size = old.shape
-        new = old.new_empty((rows, heads, self.capacity, size))
+    def _grown(self, old: Tensor, length: int) -> Tensor:
+        rows, heads, capacity, size = old.shape
+        new = old.new_empty((rows, heads, max(length, 2 * capacity), size))
         new[:, :, : self.length] = old[:, :, : self.length]
         return new

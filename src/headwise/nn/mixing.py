@@ -19,6 +19,6 @@ class SequenceMixer(nn.Module):
         """Mix x (batch, time, d_model) with itself and the cached earlier positions, under a mask over keys."""
         raise NotImplementedError
 
-    def new_cache(self, capacity: int = 32) -> Cache:
-        """Return an empty cache for incremental decoding; `capacity` is a length hint."""
+    def new_cache(self) -> Cache:
+        """Return an empty cache for incremental decoding."""
         raise NotImplementedError

@@ -145,9 +145,9 @@ class MultiHeadAttention(Probed, SequenceMixer):
         k, v = self._project(memory, self.key, self.value)
         return k, v
 
-    def new_cache(self, capacity: int = 32) -> Cache:
+    def new_cache(self) -> Cache:
         """Return an empty cache for self-attention; where weights are inspected, one with all keys."""
-        return KeyValueCache(capacity) if self.inspected else attention_kind(self.kind).cache(capacity)
+        return KeyValueCache() if self.inspected else attention_kind(self.kind).cache()
 
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: RelativeBias | None

@@ -161,7 +161,7 @@ def test_steps_with_reordered_and_finished_beams_equal_teacher_forcing(
     sentences = list(range(4))
     histories = [[] for _ in range(4 * beams)]  # tokens fed to each row
     with torch.no_grad():
-        state = model.start(model.encode(source, mask), beams, capacity=choose.choice([None, 1, 20]))
+        state = model.start(model.encode(source, mask), beams)
         for _ in range(7):
             tokens = [choose.randrange(4, VOCABULARY) for _ in histories]
             histories = [[*history, token] for history, token in zip(histories, tokens, strict=True)]

@@ -149,7 +149,7 @@ def test_attention_continues_from_its_cache_in_parts_of_any_size(kind: str, size
     module = built(kind).decoder[0].self_attention
     assert isinstance(module, SequenceMixer)
     x = torch.randn(2, 11, 16)
-    cache, parts = module.new_cache(2), []
+    cache, parts = module.new_cache(), []
     for part in x.split(sizes, 1):
         parts.append(module(part, None, cache))
     assert_close(torch.cat(parts, 1), module(x), rtol=1e-4, atol=1e-5)

@@ -92,7 +92,7 @@ def test_step_by_step_equals_all_at_once(sizes: list[int], kind: str) -> None:
     module = shaken(MultiHeadAttention(16, 4, key_size=3, value_size=6, bias=True, kind=kind))
     x = torch.randn(2, 9, 16)
     expected = module(x, causal_mask(9))
-    cache, parts = KeyValueCache(capacity=2), []
+    cache, parts = KeyValueCache(), []
     for part in x.split(sizes, dim=1):
         seen = cache.length + part.size(1)
         parts.append(module(part, causal_mask(part.size(1), seen), cache))

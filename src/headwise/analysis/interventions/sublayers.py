@@ -140,7 +140,7 @@ def remove_causal_mask(model: nn.Module, within: Iterable[str], changes: Changes
         if isinstance(attention, MultiHeadAttention):
             changes.set(attention, "causal", False)
     if isinstance(model, Seq2Seq):
-        changes.set(model, "start", lambda memory, beams=1, capacity=None: _Prefix(memory, beams))
+        changes.set(model, "start", lambda memory, beams=1: _Prefix(memory, beams))
         changes.set(model, "step", lambda tokens, state: _step(model, tokens, state))
 
 

@@ -21,7 +21,7 @@ from headwise.nn.relative import RelativeBias
 class LinearState:
     """Cache of constant size: the sums Σ φ(k)ᵀ [v, 1] over all positions so far, (rows, heads, d_k, d_v + 1)."""
 
-    def __init__(self, capacity: int = 0) -> None:
+    def __init__(self) -> None:
         self.length = 0
         self.sums: Tensor | None = None
 

@@ -114,7 +114,7 @@ class StateSpace(SequenceMixer):
         y = y + self.skip.to(u.dtype)[:, None, None] * u
         return functional.glu(self.output(functional.gelu(y).permute(1, 2, 0).to(x.dtype)))
 
-    def new_cache(self, capacity: int = 32) -> Cache:
+    def new_cache(self) -> Cache:
         """Return an empty cache; raises ValueError in an encoder, because it also reads from the end."""
         if self.directions == 2:
             raise ValueError(

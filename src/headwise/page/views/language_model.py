@@ -55,7 +55,7 @@ def next_json(generator: Generator, request: TextRequest) -> dict[str, Any]:
     device = next(model.parameters()).device
     tokens = torch.tensor([context], device=device)
     prefix = tokens.new_full((1,), len(context)) if generator.config.model.prefix else None
-    log_probs, _ = model.step(tokens, model.start(len(context)), prefix)
+    log_probs, _ = model.step(tokens, model.start(), prefix)
     log_probs[:, vocabulary.outside(generator.config.language_model.lines_are_documents)] = -torch.inf
     kept, kept_ids = shaped(log_probs, request.temperature, request.top_k, request.top_p)
     sampling = torch.zeros(log_probs.size(1), dtype=torch.float64).index_put_(
