@@ -251,7 +251,7 @@ def run_lstm(x: Array, p: dict[str, Array]) -> tuple[Array, tuple[Array, Array]]
 def test_scores_equal_their_formula_in_float64(kind: str) -> None:
     torch.manual_seed(0)
     attention = {"additive": AdditiveAttention, "multiplicative": MultiplicativeAttention}[kind](
-        6, 9, 6
+        6, 9
     ).double()
     query, states = torch.randn(2, 3, 6).double(), torch.randn(2, 5, 9).double()
     mask = torch.tensor([[True] * 5, [True, False, True, False, False]])
@@ -270,7 +270,7 @@ def test_scores_equal_their_formula_in_float64(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [AdditiveAttention, MultiplicativeAttention])
 def test_nothing_to_attend_to_gives_zeros(kind: type[AdditiveAttention | MultiplicativeAttention]) -> None:
-    attention = kind(6, 9, 6)
+    attention = kind(6, 9)
     query, states = torch.randn(2, 3, 6), torch.randn(2, 5, 9)
     mask = torch.tensor([[True] * 5, [False] * 5])
     found = attention(query, attention.project_memory(states), states, mask)

@@ -29,7 +29,7 @@ from headwise.errors import ConfigError
 from headwise.models.base import Memory, State
 from headwise.models.embedded import EmbeddedSeq2Seq
 from headwise.nn.linear import Linear
-from headwise.nn.recurrent import SCORES, Parts, Recurrence, SourceAttention, beams_as_queries, reverse
+from headwise.nn.recurrent import SCORES, Parts, Recurrence, SourceAttention, reverse
 
 _FIRST_RESIDUAL = 2  # the third layer (Wu et al. 2016, figure 1)
 
@@ -134,7 +134,7 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
         self.cross_attention: SourceAttention | None = None
         context = 0
         if options.attention != "none":
-            self.cross_attention = SCORES[options.attention](size, width, size, config.attention_dropout)
+            self.cross_attention = SCORES[options.attention](size, width, config.attention_dropout)
             context = width
         context_input = context if options.query == "previous" else 0
         feed_input = config.d_model if options.input_feeding else 0
@@ -245,7 +245,10 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
 
     def _attend_rows(self, query: Tensor, state: RecurrentState) -> Tensor | None:
         """Return the contexts (rows, memory size) of queries (rows, size)."""
-        context = self._attend(beams_as_queries(query, len(state.mask)), state)
+        beams = query.view(
+            len(state.mask), -1, self.size
+        )  # the beams of a sentence are queries over its memory
+        context = self._attend(beams, state)
         return None if context is None else context.flatten(0, 1)
 
     def _weights(self, dtype: torch.dtype) -> list[list[Tensor]]:

@@ -30,7 +30,7 @@ from headwise.errors import ConfigError
 from headwise.nn.cache import KeyValueCache
 from headwise.nn.device import sum_dtype
 from headwise.nn.dropout import dropout as drop
-from headwise.nn.masks import causal_mask, combine
+from headwise.nn.masks import causal_mask, combine, masked_softmax
 from headwise.nn.mixing import Role, SequenceMixer
 from headwise.nn.positions import AttentionPositions
 from headwise.nn.relative import RelativeBias, dense_bias
@@ -109,21 +109,6 @@ class Kind(Registered):
         """The name of the module that defines it."""
         return self.function.__module__
 
-    def written_out(
-        self,
-        q: Tensor,
-        k: Tensor,
-        mask: Tensor | None,
-        bias: Tensor | RelativeBias | None,
-        *,
-        causal: bool,
-        options: AttentionOptions,
-    ) -> Tensor:
-        """Return the dense attention weights (batch, heads, query, key) by the kind's definition, at quadratic cost."""
-        queries, keys = q.size(-2), k.size(-2)
-        allowed = self.pattern(queries, keys, causal=causal, options=options, device=q.device)
-        return self.weights(q, k, combine(mask, allowed), dense_bias(bias, queries, keys))
-
 
 _KINDS: dict[str, Kind | Layer] = {}
 _DEFAULT_OPTIONS = AttentionOptions()
@@ -143,10 +128,7 @@ def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None, bias: Te
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
     if bias is not None:
         scores = scores + bias.to(scores.dtype)
-    if mask is None:
-        return scores.softmax(dim=-1)
-    weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1)
-    return weights.masked_fill(~mask, 0.0)
+    return scores.softmax(dim=-1) if mask is None else masked_softmax(scores, mask)
 
 
 def register(

@@ -41,6 +41,12 @@ def prefix_mask(prefix: Tensor, queries: int, keys: int) -> Tensor:
     return causal_mask(queries, keys, device=prefix.device) | in_prefix[:, None, None, :]
 
 
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Return the softmax over the last dimension, exactly 0 where mask is False; all 0 if no key is allowed."""
+    weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1)
+    return weights.masked_fill(~mask, 0.0)
+
+
 def combine(*masks: Tensor | None) -> Tensor | None:
     """Return the conjunction of the masks that aren't None, or None if all are."""
     result: Tensor | None = None

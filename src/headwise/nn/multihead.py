@@ -152,37 +152,36 @@ class MultiHeadAttention(Probed, SequenceMixer):
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: RelativeBias | None
     ) -> Tensor:
+        if self.inspected or self._adds_to_values:
+            return self._join(self._attend_written_out(q, k, v, mask, bias))
         rate = self.dropout if self.training else 0.0
-        added = self.positions if self.positions is not None and "weights" in self.positions.needs else None
-        if self.inspected or added is not None:
-            return self._join(self._attend_written_out(q, k, v, mask, bias, rate, added))
         causal, options = self.causal, self.options
         heads = attend(
             q, k, v, mask=mask, bias=bias, kind=self.kind, dropout=rate, causal=causal, options=options
         )
         return self._join(heads)
 
+    @property
+    def _adds_to_values(self) -> bool:
+        """Whether the positions add vectors to the values, which needs dense weights."""
+        return self.positions is not None and "weights" in self.positions.needs
+
     def _attend_written_out(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: Tensor | None,
-        bias: RelativeBias | None,
-        rate: float,
-        added: AttentionPositions | None,
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: RelativeBias | None
     ) -> Tensor:
-        """Attend with dense weights, for a probe, a watch, or positions that add vectors to the values."""
+        """Attend with dense weights by the kind's definition; arguments and result as for `attend`."""
         k, v = share_heads(q, k, v)
-        kind, causal, options = attention_kind(self.kind), self.causal, self.options
-        weights = kind.written_out(q, k, mask, bias, causal=causal, options=options)
+        kind, (queries, keys) = attention_kind(self.kind), (q.size(2), k.size(2))
+        allowed = kind.pattern(queries, keys, causal=self.causal, options=self.options, device=q.device)
+        mask, dense = combine(mask, allowed), dense_bias(bias, queries, keys)
+        weights = kind.weights(q, k, mask, dense)  # (batch, heads, query, key)
         weights = weights if self.probe is None else self.probe(weights)
-        used = drop(weights, rate, self.training)
-        heads = used @ v if added is None else used @ v + added.values(used)
+        used = drop(weights, self.dropout, self.training)
+        heads = used @ v
+        if self.positions is not None and self._adds_to_values:
+            heads = heads + self.positions.values(used)
         if self.watch is not None:
-            allowed = kind.pattern(q.size(2), k.size(2), causal=causal, options=options, device=q.device)
-            mask_and_bias = (combine(mask, allowed), dense_bias(bias, q.size(2), k.size(2)))
-            self.watch(Attended(q, k, v, *mask_and_bias, weights, heads))
+            self.watch(Attended(q, k, v, mask, dense, weights, heads))
         return heads
 
     def _advance(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, cache: Cache) -> Tensor:

@@ -8,7 +8,7 @@ Multiplicative (Luong et al. 2015, equation 8, "general"):  score(s, h) = sᵀ W
 The parameters of a layer, LSTM (Hochreiter & Schmidhuber 1997) or GRU (Cho et al. 2014), are those of torch.nn.LSTM and
 torch.nn.GRU, in float32; its arithmetic uses the dtype of the input.
 
-Shapes of attention: query (batch, target, query_size), keys (batch, source, ·), values (batch, source, value_size),
+Shapes of attention: query (batch, target, size), keys (batch, source, ·), values (batch, source, value_size),
 mask (batch, source) bool, True = may attend. Of layers: batch or rows = sequences, time = positions, size = width of a
 state, which is a tuple: (h, c) for an LSTM, (h,) for a GRU.
 """
@@ -23,6 +23,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from headwise.nn.dropout import dropout as drop
 from headwise.nn.linear import Linear
+from headwise.nn.masks import masked_softmax
 from headwise.nn.multihead import Attended, Probed
 
 
@@ -54,11 +55,11 @@ class SourceAttention(Probed):
 
 
 class AdditiveAttention(SourceAttention):
-    """Additive attention, with scores vᵀ tanh(W s + U h); the hidden layer is as wide as the keys."""
+    """Additive attention, with scores vᵀ tanh(W s + U h); the hidden layer is as wide as a state s."""
 
-    def __init__(self, query_size: int, memory_size: int, size: int, dropout: float = 0.0) -> None:
+    def __init__(self, size: int, memory_size: int, dropout: float = 0.0) -> None:
         super().__init__(dropout)
-        self.query = Linear(query_size, size, bias=False)
+        self.query = Linear(size, size, bias=False)
         self.key = Linear(memory_size, size, bias=False)
         self.score = Linear(size, 1, bias=False)
 
@@ -74,9 +75,8 @@ class AdditiveAttention(SourceAttention):
 class MultiplicativeAttention(SourceAttention):
     """Multiplicative attention, with scores sᵀ W h; W is applied to the source once."""
 
-    def __init__(self, query_size: int, memory_size: int, size: int, dropout: float = 0.0) -> None:
+    def __init__(self, size: int, memory_size: int, dropout: float = 0.0) -> None:
         super().__init__(dropout)
-        assert size == query_size, (size, query_size)
         self.key = Linear(memory_size, size, bias=False)
 
     def project_memory(self, states: Tensor) -> Tensor:  # noqa: D102
@@ -96,22 +96,11 @@ class DotAttention(SourceAttention):
         return query @ keys.transpose(1, 2)
 
 
-# From the name in the configuration to a function (query size, memory size, hidden size, dropout) -> attention.
-SCORES: dict[str, Callable[[int, int, int, float], SourceAttention]] = {
+# From the name in the configuration to a function (size of a state, memory size, dropout) -> attention.
+SCORES: dict[str, Callable[[int, int, float], SourceAttention]] = {
     "additive": AdditiveAttention,
     "multiplicative": MultiplicativeAttention,
 }
-
-
-def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Return the softmax over the last dimension, exactly 0 where mask is False; all 0 if no key is allowed."""
-    weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1)
-    return weights.masked_fill(~mask, 0.0)
-
-
-def beams_as_queries(x: Tensor, sentences: int) -> Tensor:
-    """View x (sentences · beams, size) as (sentences, beams, size): the beams of a sentence query one memory."""
-    return x.view(sentences, -1, x.size(-1))
 
 
 Parts = tuple[Tensor, ...]

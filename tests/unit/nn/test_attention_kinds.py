@@ -17,7 +17,8 @@ from attention_cases import Problem, problems
 from headwise.config import AttentionOptions
 from headwise.nn.attention import attend, attention_kind, attention_kinds
 from headwise.nn.kinds.linear import LinearState
-from headwise.nn.relative import RelativeBias
+from headwise.nn.masks import combine
+from headwise.nn.relative import RelativeBias, dense_bias
 
 KINDS = [kind.name for kind in attention_kinds()]
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -61,9 +62,10 @@ def test_the_weights_written_out_are_those_that_the_result_has(kind: str, data: 
     problem = data.draw(problems(kind, longest=20))
     k = problem.k.repeat_interleave(problem.q.size(1) // problem.k.size(1), 1)
     v = problem.v.repeat_interleave(problem.q.size(1) // problem.v.size(1), 1)
-    weights = attention_kind(kind).written_out(
-        problem.q, k, problem.mask, problem.bias, causal=problem.causal, options=problem.options
-    )
+    queries, keys, entry = problem.q.size(2), k.size(2), attention_kind(kind)
+    allowed = entry.pattern(queries, keys, causal=problem.causal, options=problem.options)
+    mask, bias = combine(problem.mask, allowed), dense_bias(problem.bias, queries, keys)
+    weights = entry.weights(problem.q, k, mask, bias)
     assert weights[~problem.allowed(kind)].eq(0).all()
     assert_close(weights @ v, problem.expected(kind), rtol=1e-10, atol=1e-10)
 
