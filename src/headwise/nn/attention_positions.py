@@ -6,7 +6,6 @@ p is the position of a query, j that of a key; the attention scores depend on po
 from __future__ import annotations
 
 import math
-from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -130,7 +129,6 @@ class Relative(AttentionPositions):
     e = q (k + a^K)ᵀ / √d_k and z = Σ α (v + a^V) (equations 3 and 4), with separate tables in each layer.
     """
 
-    variants = MappingProxyType({"with values": {"values": True}})
     shared = False
 
     def __init__(self, config: ModelConfig, *, causal: bool) -> None:

@@ -10,9 +10,8 @@ table with `@register_table("name")`, or a subclass of `AttentionPositions` with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TypeVar
 
 import torch
@@ -28,13 +27,12 @@ TableMaker = Callable[[int, int], Tensor | None]
 class AttentionPositions(nn.Module):
     """Base class of position encodings inside self-attention, by rotating queries and keys or biasing the scores.
 
-    `needs` names the `headwise.nn.attention.FEATURES` that an attention kind must support; `variants` maps labels to
-    options with which the encoding needs other features; `shared` states that the layers of a stack share an instance.
+    `needs` names the `headwise.nn.attention.FEATURES` that an attention kind must support; `shared` states that the
+    layers of a stack share an instance.
     """
 
     name = ""  # set by `register_positions`
     needs: frozenset[str] = frozenset()
-    variants: Mapping[str, dict[str, bool]] = MappingProxyType({})
     shared = True
 
     def __init__(self, config: ModelConfig, *, causal: bool) -> None:

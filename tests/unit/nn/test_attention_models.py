@@ -15,16 +15,15 @@ from headwise.config import ModelConfig
 from headwise.errors import ConfigError
 from headwise.models.build import build_model, load_weights
 from headwise.models.transformer import Transformer
-from headwise.nn.attention import all_registered, attention_kinds, registered
+from headwise.nn.attention import FEATURES, all_registered, attention_kinds, registered
 from headwise.nn.attention_positions import T5Buckets
 from headwise.nn.cache import KeyValueCache
 from headwise.nn.kinds.linear import LinearState
 from headwise.nn.masks import padding_mask
 from headwise.nn.mixing import SequenceMixer
 from headwise.nn.multihead import MultiHeadAttention
-from headwise.nn.positions import attention_positions, position_encodings
+from headwise.nn.positions import attention_positions, position_encoding, position_encodings
 from headwise.nn.recording import recording
-from headwise.nn.support import support_table
 from paths import DOCS
 
 VOCABULARY = 17
@@ -260,6 +259,35 @@ def test_t5_tables_are_one_for_the_encoder_and_one_for_the_decoder() -> None:
     source, mask = sentences(9, 4)
     model(source, mask, source).sum().backward()
     assert all(part.table.grad is not None and part.table.grad.ne(0).any() for part in tables)
+
+
+def support_table() -> str:
+    """Return a Markdown table with a row per kind, followed by the reason for every `no`."""
+    columns = dict.fromkeys(("self-attention", "causal", "padding", "key/value cache"), frozenset[str]())
+    features = {"cross-attention": "cross", "any mask": "pairs"}
+    features |= {"dropout of weights": "dropout", "recorded weights": "probe"}
+    columns |= {name: frozenset({feature}) for name, feature in features.items()}
+    for encoding in position_encodings():
+        columns[f"`{encoding.name}`"] = needs(encoding.name, {})
+        if encoding.name == "relative":
+            columns["`relative with values`"] = needs("relative", {"relative": {"values": True}})
+    lines = [f"| kind | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for kind in all_registered():
+        cells = ("no" if needed & set(kind.lacks) else "yes" for needed in columns.values())
+        lines.append(f"| `{kind.name}` | {' | '.join(cells)} |")
+    reasons = [
+        f"- `{kind.name}`, {FEATURES[feature]}: {reason}."
+        for kind in all_registered()
+        for feature, reason in kind.lacks.items()
+    ]
+    return "\n".join([*lines, "", *reasons])
+
+
+def needs(name: str, options: dict[str, dict[str, bool]]) -> frozenset[str]:
+    """Return the features that positions need of an attention kind."""
+    config = ModelConfig.model_validate({"positions": name, "position_options": options})
+    inside = position_encoding(name).inside
+    return frozenset() if inside is None else inside(config, causal=True).needs
 
 
 def test_the_documented_table_is_the_registrys() -> None:
