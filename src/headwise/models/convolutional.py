@@ -19,7 +19,6 @@ rows = sentences × beams.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -31,6 +30,7 @@ from headwise.config import ModelConfig
 from headwise.models.base import Memory, State
 from headwise.models.embedded import EmbeddedSeq2Seq
 from headwise.nn.dropout import dropout
+from headwise.nn.layers import Stack
 from headwise.nn.linear import linear
 from headwise.nn.positions import Positions
 from headwise.nn.recurrent import DotAttention
@@ -154,12 +154,10 @@ class ConvolutionalSeq2Seq(EmbeddedSeq2Seq):
             assert positions.table is not None
             nn.init.normal_(positions.table, std=0.1)
         self.encoder_input = NormalizedLinear(d_model, channels, gain=keep)
-        self.encoder = nn.ModuleList(
-            GatedConvolution(channels, kernel, keep) for _ in range(config.encoder_layers)
-        )
+        self.encoder = Stack(GatedConvolution(channels, kernel, keep) for _ in range(config.encoder_layers))
         self.encoder_output = NormalizedLinear(channels, d_model)
         self.decoder_input = NormalizedLinear(d_model, channels, gain=keep)
-        self.decoder = nn.ModuleList(
+        self.decoder = Stack(
             ConvolutionalDecoderLayer(d_model, channels, kernel, config.dropout, config.attention_dropout)
             for _ in range(config.decoder_layers)
         )
@@ -197,13 +195,8 @@ class ConvolutionalSeq2Seq(EmbeddedSeq2Seq):
         embedded = self._drop(self.target_positions(embedded, state.position))
         x = self.decoder_input(embedded)  # (rows, time, channels)
         windows = []
-        for layer, window in zip(self._decoder_layers(), state.windows, strict=True):
+        for layer, window in zip(self.decoder, state.windows, strict=True):
             x, next_window = layer(x, window, embedded, state.memory)
             windows.append(next_window)
         state = replace(state, windows=tuple(windows), position=state.position + tokens.size(1))
         return self._drop(self.decoder_output(x)), state
-
-    def _decoder_layers(self) -> Iterator[ConvolutionalDecoderLayer]:
-        for layer in self.decoder:
-            assert isinstance(layer, ConvolutionalDecoderLayer)
-            yield layer

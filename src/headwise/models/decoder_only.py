@@ -9,9 +9,7 @@ Shape legend: batch = rows = texts, time = tokens, d_model = width.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from torch import Tensor, nn
+from torch import Tensor
 
 from headwise.config import ModelConfig
 from headwise.models.blocks import final_norm
@@ -19,6 +17,7 @@ from headwise.models.single import SingleText
 from headwise.models.transformer import EncoderLayer
 from headwise.nn.attention import registered
 from headwise.nn.cache import Cache, KeyValueCache
+from headwise.nn.layers import Stack
 from headwise.nn.masks import prefix_mask
 from headwise.nn.positions import attention_positions
 
@@ -53,7 +52,7 @@ class DecoderOnly(SingleText):
             registered(config.attention).require("pairs", "model.prefix=true")
         inside = attention_positions(config, config.decoder_layers, causal=not config.prefix)
         role = "self" if config.prefix else "causal"
-        self.layers = nn.ModuleList(EncoderLayer(config, positions, role) for positions in inside)
+        self.layers = Stack(EncoderLayer(config, positions, role) for positions in inside)
         self.norm = final_norm(config)
 
     def forward(self, tokens: Tensor, prefix: Tensor | None = None) -> Tensor:
@@ -66,7 +65,7 @@ class DecoderOnly(SingleText):
 
     def start(self) -> DecoderState:
         """Return an empty decoding state."""
-        return DecoderState([layer.self_attention.new_cache() for layer in self._layers()])
+        return DecoderState([layer.self_attention.new_cache() for layer in self.layers])
 
     def step(
         self, tokens: Tensor, state: DecoderState, prefix: Tensor | None = None
@@ -92,7 +91,7 @@ class DecoderOnly(SingleText):
     def _read(self, tokens: Tensor, mask: Tensor | None, state: DecoderState | None = None) -> Tensor:
         start, caches = (0, [None] * len(self.layers)) if state is None else (state.position, state.caches)
         x = self.positions(self.look_up(tokens), start)  # (batch, time, d_model)
-        for layer, cache in zip(self._layers(), caches, strict=True):
+        for layer, cache in zip(self.layers, caches, strict=True):
             x = layer(x, mask, cache)
         return self.norm(x)
 
@@ -104,8 +103,3 @@ class DecoderOnly(SingleText):
         if prefix is None:
             prefix = tokens.new_zeros(tokens.size(0))
         return prefix_mask(prefix, tokens.size(1), start + tokens.size(1))
-
-    def _layers(self) -> Iterator[EncoderLayer]:
-        for layer in self.layers:
-            assert isinstance(layer, EncoderLayer)
-            yield layer

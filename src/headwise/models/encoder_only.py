@@ -11,6 +11,7 @@ from headwise.config import ModelConfig
 from headwise.models.blocks import final_norm
 from headwise.models.single import SingleText
 from headwise.models.transformer import EncoderLayer
+from headwise.nn.layers import Stack
 from headwise.nn.masks import padding_mask
 from headwise.nn.positions import attention_positions
 
@@ -24,7 +25,7 @@ class Encoder(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         inside = attention_positions(config, config.encoder_layers, causal=False)
-        self.layers = nn.ModuleList(EncoderLayer(config, positions) for positions in inside)
+        self.layers = Stack(EncoderLayer(config, positions) for positions in inside)
         self.norm = final_norm(config)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

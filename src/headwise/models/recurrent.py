@@ -18,7 +18,6 @@ state, rows = sentences × beams.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -28,6 +27,7 @@ from headwise.config import ModelConfig
 from headwise.errors import ConfigError
 from headwise.models.base import Memory, State
 from headwise.models.embedded import EmbeddedSeq2Seq
+from headwise.nn.layers import Stack
 from headwise.nn.linear import Linear
 from headwise.nn.recurrent import SCORES, Parts, Recurrence, SourceAttention, reverse
 
@@ -125,7 +125,7 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
         self._init_embeddings(0.1)  # Gehring et al. 2017, section 3.5
         self.options = options = config.recurrent
         self.size = size = options.size or config.d_model
-        self.encoder = nn.ModuleList()
+        self.encoder: Stack[Recurrence] = Stack()
         width = config.d_model
         for index in range(config.encoder_layers):
             bidirectional = options.reading == "both" or (options.reading == "both-first" and index == 0)
@@ -138,8 +138,8 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
             context = width
         context_input = context if options.query == "previous" else 0
         feed_input = config.d_model if options.input_feeding else 0
-        self.bridges = nn.ModuleList(Bridge(layer) for layer in self._layers(self.encoder))
-        self.decoder = nn.ModuleList()
+        self.bridges = nn.ModuleList(Bridge(layer) for layer in self.encoder)
+        self.decoder: Stack[Recurrence] = Stack()
         for index in range(config.decoder_layers):
             layer_input = size if index else config.d_model + feed_input
             self.decoder.append(Recurrence(options.cell, layer_input + context_input, size))
@@ -151,7 +151,7 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
         x = self._drop(self._look_up(self.source_embedding, source))  # (batch, source, d_model)
         x = reverse(x, mask) if backward else x
         final = []
-        for index, layer in enumerate(self._layers(self.encoder)):
+        for index, layer in enumerate(self.encoder):
             out, state = layer.encode(self._drop(x) if index else x, lengths)
             x = self._add_residual(index, x, out)
             final.append(state)
@@ -163,7 +163,7 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
         if self._is_sequential():
             return self._decode_by_steps(embedded, state)
         x = embedded
-        for index, (layer, parts) in enumerate(zip(self._layers(self.decoder), state.layers, strict=True)):
+        for index, (layer, parts) in enumerate(zip(self.decoder, state.layers, strict=True)):
             x = self._add_residual(index, x, layer.run(self._drop(x) if index else x, parts))
         return self._drop(self.readout(x, embedded, self._attend(x, state)))
 
@@ -252,13 +252,7 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
         return None if context is None else context.flatten(0, 1)
 
     def _weights(self, dtype: torch.dtype) -> list[list[Tensor]]:
-        return [layer.weights(dtype) for layer in self._layers(self.decoder)]
-
-    @staticmethod
-    def _layers(stack: nn.ModuleList) -> Iterator[Recurrence]:
-        for layer in stack:
-            assert isinstance(layer, Recurrence)
-            yield layer
+        return [layer.weights(dtype) for layer in self.decoder]
 
 
 def _check_layers(config: ModelConfig) -> None:

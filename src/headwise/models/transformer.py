@@ -6,7 +6,6 @@ Shape legend: batch = sentences, source/target = time, d_model = width, rows = s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -17,43 +16,36 @@ from headwise.models.blocks import (
     attention,
     feed_forward,
     final_norm,
-    normalization,
     residual,
     self_attention,
 )
 from headwise.models.embedded import EmbeddedSeq2Seq
 from headwise.nn.cache import Cache
 from headwise.nn.dropout import dropout
+from headwise.nn.layers import Stack
 from headwise.nn.masks import padding_mask, without_end
 from headwise.nn.mixing import Role
 from headwise.nn.positions import AttentionPositions, Positions, attention_positions
 
 
 class InputEmbedding(Positions):
-    """Input of the first layer: Dropout(√d_model E + PE) (sections 3.4, 3.5 and 5.4), with E the embeddings.
-
-    With `segments`, a segment embedding is added; with `embedding_norm`, the sum is normalized (Devlin et al. 2019).
-    """
+    """Input of the first layer: Dropout(√d_model E + PE) (sections 3.4, 3.5 and 5.4), with E the embeddings."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config.positions, config.max_length, config.d_model)
         self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
         self.dropout = config.dropout
-        self.norm = normalization(config) if config.embedding_norm else nn.Identity()
-        self.segments = nn.Embedding(config.segments, config.d_model) if config.segments else None
-        if self.segments is not None:
-            nn.init.normal_(self.segments.weight, std=config.d_model**-0.5)
 
-    def forward(self, x: Tensor, start: int = 0, segments: Tensor | None = None) -> Tensor:
-        """Embed x (batch, time, d_model) at positions start, start+1, …; segments (batch, time) are all 0 if None.
+    def forward(self, x: Tensor, start: int = 0) -> Tensor:
+        """Embed x (batch, time, d_model) at positions start, start+1, …
 
         Raises `DataError` if the sequence is longer than the table of positions.
         """
-        x = super().forward(x * self.scale, start)
-        if self.segments is not None:
-            embedded = self.segments.weight[0] if segments is None else self.segments(segments)
-            x = x + embedded.to(x.dtype)
-        return dropout(self.norm(x), self.dropout, self.training)
+        return dropout(self.add_positions(x, start), self.dropout, self.training)
+
+    def add_positions(self, x: Tensor, start: int) -> Tensor:
+        """Return √d_model E + PE."""
+        return super().forward(x * self.scale, start)
 
 
 class EncoderLayer(nn.Module):
@@ -154,9 +146,9 @@ class Transformer(EmbeddedSeq2Seq):
         super().__init__(config, source_size, target_size)
         self.positions = InputEmbedding(config)
         inside = attention_positions(config, config.encoder_layers, causal=False)
-        self.encoder = nn.ModuleList(EncoderLayer(config, positions) for positions in inside)
+        self.encoder = Stack(EncoderLayer(config, positions) for positions in inside)
         inside = attention_positions(config, config.decoder_layers, causal=True)
-        self.decoder = nn.ModuleList(DecoderLayer(config, positions) for positions in inside)
+        self.decoder = Stack(DecoderLayer(config, positions) for positions in inside)
         self.encoder_norm = final_norm(config)
         self.decoder_norm = final_norm(config)
         self._init_embeddings(config.d_model**-0.5)
@@ -174,27 +166,22 @@ class Transformer(EmbeddedSeq2Seq):
         # Padding follows the real tokens, so the causal mask alone keeps them from attending to it.
         attendable = padding_mask(memory.mask)
         x = self._embed(self.target_embedding, target_input)  # (batch, target, d_model)
-        for layer in self._decoder_layers():
+        for layer in self.decoder:
             x = layer(x, layer.cross_attention.project_memory(memory.states), attendable)
         return self.decoder_norm(x)
 
     def start(self, memory: Memory, beams: int = 1) -> TransformerState:  # noqa: D102
-        memories = [layer.cross_attention.project_memory(memory.states) for layer in self._decoder_layers()]
-        caches = [layer.self_attention.new_cache() for layer in self._decoder_layers()]
+        memories = [layer.cross_attention.project_memory(memory.states) for layer in self.decoder]
+        caches = [layer.self_attention.new_cache() for layer in self.decoder]
         return TransformerState(caches, memories, padding_mask(memory.mask), beams)
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, TransformerState]:  # noqa: D102
         assert isinstance(state, TransformerState)
         x = self._embed(self.target_embedding, tokens[:, None], start=state.position)  # (rows, 1, d_model)
-        for layer, cache, memory in zip(self._decoder_layers(), state.caches, state.memories, strict=True):
+        for layer, cache, memory in zip(self.decoder, state.caches, state.memories, strict=True):
             x = layer(x, memory, state.mask, cache)
         logits = self.project(self.decoder_norm(x).squeeze(1))  # (rows, target_size)
         return logits.float().log_softmax(dim=-1), state
-
-    def _decoder_layers(self) -> Iterator[DecoderLayer]:
-        for layer in self.decoder:
-            assert isinstance(layer, DecoderLayer)
-            yield layer
 
     def _embed(self, embedding: nn.Embedding, tokens: Tensor, start: int = 0) -> Tensor:
         """Scale embeddings by √d_model (section 3.4), add positions (section 3.5), apply dropout (section 5.4)."""

@@ -14,7 +14,7 @@ from headwise.config import ModelConfig
 from headwise.errors import ConfigError
 from headwise.models.build import check_one_stack
 from headwise.models.encoder_only import Encoder
-from headwise.models.transformer import InputEmbedding
+from headwise.models.single import BertEmbedding
 from headwise.nn.dropout import dropout
 from headwise.nn.linear import Linear
 
@@ -55,7 +55,7 @@ class VisionTransformer(nn.Module):
         self.class_token = nn.Parameter(torch.empty(config.d_model)) if class_token else None
         if self.class_token is not None:
             nn.init.normal_(self.class_token, std=config.d_model**-0.5)
-        self.positions = InputEmbedding(config)
+        self.positions = BertEmbedding(config)
         self.encoder = Encoder(config)
 
     def forward(self, images: Tensor) -> Tensor:

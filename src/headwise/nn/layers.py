@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,8 @@ from torch.nn import functional
 from headwise.errors import ConfigError, DataError
 from headwise.nn.dropout import dropout, dropout_add
 from headwise.nn.linear import Linear
+
+Layer = TypeVar("Layer", bound=nn.Module)
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
@@ -104,6 +107,16 @@ class Residual(nn.Module):
     def post_norm(self, x: Tensor) -> Tensor:
         """Return the input of the next sub-layer: normalized x with post-norm, x itself with pre-norm."""
         return x if self.pre else self.norm(x)
+
+
+class Stack(nn.ModuleList, Generic[Layer]):
+    """Layers of one class, which type checkers know."""
+
+    def __init__(self, layers: Iterable[Layer] = ()) -> None:
+        super().__init__(layers)
+
+    def __iter__(self) -> Iterator[Layer]:
+        return super().__iter__()  # type: ignore[return-value]
 
 
 class Embedding(nn.Embedding):

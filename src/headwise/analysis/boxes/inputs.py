@@ -12,6 +12,7 @@ from headwise.analysis.boxes.steps import Grid, Step, Vector, floats
 from headwise.analysis.boxes.structure import BoxPlace, Structure
 from headwise.analysis.boxes.tensors import BoxTensors
 from headwise.analysis.terminal import plain
+from headwise.models.single import BertEmbedding
 from headwise.models.transformer import InputEmbedding
 from headwise.nn.positions import position_encoding
 from headwise.nn.recording import Call
@@ -93,10 +94,11 @@ def position_steps(recorded: BoxTensors, place: BoxPlace, position: int) -> list
     before = Vector(label, floats(call.given[position] * module.scale))
     norm = f"{place.modules.positions}.norm"
     total = recorded.call(norm).given if structure.config.embedding_norm else call.returned
-    if module.segments is None:
+    segments = module.segments if isinstance(module, BertEmbedding) else None
+    if segments is None:
         steps = _table_steps(recorded, place, position, before, Vector("x", floats(total[position])))
     else:
-        segment = module.segments.weight[0].detach().float().cpu()
+        segment = segments.weight[0].detach().float().cpu()
         encoding = 0.0 if call.table is None else call.table[position]
         u = Vector("u", floats(call.given[position] * module.scale + encoding))
         steps = _table_steps(recorded, place, position, before, u)

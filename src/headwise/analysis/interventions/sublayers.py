@@ -276,9 +276,9 @@ def _with_changed_table(
     def table_of(length: int) -> Tensor | None:
         return changed(earlier(length), length)
 
-    def forward(x: Tensor, start: int = 0, segments: Tensor | None = None) -> Tensor:
+    def forward(x: Tensor, *more: Any, **named: Any) -> Tensor:
         copied.table = table_of(x.size(-2))
-        return type(copied).forward(copied, x, start, segments)
+        return type(copied).forward(copied, x, *more, **named)
 
     vars(copied).update(table=None, table_of=table_of, forward=forward)
     return copied

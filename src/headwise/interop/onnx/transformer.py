@@ -14,8 +14,6 @@ present.N.values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import onnx
 
 from headwise.interop.onnx.graph import Graph
@@ -36,12 +34,11 @@ def encoder_graph(model: Transformer) -> onnx.ModelProto:
     padding = net.padding(mask)
     x = net.embed(graph.constant(model.source_embedding.weight, EMBEDDING), source)
     for layer in model.encoder:
-        assert isinstance(layer, EncoderLayer)
         attention, feed_forward = _attention(layer), layer.feed_forward
         x = net.residual(layer.around_attention, x, lambda y, a=attention: net.self_attention(a, y, padding))
         x = net.residual(layer.around_feed_forward, x, lambda y, f=feed_forward: net.feed_forward(f, y))
     x = net.norm(model.encoder_norm, x)
-    for number, layer in enumerate(_decoder_layers(model)):
+    for number, layer in enumerate(model.decoder):
         cross = layer.cross_attention
         memory = net.project(cross, x, cross.key, cross.value)
         for value, (name, shape) in zip(memory, _memory(number, cross), strict=True):
@@ -57,14 +54,13 @@ def decoder_graph(model: Transformer) -> onnx.ModelProto:
     padding_mask = graph.input("mask", "BOOL", ("sentences", "source"))
     net = Network(graph, model, graph.op("Shape", "past.0.keys", start=2, end=3))
     padding = net.padding(padding_mask)
-    layers = _decoder_layers(model)
     memories = [
         [graph.input(name, "FLOAT", shape) for name, shape in _memory(number, layer.cross_attention)]
-        for number, layer in enumerate(layers)
+        for number, layer in enumerate(model.decoder)
     ]
     embeddings = graph.constant(model.target_embedding.weight, EMBEDDING)
     x = net.embed(embeddings, graph.op("Unsqueeze", token, [1]))  # (rows, 1, d_model)
-    for number, layer in enumerate(layers):
+    for number, layer in enumerate(model.decoder):
         attention, cross, feed_forward = _attention(layer), layer.cross_attention, layer.feed_forward
         cache, memory = _Cache(graph, number, attention, parent), memories[number]
         x = net.residual(
@@ -112,10 +108,6 @@ def _memory(number: int, cross: MultiHeadAttention) -> list[tuple[str, tuple[str
         (f"memory.{number}.{name}", ("sentences", cross.key_value_heads, "source", size))
         for name, size in sizes.items()
     ]
-
-
-def _decoder_layers(model: Transformer) -> Sequence[DecoderLayer]:
-    return [layer for layer in model.decoder if isinstance(layer, DecoderLayer)]
 
 
 def _attention(layer: EncoderLayer | DecoderLayer) -> MultiHeadAttention:
