@@ -17,25 +17,23 @@ def import_run(
     from headwise.config.languages import parse_languages
     from headwise.interop.formats import find_importer
     from headwise.interop.runs import with_language, write_run
-    from headwise.interop.sources import located
+    from headwise.interop.sources import locate
 
     pair = None if languages is None else parse_languages(languages)
-    with located(source) as path:
-        name, importer = find_importer(path, form)
-        imported = with_language(importer.read(path), language)
-        if pair is not None:
-            if imported.config.task != "translation":
-                raise ConfigError(
-                    f"--languages: expected a translation model, found one with task {imported.config.task}"
-                )
-            told = imported.config.data.languages
-            if None not in told and told != pair:
-                files = ":".join(map(str, told))
-                imported.notes.append(
-                    f"its languages are {languages}, as given; the model's files say {files}"
-                )
-            imported = imported.in_languages(*pair)
-        parameters = write_run(imported, out, source)
+    path = locate(source)
+    name, importer = find_importer(path, form)
+    imported = with_language(importer.read(path), language)
+    if pair is not None:
+        if imported.config.task != "translation":
+            raise ConfigError(
+                f"--languages: expected a translation model, found one with task {imported.config.task}"
+            )
+        told = imported.config.data.languages
+        if None not in told and told != pair:
+            files = ":".join(map(str, told))
+            imported.notes.append(f"its languages are {languages}, as given; the model's files say {files}")
+        imported = imported.in_languages(*pair)
+    parameters = write_run(imported, out, source)
     return [*imported.notes, f"{out}: {parameters:,} parameters from {source} ({name})"]
 
 

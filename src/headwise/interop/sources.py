@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from headwise.errors import CheckpointError, ConfigError
@@ -16,20 +14,18 @@ _REPOSITORY = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?
 _WANTED = ("*.json", "*.safetensors", "*.bin", "*.spm", "*.model", "*.txt", "*.yml", "*.npz", "*.argosmodel")
 
 
-@contextmanager
-def located(source: str) -> Iterator[Path]:
-    """Yield the path of a source.
+def locate(source: str) -> Path:
+    """Return the path of a source.
 
     Raises `CheckpointError` if there is none or it holds links to other places, and `ConfigError` for a malformed name.
     """
     if source.startswith(_HUB):
-        yield _download(source.removeprefix(_HUB))
-        return
+        return _download(source.removeprefix(_HUB))
     path = Path(source)
     if not path.exists():
         raise CheckpointError(f"{source}: expected a model's directory or file, found none")
     _check_links(path)
-    yield path
+    return path
 
 
 def _check_links(source: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from headwise.config import Config, ModelConfig
@@ -16,9 +16,9 @@ from headwise.models.base import Seq2Seq
 from headwise.models.convolutional import ConvolutionalSeq2Seq
 from headwise.models.decoder_only import DecoderOnly
 from headwise.models.encoder_only import EncoderOnly
+from headwise.models.output_heads import HeadedEncoder
 from headwise.models.recurrent import RecurrentSeq2Seq
 from headwise.models.transformer import Transformer
-from headwise.models.weights import fill
 from headwise.nn.device import find_precision, keep_compiled_products
 from headwise.nn.memory import LOADING, TRAINING, check_fits
 from headwise.weights import Weights, model_file
@@ -153,8 +153,28 @@ def load_filled(make: Callable[[], Model], path: Path) -> Model:
     """Build a model and load its parameters from a safetensors file; raises `CheckpointError` like `fitting`."""
     weights = fitting(make, path)
     model = make()
-    fill(dict(model.named_parameters()), weights)
+    _fill(dict(model.named_parameters()), weights)
     return model
+
+
+def _fill(parameters: Mapping[str, Tensor], weights: Weights) -> None:
+    """Copy the tensors of these names into a model's parameters; the shapes must have been checked."""
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            tensor = weights.get(name)
+            assert tensor is not None, name
+            parameter.copy_(torch.from_numpy(tensor))
+
+
+def load_encoder(model: HeadedEncoder, path: Path) -> None:
+    """Load the parameters of the encoder, without the head, from the file of another `HeadedEncoder`.
+
+    Raises `CheckpointError` naming the file and the first tensor that doesn't match.
+    """
+    weights = Weights(path)
+    parameters = {f"encoder.{name}": parameter for name, parameter in model.encoder.named_parameters()}
+    weights.check({name: parameter.shape for name, parameter in parameters.items()}, within="encoder.")
+    _fill(parameters, weights)
 
 
 def load_weights(
@@ -171,7 +191,7 @@ def load_weights(
     parameters = dict(model.named_parameters())
     stored = {name: p[: len(p) - len(more[name])] if name in more else p for name, p in parameters.items()}
     weights.check({name: p.shape for name, p in stored.items()})
-    fill(stored, weights)
+    _fill(stored, weights)
     with torch.no_grad():
         for name, rows in more.items():
             old = stored[name].double()

@@ -5,7 +5,6 @@ Shape legend: batch = texts, time = tokens, d_model = width; mask (batch, time) 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 import torch
@@ -14,11 +13,9 @@ from torch import Tensor, nn
 from headwise.config import ModelConfig
 from headwise.models.blocks import normalization
 from headwise.models.encoder_only import EncoderOnly
-from headwise.models.weights import fill
 from headwise.nn.dropout import dropout
 from headwise.nn.layers import ACTIVATIONS
 from headwise.nn.linear import Linear, linear
-from headwise.weights import Weights
 
 Pooling = Literal["first", "mean", "max"]
 
@@ -132,14 +129,3 @@ class HeadedEncoder(nn.Module):
     def forward(self, tokens: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         """Return the hidden states (batch, time, d_model), the input of the head; see `EncoderOnly.forward`."""
         return self.encoder(tokens, mask, segments)
-
-
-def load_encoder(model: HeadedEncoder, path: Path) -> None:
-    """Load the parameters of the encoder, without the head, from the file of another `HeadedEncoder`.
-
-    Raises `CheckpointError` naming the file and the first tensor that doesn't match.
-    """
-    weights = Weights(path)
-    parameters = {f"encoder.{name}": parameter for name, parameter in model.encoder.named_parameters()}
-    weights.check({name: parameter.shape for name, parameter in parameters.items()}, within="encoder.")
-    fill(parameters, weights)

@@ -21,8 +21,8 @@ from headwise.characters import check_characters
 from headwise.config import Config
 from headwise.data.plans import plan_rows
 from headwise.errors import CheckpointError, ConfigError
-from headwise.models.build import build_encoder_only, load_filled, weightless
-from headwise.models.output_heads import HeadedEncoder, load_encoder
+from headwise.models.build import build_encoder_only, load_encoder, load_filled, weightless
+from headwise.models.output_heads import HeadedEncoder
 from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import (
     Evaluation,

@@ -16,8 +16,8 @@ from torch import Tensor
 from headwise.config import Config
 from headwise.data.plans import plan_rows
 from headwise.errors import ConfigError, DataError
-from headwise.models.build import build_encoder_only, load_filled, weightless
-from headwise.models.output_heads import HeadedEncoder, MaskedTokenHead, load_encoder
+from headwise.models.build import build_encoder_only, load_encoder, load_filled, weightless
+from headwise.models.output_heads import HeadedEncoder, MaskedTokenHead
 from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import (
     Evaluation,

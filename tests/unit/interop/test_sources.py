@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headwise.errors import CheckpointError, ConfigError
-from headwise.interop.sources import located
+from headwise.interop.sources import locate
 
 pytest.importorskip("huggingface_hub", reason="needs the extra 'huggingface'")
 
@@ -33,7 +33,7 @@ def cached_repository(cache: Path) -> Path:
 @pytest.mark.parametrize("name", ["owner/model", "owner/model@v1", f"owner/model@{_COMMIT}"])
 def test_the_local_cache_needs_no_network(name: str, tmp_path: Path) -> None:
     snapshot = cached_repository(tmp_path)
-    program = f"from headwise.interop.sources import located\nwith located('hf:{name}') as path: print(path)"
+    program = f"from headwise.interop.sources import locate\nprint(locate('hf:{name}'))"
     environment = os.environ | {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
     result = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
@@ -88,13 +88,10 @@ def test_a_proxy_that_refuses_gets_a_sentence(tmp_path: Path) -> None:
     "name", ["hf:", "hf:model", "hf:a/b/c", "hf:../x/y", "hf:a/b@", "hf:ä/b", "hf:a/b--c", "hf:-a/b"]
 )
 def test_a_malformed_name_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="expected hf:OWNER/NAME"), located(name):
-        pass
+    with pytest.raises(ConfigError, match="expected hf:OWNER/NAME"):
+        locate(name)
 
 
 def test_a_missing_path_is_refused(tmp_path: Path) -> None:
-    with (
-        pytest.raises(CheckpointError, match="expected a model's directory or file"),
-        located(str(tmp_path / "no")),
-    ):
-        pass
+    with pytest.raises(CheckpointError, match="expected a model's directory or file"):
+        locate(str(tmp_path / "no"))

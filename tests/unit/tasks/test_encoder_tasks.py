@@ -13,8 +13,8 @@ from torch.testing import assert_close
 
 from headwise.config import Config
 from headwise.errors import CheckpointError
-from headwise.models.build import build_encoder_only
-from headwise.models.output_heads import HeadedEncoder, load_encoder, pool
+from headwise.models.build import build_encoder_only, load_encoder
+from headwise.models.output_heads import HeadedEncoder, pool
 from headwise.tasks.batches.examples import RowStream, make_rows
 from headwise.tasks.classification import Classification
 from headwise.tasks.encoder import EncoderKind, Tools, run_rows
