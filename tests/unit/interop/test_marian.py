@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,17 @@ def test_shared_embeddings_are_stored_once_beside_an_output_of_its_own(tmp_path:
         stored | {name: stored["model.shared.weight"].clone() for name in sides}, file, {"format": "pt"}
     )
     check_probabilities(ours, folder)
+
+
+def test_two_vocabularies_may_share_one_matrix(tmp_path: Path) -> None:
+    folder = write_marian(tmp_path / "theirs")
+    pieces = list(json.loads((folder / "vocab.json").read_text()))
+    pieces[3:-1] = reversed(pieces[3:-1])  # all but the special ones
+    numbers = {piece: number for number, piece in enumerate(pieces)}
+    (folder / "target_vocab.json").write_text(json.dumps(numbers))
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"separate_vocabs": True}))
+    check_probabilities(imported(folder, tmp_path / "run"), folder)
 
 
 def test_both_engines_generate_as_they_do(directory: Path, tmp_path: Path) -> None:

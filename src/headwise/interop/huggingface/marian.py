@@ -144,14 +144,14 @@ def read(source: Path) -> Imported:
     """Read a Marian or Pegasus directory; raises `CheckpointError` for what Headwise can't express."""
     fields = read_keys(source, Fields)
     tensors = folder_tensors(source)
-    if _SHARED in tensors and fields.share_encoder_decoder_embeddings and not fields.tie_word_embeddings:
-        # transformers 4 shares them between both sides, even where the output isn't tied to them, and stores them once.
-        tensors = {_ENCODER: tensors[_SHARED], _DECODER: tensors[_SHARED], **tensors}
-    left = Left(source, tensors)
     text, rows = read_text(
         source, fields, (fields.vocab_size, fields.decoder_vocab_size or fields.vocab_size)
     )
-    model = _model(fields, source)
+    model = _model(fields, source, joint=text.joint)
+    if model.share_embeddings != "all" and fields.share_encoder_decoder_embeddings and _SHARED in tensors:
+        # Both sides have the same matrix, beside an output of its own (transformers 4) or with two vocabularies.
+        tensors = {_ENCODER: tensors[_SHARED], _DECODER: tensors[_SHARED], **tensors}
+    left = Left(source, tensors)
     _drop_positions(left, fields, source)
     stored = left.take(_LOGIT_BIAS)() if _LOGIT_BIAS in left else None
     biases = rows[-1].logit_bias(stored, f"{source}: {_LOGIT_BIAS}")
@@ -176,8 +176,8 @@ def read(source: Path) -> Imported:
     return assembled(model, decoding, text, parameters, notes).in_languages(*languages(source))
 
 
-def _model(fields: Fields, source: Path) -> ModelConfig:
-    """Return the model configuration; raises `CheckpointError` for what Headwise can't express."""
+def _model(fields: Fields, source: Path, *, joint: bool) -> ModelConfig:
+    """Return the configuration for one vocabulary (`joint`) or two; raises `CheckpointError` for another model."""
     for name in ("attention_heads", "ffn_dim"):
         encoder, decoder = getattr(fields, f"encoder_{name}"), getattr(fields, f"decoder_{name}")
         if encoder != decoder:
@@ -185,7 +185,7 @@ def _model(fields: Fields, source: Path) -> ModelConfig:
                 f"{source / 'config.json'}: expected encoder_{name} and decoder_{name} to be equal, "
                 f"found {encoder} and {decoder}"
             )
-    shared = "all" if fields.share_encoder_decoder_embeddings else "target"
+    shared = "all" if fields.share_encoder_decoder_embeddings and joint else "target"
     return model_config(
         source,
         fields,
