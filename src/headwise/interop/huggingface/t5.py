@@ -16,10 +16,9 @@ from pydantic import Field
 from sentencepiece import SentencePieceProcessor
 
 from headwise import bounds
-from headwise.config import Config, ModelConfig, SubwordConfig
+from headwise.config import Config, ModelConfig
 from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Width
 from headwise.config.data import SPECIAL_PIECES
-from headwise.engine.native.shapes import parameter_shapes
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import write_bytes, write_text
 from headwise.interop import base
@@ -32,7 +31,6 @@ from headwise.interop.huggingface.keys import (
     as_json,
     check_architecture,
     find_activation,
-    make_config,
     model_config,
     read_keys,
     search_options,
@@ -50,6 +48,7 @@ from headwise.interop.huggingface.tensors import folder_tensors
 from headwise.interop.huggingface.tokenizer import byte_pairs, read_settings, sentence_steps
 from headwise.interop.huggingface.unigram import is_unigram, read_unigram, sentinels
 from headwise.interop.pieces import Rows, make_subwords
+from headwise.interop.reading import assembled
 from headwise.interop.table import SAME, Change, Changes, Left, Row, their_tensors, times
 from headwise.text.tokens.splitting import open_processor
 from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords, read_file
@@ -166,12 +165,7 @@ def read(source: Path) -> Imported:
     found |= {} if bias is None else {"logit_bias": lambda: bias}
     notes = [f"task translation, from {name}; a task's prefix, such as `summarize: `, is part of the text"]
     decoding = search_options(fields, fields.n_positions, notes)
-    kind = "bpe" if text.vocabulary is None else "imported"
-    size = max(text.source_size, bounds.LEAST_VOCABULARY)
-    subwords = SubwordConfig(kind=kind, size=size, lowercase=text.lowercases)
-    config = make_config(source, Config, model=model, subwords=subwords, decoding=decoding)
-    sizes = text.source_size, text.target_size
-    return Imported(config, lambda: parameter_shapes(model, *sizes), found, text, notes)
+    return assembled(model, decoding, text, found, notes)
 
 
 def _model(fields: Fields, source: Path, tied: bool) -> ModelConfig:
