@@ -196,14 +196,15 @@ class MultiHeadAttention(Probed, SequenceMixer):
         return self.output(heads.transpose(1, 2).flatten(2))  # from (batch, query, heads * d_v)
 
     def _project(self, x: Tensor, *maps: Linear) -> list[Tensor]:
-        """Apply several linear maps as one matrix product, and split each result into heads."""
-        dtype = x.dtype
-        if len(maps) == 1:
-            joined = maps[0](x)
+        """Apply several linear maps, in training as one matrix product, and split each result into heads.
+
+        Joining the weights costs more than it gains for the few rows of a decoding step.
+        """
+        if len(maps) == 1 or not torch.is_grad_enabled():
+            parts = [m(x) for m in maps]
         else:
-            weight = torch.cat([m.weight for m in maps]).to(dtype)
-            bias = None if maps[0].bias is None else torch.cat([m.bias for m in maps]).to(dtype)
-            joined = linear(x, weight, bias)
-        parts = list(joined.split([m.out_features for m in maps], dim=-1))
+            weight = torch.cat([m.weight for m in maps]).to(x.dtype)
+            bias = None if maps[0].bias is None else torch.cat([m.bias for m in maps]).to(x.dtype)
+            parts = linear(x, weight, bias).split([m.out_features for m in maps], dim=-1)
         sizes = [self.value_size if m is self.value else self.key_size for m in maps]
         return [p.unflatten(-1, (-1, size)).transpose(1, 2) for p, size in zip(parts, sizes, strict=True)]
