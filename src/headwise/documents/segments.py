@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from headwise.characters import join_texts
@@ -21,6 +22,13 @@ _UNTOLD = "en"  # whose rules split a text of which nobody tells the language
 _LINE_ENDS = re.compile(r"([\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+)")
 _BULLET = re.compile(r"\s*(?:[-*+•‣▪◦–—·]|\w\)|\(\w{1,3}\)|\d{1,3}\))\s+")
 _NUMBER = re.compile(r"\s*\d{1,3}(?:\.\d{1,3})*\.?\s+")  # a list if several lines begin so, else "1. Mai"
+# What sentencex ends a sentence behind though it goes on: an abbreviation, mostly of a number, and an hour's "p.m.".
+_ABBREVIATION = re.compile(
+    r"(?:(?<!\w)(?:[Aa]pp?rox|[Cc]h|[Cc]hap|[Ee]nv|[Ee]qs?|[Ee]xcl|[Ii]ncl|m[aá]x|m[ií]n|[Nn]r|pp|[Tt]el|[Vv]ols?)"
+    r"|\AM[aá]x|\AM[ií]n)\.\s+\Z"  # Max is a name, too
+)
+_HOUR = re.compile(r"\b[ap]\.\s?m\.\s+\Z", re.IGNORECASE)
+_ZONE = re.compile(r"(?:[ECMP][SD]?T|AK[SD]T|HST|GMT|UTC|BST|CES?T|IST|JST|AE[SD]T)\b")
 
 
 @dataclass(frozen=True)
@@ -94,5 +102,20 @@ def _sentences(text: str, language: str) -> list[str]:
     if not text.strip():
         return [text]
     split_sentences = optional_module("sentencex", "documents").segment
-    sentences = split_sentences((language or _UNTOLD).partition("-")[0].lower(), text)
-    return sentences if "".join(sentences) == text else [text]
+    parts = split_sentences((language or _UNTOLD).partition("-")[0].lower(), text)
+    if "".join(parts) != text:
+        return [text]
+    sentences = parts[:1]
+    for before, part in pairwise(parts):
+        if _continues(before, part):
+            sentences[-1] += part
+        else:
+            sentences.append(part)
+    return sentences
+
+
+def _continues(before: str, part: str) -> bool:
+    """Whether a sentence goes on in the next part, with a number or in lower case, or with an hour's time zone."""
+    if _ZONE.match(part):
+        return _HOUR.search(before) is not None
+    return not part[0].isupper() and _ABBREVIATION.search(before) is not None

@@ -59,6 +59,27 @@ def test_a_text_is_reassembled_exactly(parts: list[tuple[str, str]], mode: Mode)
         ("hi", "यह एक घर है। वह सोता है।", ["यह एक घर है।", "वह सोता है।"]),
         ("xx", "One. Two.", ["One.", "Two."]),
         ("pt-BR", "Um. Dois.", ["Um.", "Dois."]),
+        (
+            "en",
+            "Watch it at 7 p.m. ET on TV. We met at 7 p.m. He left.",
+            ["Watch it at 7 p.m. ET on TV.", "We met at 7 p.m.", "He left."],
+        ),
+        (
+            "en",
+            "It weighs approx. 5 kg, max. 7 kg. See vol. 3. It is long.",
+            ["It weighs approx. 5 kg, max. 7 kg.", "See vol. 3.", "It is long."],
+        ),
+        (
+            "en",
+            "Max. 5 kg incl. packaging. Here is Max. 5 dogs bark.",
+            ["Max. 5 kg incl. packaging.", "Here is Max.", "5 dogs bark."],
+        ),
+        (
+            "de",
+            "Siehe Bd. 2, S. 5 und Nr. 3. Ca. 5 bis max. 7.",
+            ["Siehe Bd. 2, S. 5 und Nr. 3.", "Ca. 5 bis max. 7."],
+        ),
+        ("fr", "Il pèse env. 5 kg, max. 7 kg. Il dort.", ["Il pèse env. 5 kg, max. 7 kg.", "Il dort."]),
     ],
 )
 def test_sentences_of_many_languages(language: str, text: str, sentences: list[str]) -> None:
