@@ -12,21 +12,21 @@ from headwise.engine.corpus.rows import TextFile
 from headwise.errors import ConfigError
 from headwise.text.preparation.file_parts import find_files
 from headwise.text.preparation.tasks import ray_cluster
-from headwise.text.reading.compression import compressed, open_binary, plain_name
+from headwise.text.reading.compression import compressed, open_binary, suffix
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
-def test_parts_are_read_joined(suffix: str, tmp_path: Path) -> None:
-    if suffix == ".zst":
+@pytest.mark.parametrize("packed", ["", ".gz", ".zst"])
+def test_parts_are_read_joined(packed: str, tmp_path: Path) -> None:
+    if packed == ".zst":
         pytest.importorskip("zstandard", reason="zstandard isn't installed (the extra zstd)")
-    path = tmp_path / f"text.en{suffix}"
+    path = tmp_path / f"text.en{packed}"
     parts = [b"one\ntw", b"", b"o\n" * 100_000]
     path.write_bytes(b"".join(compressed(part, path) for part in parts))
     with open_binary(path) as file:
         assert file.read() == b"".join(parts)
     assert compressed(parts[0], path) == compressed(parts[0], path)
-    assert plain_name(path) == str(tmp_path / "text.en")
-    if suffix == ".gz":
+    assert suffix(path) == ".en"
+    if packed == ".gz":
         assert gzip.decompress(path.read_bytes()) == b"".join(parts)
 
 

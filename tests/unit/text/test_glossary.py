@@ -197,7 +197,7 @@ def test_a_term_base_of_another_program(tmp_path: Path) -> None:
             "line 1: expected from 1 to 32 translations, found 33",
         ),
         ("terms.tsv", b"a " * 33 + b"\tb\n", "line 1: expected source terms of at most 32 words, found 33"),
-        ("terms.tsv", b"a\t\xff\n", "line 1: expected UTF-8, found another byte at 3"),
+        ("terms.tsv", b"a\t\xff\n", "line 1: expected UTF-8 text, found other bytes"),
         ("terms.tsv", b"a\t\xed\xa0\x80\n", "line 1: expected UTF-8"),
     ],
 )

@@ -11,7 +11,7 @@ from typing import Any
 from headwise.errors import ConfigError, DataError
 from headwise.files import read_errors
 from headwise.parsing import Malformed, json_value
-from headwise.text.reading.compression import open_binary, plain_name
+from headwise.text.reading.compression import open_binary, suffix
 from headwise.text.reading.lines import MOST_BYTES, one_line
 from headwise.text.reading.parquet import ParquetText
 
@@ -137,8 +137,7 @@ class TextFile:
 
 def form_of(path: Path) -> str:
     """Return `.jsonl` or `.parquet` for files of records, and an empty string for text."""
-    suffix = Path(plain_name(path)).suffix.lower()
-    return suffix if suffix in (".jsonl", ".parquet") else ""
+    return form if (form := suffix(path)) in (".jsonl", ".parquet") else ""
 
 
 def check_rule(rule: str) -> str:

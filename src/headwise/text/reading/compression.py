@@ -22,10 +22,9 @@ _BLOCK = 1 << 13  # compressed bytes at a time; a crafted frame unpacks to at mo
 _GZIP_LEVEL, _ZSTD_LEVEL = 6, 3
 
 
-def plain_name(path: str | Path) -> str:
-    """Return a file's name without the suffix of its compression."""
-    name = str(path)
-    return name[: -len(suffix)] if (suffix := compression(path)) else name
+def suffix(path: str | Path) -> str:
+    """Return the suffix of a file name in lower case, without that of its compression: `.tsv`."""
+    return Path(str(path).lower().removesuffix(compression(path))).suffix
 
 
 def compression(path: str | Path) -> str:

@@ -17,8 +17,9 @@ from pathlib import Path
 from headwise.characters import UNSPACED, as_seen, unwritable
 from headwise.errors import DataError
 from headwise.text.reading.bilingual import read_terms
-from headwise.text.reading.lines import one_line, open_text, text_lines
-from headwise.text.reading.records import suffix
+from headwise.text.reading.compression import suffix
+from headwise.text.reading.lines import one_line
+from headwise.text.reading.records import read_lines_of
 
 MOST_ENTRIES = 100_000
 MOST_FORMS = 32  # translations of an entry
@@ -118,19 +119,11 @@ def read_glossary(
     return parse_lines(csv_lines(lines) if suffix(path) == ".csv" else lines, ignore_case=ignore_case)
 
 
-def _read_lines(path: Path) -> list[tuple[str, str]]:
-    lines = []
-    with open_text(path) as file:
-        for number, line in enumerate(text_lines(path, file), start=1):
-            try:
-                lines.append((f"{path} line {number}", line.decode("utf-8")))
-            except UnicodeDecodeError as error:
-                raise DataError(
-                    f"{path} line {number}: expected UTF-8, found another byte at {error.start + 1}"
-                ) from None
-            if len(lines) > 2 * MOST_ENTRIES:
-                raise DataError(f"{path}: expected at most {MOST_ENTRIES:,} entries, found more")
-    return lines
+def _read_lines(path: Path) -> Iterator[tuple[str, str]]:
+    for line, number in read_lines_of(path):
+        if number > 2 * MOST_ENTRIES:
+            raise DataError(f"{path}: expected at most {MOST_ENTRIES:,} entries, found more")
+        yield f"{path} line {number}", line
 
 
 def _read_concepts(path: Path, languages: tuple[str | None, str | None], ignore_case: bool) -> Glossary:

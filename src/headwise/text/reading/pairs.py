@@ -25,7 +25,7 @@ from headwise.errors import ConfigError, DataError
 from headwise.parsing import Malformed, json_value
 from headwise.text.reading.bilingual import SUFFIXES as BILINGUAL
 from headwise.text.reading.bilingual import read_bilingual
-from headwise.text.reading.compression import plain_name
+from headwise.text.reading.compression import suffix
 from headwise.text.reading.lines import one_line, open_text, text_lines
 from headwise.text.reading.parquet import ParquetText
 
@@ -171,11 +171,11 @@ def read_pairs(
     """
     if files.target is not None:
         yield from _read_two(files.source, files.target)
-    elif _format(files.source) == ".tsv":
+    elif suffix(files.source) == ".tsv":
         yield from _read_tsv(files.source)
-    elif _format(files.source) == ".parquet":
+    elif suffix(files.source) == ".parquet":
         yield from _read_parquet(files.source, source_field, target_field)
-    elif _format(files.source) in BILINGUAL:
+    elif suffix(files.source) in BILINGUAL:
         for source, target, line in read_bilingual(files.source, source_field, target_field):
             yield RawPair(source.encode(), target.encode(), line)
     else:
@@ -228,16 +228,12 @@ def pair_hash(source: str, target: str) -> int:
 
 def is_two_sided(path: str | Path) -> bool:
     """Whether a file has both sides by its suffix."""
-    return _format(path) in _BOTH_SIDES
+    return suffix(path) in _BOTH_SIDES
 
 
 def has_fields(path: str | Path) -> bool:
     """Whether `data.source_field` and `data.target_field` say where the sides of a file are."""
-    return is_two_sided(path) and _format(path) != ".tsv"
-
-
-def _format(path: str | Path) -> str:
-    return Path(plain_name(path)).suffix.lower()
+    return is_two_sided(path) and suffix(path) != ".tsv"
 
 
 def _read_two(source: Path, target: Path) -> Iterator[RawPair]:

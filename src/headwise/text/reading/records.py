@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from headwise.errors import DataError
 from headwise.parsing import parse_object
-from headwise.text.reading.compression import plain_name
+from headwise.text.reading.compression import suffix
 from headwise.text.reading.lines import one_line, one_line_each, open_text, text_lines
 
 SUFFIXES = (".jsonl", ".tsv", ".csv")
@@ -23,11 +23,6 @@ class TextRecord(NamedTuple):
 
     fields: dict[str, Any]
     line: int
-
-
-def suffix(path: str | Path) -> str:
-    """Return the suffix of a file name in lower case, without that of its compression: `.tsv`."""
-    return Path(plain_name(path)).suffix.lower()
 
 
 def read_lines_of(path: Path) -> Iterator[tuple[str, int]]:

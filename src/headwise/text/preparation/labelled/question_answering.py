@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from headwise.config.tasks import QuestionAnsweringConfig
 from headwise.errors import DataError
 from headwise.text.preparation.labelled.examples import Encoded, Format
-from headwise.text.reading.records import json_object, read_lines_of, read_records, suffix, text_field
+from headwise.text.reading.compression import suffix
+from headwise.text.reading.records import json_object, read_lines_of, read_records, text_field
 from headwise.text.tokens.subwords import BOS, EOS
 from headwise.text.tokens.vocabulary import Vocabulary
 from headwise.text.tokens.words import encode_words, find_words
