@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.errors import CheckpointError
-from headwise.files import write_bytes
+from headwise.files import file_sha256, write_bytes
 from headwise.parsing import MOST_JSON_BYTES, Malformed, json_value, read_bounded
 from headwise.weights import mean, saved
 
@@ -165,9 +165,3 @@ def state_sha256(record: dict[str, Any]) -> str:
     """Return the checksum of a state without the checksum's own entry."""
     checksums = {name: value for name, value in record["sha256"].items() if name != STATE}
     return hashlib.sha256(json.dumps({**record, "sha256": checksums}, sort_keys=True).encode()).hexdigest()
-
-
-def file_sha256(path: Path) -> str:
-    """Return the checksum of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

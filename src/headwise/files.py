@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import gzip
+import hashlib
 import os
 import shutil
 import tempfile
@@ -40,6 +41,12 @@ def read_errors(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: expected a whole gzip file, found a damaged one ({error})") from None
     except OSError as error:
         raise DataError(f"{path}: can't be read ({error.strerror or error})") from None
+
+
+def file_sha256(path: Path) -> str:
+    """Return the checksum of a file's content; raises `DataError`."""
+    with read_errors(path), open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from headwise.corpora.archives import Damaged
 from headwise.corpora.catalog import Corpus, PublicFile
 from headwise.corpora.download import BLOCK, Progress, discard, fetch
 from headwise.errors import ConfigError, DataError
-from headwise.files import atomic_file, write_text
+from headwise.files import atomic_file, file_sha256, write_text
 from headwise.parsing import Malformed, json_value
 
 MANIFEST = "manifest.json"
@@ -146,7 +146,7 @@ def _acquire(
     path = directory / file.name
     known = file.sha256 is not None
     if path.exists() and not force:
-        digest, size = _digest(path)
+        digest, size = file_sha256(path), path.stat().st_size
         if digest != expected:
             detail = f"its SHA-256 is {digest[:12]}…, not {expected[:12]}…" if expected else "no record of it"
             raise DataError(
@@ -230,18 +230,6 @@ def _at_most(blocks: Iterator[bytes], most: int, origin: str) -> Iterator[bytes]
         if size > most:
             raise Damaged(f"{origin}: expected at most {most:,} bytes, found that it unpacks to more")
         yield block
-
-
-def _digest(path: Path) -> tuple[str, int]:
-    digest, size = hashlib.sha256(), 0
-    try:
-        with open(path, "rb") as file:
-            while block := file.read(BLOCK):
-                digest.update(block)
-                size += len(block)
-    except OSError as error:
-        raise DataError(f"{path}: can't be read ({error.strerror or error})") from error
-    return digest.hexdigest(), size
 
 
 def _read_manifest(directory: Path, corpus: Corpus) -> dict[str, dict[str, Any]]:

@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any, Protocol, TypeGuard, TypeVar
 
 from headwise.errors import CheckpointError, DataError
-from headwise.files import atomic_directory, disk_errors, lock, read_errors, remove_partial, write_text
+from headwise.files import (
+    atomic_directory,
+    disk_errors,
+    file_sha256,
+    lock,
+    read_errors,
+    remove_partial,
+    write_text,
+)
 from headwise.parsing import read_json
 
 MANIFEST = "manifest.json"
@@ -96,7 +104,7 @@ def _is_current(directory: Path, request: Mapping[str, Any]) -> bool:
             if old["size"] != new["size"]:
                 return False
             if old["changed"] != new["changed"]:
-                if old["sha256"] != _checksum(Path(new["path"])):
+                if old["sha256"] != file_sha256(Path(new["path"])):
                     return False
                 old["changed"], touched = new["changed"], True
     except (OSError, ValueError, KeyError, TypeError):  # a `DataError` is a ValueError
@@ -117,12 +125,12 @@ def stamp(path: Path) -> dict[str, Any]:
 
 def files_checksum(request: Mapping[str, Any]) -> str:
     """Read all input files, and return the checksum of their contents, 12 hexadecimal digits; raises `DataError`."""
-    return _combined(_checksum(Path(stamp["path"])) for stamp in request["inputs"])
+    return _combined(file_sha256(Path(stamp["path"])) for stamp in request["inputs"])
 
 
 def with_checksums(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the request with the checksum of each input file added to its stamp; raises `DataError`."""
-    inputs = [{**entry, "sha256": _checksum(Path(entry["path"]))} for entry in request["inputs"]]
+    inputs = [{**entry, "sha256": file_sha256(Path(entry["path"]))} for entry in request["inputs"]]
     return {**request, "inputs": inputs}
 
 
@@ -135,11 +143,6 @@ def write_manifest(folder: Path, request: Mapping[str, Any], report: list[str], 
 
 def _combined(checksums: Iterable[str]) -> str:
     return hashlib.sha256("".join(checksums).encode()).hexdigest()[:12]
-
-
-def _checksum(path: Path) -> str:
-    with read_errors(path), open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _dump(manifest: dict[str, Any]) -> str:

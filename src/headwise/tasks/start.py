@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.config import Config
 from headwise.errors import CheckpointError, ConfigError
-from headwise.files import read_errors
+from headwise.files import file_sha256
 from headwise.shipped.runs import find_run
 from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import Subwords
@@ -88,9 +87,7 @@ def find_start(config: Config, tasks: Sequence[str] = _ENCODERS) -> Start | None
     theirs = begun_from(run, tasks)
     check_same_model(config, theirs, f"training.initialize_from: {run}")
     file = model_file(run)
-    with read_errors(file), open(file, "rb") as content:
-        checksum = hashlib.file_digest(content, "sha256").hexdigest()[:12]
-    return Start(run, theirs, file, checksum)
+    return Start(run, theirs, file, file_sha256(file)[:12])
 
 
 def _written(value: bool | str) -> str:

@@ -43,7 +43,6 @@ from headwise.checkpoints import (
     RANDOM,
     STATE,
     SavedCheckpoints,
-    file_sha256,
     find_damage,
     read_state,
     state_sha256,
@@ -52,6 +51,7 @@ from headwise.config import OptimizerConfig
 from headwise.errors import CheckpointError
 from headwise.files import (
     atomic_directory,
+    file_sha256,
     partial_path,
     remove_directory,
     remove_partial,

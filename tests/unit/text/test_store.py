@@ -215,7 +215,7 @@ def test_pairs_over_the_length_limit_are_counted(tmp_path: Path) -> None:
 def test_the_second_start_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = DataConfig(**corpus(tmp_path, sentences(60)))
     first = prepare(config, SMALL, tmp_path / "prepared")
-    for module, name in ((folders, "_checksum"), (in_process, "_build")):
+    for module, name in ((folders, "file_sha256"), (in_process, "_build")):
         forbid(monkeypatch, module, name)
     second = prepare(config, SMALL, tmp_path / "prepared")
     assert (first.reused, second.reused) == (False, True)
@@ -233,7 +233,7 @@ def test_a_touched_file_is_compared_once(tmp_path: Path, monkeypatch: pytest.Mon
     prepare(DataConfig(**fields), SMALL, tmp_path / "prepared")
     os.utime(fields["source"][0], (1, 1))
     assert prepare(DataConfig(**fields), SMALL, tmp_path / "prepared").reused
-    forbid(monkeypatch, folders, "_checksum")
+    forbid(monkeypatch, folders, "file_sha256")
     assert prepare(DataConfig(**fields), SMALL, tmp_path / "prepared").reused
 
 

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from headwise.checkpoints import average, file_sha256, read_state, state_sha256
+from headwise.checkpoints import average, read_state, state_sha256
 from headwise.errors import CheckpointError, TrainingError
+from headwise.files import file_sha256
 from headwise.training import checkpoint
 from headwise.training.checkpoint import Checkpoints, checkpointed
 from headwise.training.parallel.replica import optimizer_state

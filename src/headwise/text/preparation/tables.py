@@ -10,7 +10,6 @@ probability 1 - (1 - s^PER_BAND)^BANDS: 0.03 at s = 0.5, 0.49 at 0.72, 0.95 at 0
 from __future__ import annotations
 
 import functools
-import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from headwise.data.hashing import mix_hashes, mixed
 from headwise.data.ragged import RaggedWriter, gather, map_array, save_array
+from headwise.files import file_sha256
 from headwise.text.preparation.stores import SIDES
 from headwise.text.tokens.encoding import EncodingJob, encode, open_part, remove_part
 from headwise.text.tokens.subwords import UNK
@@ -173,7 +173,7 @@ def store(task: dict[str, Any]) -> dict[str, Any]:
     rows, held_out = training_rows(table, task["seed"])
     result = write_rows(table, rows, out / task["shard"], task["longest"], task["workers"])
     names = sorted(path.name for path in out.glob(f"{task['shard']}.*"))
-    return {**result, "held_out": held_out, "files": {name: _checksum(out / name) for name in names}}
+    return {**result, "held_out": held_out, "files": {name: file_sha256(out / name) for name in names}}
 
 
 def write_rows(
@@ -220,8 +220,3 @@ def write_rows(
     for part in (part for side in parts for part in side):
         remove_part(part)
     return {"rows": len(written), "too_long": len(rows) - len(written), "unknown": unknown}
-
-
-def _checksum(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
