@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from headwise import bounds
-from headwise.documents.blocks import Block, TextRun, every_block, parse
+from headwise.documents.blocks import Block, TextRun, every_block, parse_tokens, source_of, tokens_of
 from headwise.documents.docx import paragraphs, without_empty_runs
 from headwise.documents.preparation import ParsedText
 from headwise.documents.reading import DocumentFile, read_text
@@ -134,10 +134,11 @@ def read_archive(content: bytes, suffix: str) -> DocumentFile:
             found, tokens = _blocks(_part(archive, name), kind, name)
             count += tokens
             check_tokens(count)
-            for one in found:
+            for place, one in enumerate(found):
                 if isinstance(one, Block) and suffix == ".xlsx":
                     _as_cell(one)
-            parts.append([_source(one) if _text(one) in kept else one for one in found])
+                    found[place] = source_of(one.items) if one.text in kept else one
+            parts.append(found)
     return DocumentFile(
         [ParsedText(tuple(part), "punctuation", protect=True) for part in parts],
         sum(len(block.text) for part in parts for block in every_block(part)),
@@ -148,7 +149,8 @@ def read_archive(content: bytes, suffix: str) -> DocumentFile:
 def _blocks(source: str, kind: ArchiveKind, name: str) -> tuple[list[str | Block], int]:
     """Return a part's paragraphs with all between them, and the number of its tokens."""
     if kind.rules is not None:
-        return parse(source, kind.rules), len(xml_tokens(source))
+        tokens = tokens_of(source, kind.rules)
+        return parse_tokens(tokens, kind.rules), len(tokens)
     names = kind.renamed(name, source)
     if names:
         source = _with_names(source, names)
@@ -204,16 +206,6 @@ def _as_cell(block: Block) -> None:
 
 def _control(match: re.Match[str]) -> str:
     return chr(int(match[1], 16))
-
-
-def _text(part: str | Block) -> str | None:
-    return part.text if isinstance(part, Block) else None
-
-
-def _source(part: str | Block) -> str:
-    if isinstance(part, str):
-        return part
-    return "".join("".join(one.sources) if isinstance(one, TextRun) else one.raw for one in part.items)
 
 
 @contextmanager

@@ -63,9 +63,9 @@ class TextRun:
 BlockItem = TextRun | Mark | ProtectedPiece
 
 
-def source_of(item: BlockItem) -> str:
-    """Return the source of an item of a block."""
-    return "".join(item.sources) if isinstance(item, TextRun) else item.raw
+def source_of(items: Sequence[BlockItem]) -> str:
+    """Return the source of items of a block."""
+    return "".join("".join(item.sources) if isinstance(item, TextRun) else item.raw for item in items)
 
 
 @dataclass
@@ -134,7 +134,16 @@ def parse(source: str, rules: TagRules) -> list[str | Block]:
 
     Raises `DataError` for XML that isn't well-formed, and for elements that are nested too deeply.
     """
-    tokens = _TOKENS[rules.format](source)
+    return parse_tokens(tokens_of(source, rules), rules)
+
+
+def tokens_of(source: str, rules: TagRules) -> list[Token]:
+    """Return the tokens of a document; raises `DataError` as `parse`."""
+    return _TOKENS[rules.format](source)
+
+
+def parse_tokens(tokens: Sequence[Token], rules: TagRules) -> list[str | Block]:
+    """Return the blocks of a document as `parse`."""
     return _parse(tokens, rules, rules.splitters(tokens))
 
 
@@ -201,10 +210,10 @@ def tagged(block: Block) -> list[str | Block]:
                 index, elements = opened[place][0], elements + 1
                 del opened[place:]
                 if name in NEVER:
-                    whole = "".join(map(source_of, found[index:])) + raw
+                    whole = source_of(found[index:]) + raw
                     found[index:] = [ProtectedPiece(whole, whole, hidden=True)]
                 else:
-                    found[index] = Mark("open", source_of(found[index]), elements)
+                    found[index] = Mark("open", source_of([found[index]]), elements)
                     found.append(Mark("close", raw, elements))
         found.append(TextRun(item.text[position:], item.sources[position:]))
     return [*parts, replace(block, items=found)]

@@ -103,7 +103,7 @@ def read_catalogue(content: bytes, target: str = "", source: str = "") -> Docume
     if named and target and source and base not in (base_code(target), base_code(source)):
         raise DataError(f"file: expected Language {target}, found {named!r}")
     language = target.replace("-", "_") if named is not None and base != base_code(target) else ""
-    values = [plain_value(0, 0, message.text, str) for message in catalogue.messages]
+    values = [plain_value(0, 0, message, str) for message in catalogue.texts]
 
     def write(found: Sequence[str]) -> bytes:
         texts = [value.write(one) for value, one in zip(values, found, strict=True)]

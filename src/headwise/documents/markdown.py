@@ -134,13 +134,13 @@ def _items(text: str, units: Sequence[str], references: Mapping[str, object]) ->
         elif closes and place is not None:
             index = opened[place][0]
             del opened[place:]
-            opening = "".join(items[index].sources)  # type: ignore[union-attr]
-            inner = " ".join("".join(source_of(one) for one in items[index + 1 :]).upper().split())
+            opening = source_of([items[index]])
+            inner = " ".join(source_of(items[index + 1 :]).upper().split())
             if match[0] == "]" and inner not in references:  # brackets of the text
                 items.append(TextRun(match[0], units[start:end]))
             elif match[0] == "]" or (match[0] == "][]" and inner in references) or marker[1:] in NEVER:
                 # the text names the link, or isn't text
-                whole = opening + "".join(map(source_of, items[index + 1 :])) + raw
+                whole = opening + source_of(items[index + 1 :]) + raw
                 items[index:] = [ProtectedPiece(whole, whole, hidden=True)]
             else:
                 elements += 1

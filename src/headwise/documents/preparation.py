@@ -198,7 +198,7 @@ def _part(block: str | Block, rules: _Rules) -> PreparedDocument:
         for stands, parts in block.nested.items()
     }
     if not any(map(str.isalpha, block.text)):
-        return PreparedDocument((), ("".join(source_of(item) for item in block.items),), messages)
+        return PreparedDocument((), (source_of(block.items),), messages)
     if rules.protect:
         if rules.depth < MOST_DEPTH:
             block, found = _without_messages(block, rules)
@@ -269,11 +269,11 @@ def _without_messages(block: Block, rules: _Rules) -> tuple[Block, dict[str, Icu
     items = next(parts)
     messages: dict[str, IcuMessage] = {}
     for argument in arguments:
-        literals, inner = ["".join(map(source_of, next(parts)))], []
+        literals, inner = [source_of(next(parts))], []
         for _ in argument.messages:
             part = replace(block, items=next(parts), nested={})
             inner.append(_block(part, replace(rules, depth=rules.depth + 1)))
-            literals.append("".join(map(source_of, next(parts))))
+            literals.append(source_of(next(parts)))
         stands = stand_in()
         messages[stands] = IcuMessage(tuple(inner), tuple(literals))
         piece = ProtectedPiece(text[argument.start : argument.end], stands, "icu", hidden=True)

@@ -54,14 +54,14 @@ def _words(text: str, start: int, end: int) -> list[Range]:
     return found
 
 
-def piece_ranges(text: str, pieces: Sequence[str], space: str = "▁") -> list[Range]:
+def piece_ranges(text: str, pieces: Sequence[str]) -> list[Range]:
     """Return the range in a text of each of its subwords; empty where a subword isn't in it as it is written."""
     lower = text.lower()
     readings = [(text, str), (lower, str.lower)] if len(lower) == len(text) else [(text, str)]
     ranges: list[Range] = []
     position, reach = 0, _REACH
     for piece in pieces:
-        surface = piece.replace(space, " ").strip()
+        surface = piece.replace("▁", " ").strip()
         while piece and position < len(text) and text[position].isspace():  # a space belongs to the next word
             position += 1
         ends = position + len(surface) + reach

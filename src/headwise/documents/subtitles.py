@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -18,38 +19,30 @@ _TIMES = re.compile(rf"\s*{_TIME}\s+-->\s+{_TIME}(?:\s.*)?", re.ASCII)
 _SPEAKER = re.compile(rf"\s*(?:{SUBTITLE_TAG.pattern})*\s*[-–—‐](?!\d)\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class Cue:
-    """A cue's text: the numbers of its lines among those of the file, which are translated together."""
-
-    lines: range
-
-
 @dataclass(frozen=True)
 class Subtitles:
-    """A file: its lines with their ends, and the cues."""
+    """A file: its lines with their ends, and of each cue the numbers of the lines that are translated together."""
 
     lines: tuple[str, ...]
-    cues: tuple[Cue, ...]
+    cues: tuple[range, ...]
 
     @property
     def texts(self) -> list[str]:
         """The text of each cue, on one line, without the dash of a speaker and tags before it."""
         return [
-            " ".join(self.lines[line].strip() for line in cue.lines)[len(self._dash(cue)) :]
-            for cue in self.cues
+            " ".join(self.lines[line].strip() for line in cue)[len(self._dash(cue)) :] for cue in self.cues
         ]
 
-    def _dash(self, cue: Cue) -> str:
-        match = _SPEAKER.match(self.lines[cue.lines.start])
+    def _dash(self, cue: range) -> str:
+        match = _SPEAKER.match(self.lines[cue.start])
         return match[0].strip() + " " * match[0].endswith(" ") if match else ""
 
     def write(self, translations: Sequence[str]) -> str:
         """Return the file with translations of the texts, each on as many lines as before where that is possible."""
         lines = list(self.lines)
         for cue, translation in zip(self.cues, translations, strict=True):
-            parts = wrapped(self._dash(cue) + " ".join(translation.split()), len(cue.lines))
-            for number, line in enumerate(cue.lines):
+            parts = wrapped(self._dash(cue) + " ".join(translation.split()), len(cue))
+            for number, line in enumerate(cue):
                 end = self.lines[line][len(self.lines[line].rstrip("\r\n")) :]
                 lines[line] = f"{parts[number]}{end}" if number < len(parts) else ""
         return "".join(lines)
@@ -59,15 +52,15 @@ def read_subtitles(content: bytes) -> DocumentFile:
     """Read a file; raises `DataError` as `parse_subtitles`, and for one beyond the bounds."""
     mark, text = read_text(content)
     subtitles = parse_subtitles(text)
-    texts = [read(one, "punctuation", TagRules("subtitles")) for one in subtitles.texts]
-    characters = sum(map(len, subtitles.texts))
-    return DocumentFile(texts, characters, lambda found: (mark + subtitles.write(found)).encode())
+    texts = subtitles.texts
+    parsed = [read(one, "punctuation", TagRules("subtitles")) for one in texts]
+    return DocumentFile(parsed, sum(map(len, texts)), lambda found: (mark + subtitles.write(found)).encode())
 
 
 def parse_subtitles(source: str) -> Subtitles:
     """Parse a file; raises `DataError` with the line where something else is found."""
     lines = split_lines(source)
-    cues: list[Cue] = []
+    cues: list[range] = []
     position = 0
     while position < len(lines):
         text = lines[position].lstrip("\ufeff").strip()
@@ -89,14 +82,10 @@ def parse_subtitles(source: str) -> Subtitles:
     return Subtitles(tuple(lines), tuple(cues))
 
 
-def _cues(lines: Sequence[str], start: int, end: int) -> list[Cue]:
+def _cues(lines: Sequence[str], start: int, end: int) -> list[range]:
     """Return the texts of a cue: one, or one for each line that begins with the dash of a speaker."""
     starts = [line for line in range(start, end) if line == start or _SPEAKER.match(lines[line])]
-    return [
-        Cue(range(first, last))
-        for first, last in zip(starts, [*starts, end][1:], strict=True)
-        if first < last
-    ]
+    return [range(first, last) for first, last in itertools.pairwise([*starts, end]) if first < last]
 
 
 def wrapped(text: str, count: int) -> list[str]:

@@ -18,7 +18,6 @@ from headwise.documents.pieces import find_pieces
 from headwise.documents.preparation import ParsedText, read
 from headwise.documents.protected import find_arguments
 from headwise.documents.reading import Confidence, DocumentFile, check_size, check_texts, read_text
-from headwise.documents.segments import Mode
 from headwise.documents.sentence import ProtectedPiece
 from headwise.documents.tokens import decoded
 from headwise.errors import DataError
@@ -55,18 +54,14 @@ class Value:
     rate: Callable[[str, Confidence], str] | None = None
 
 
-def plain_value(
-    start: int, end: int, text: str, write: Callable[[str], str], mode: Mode = "all", *, keys: bool = True
-) -> Value:
-    """Return a string, perhaps with tags; `keys` says whether it may have the mark of a key."""
-    key = find_key(text) if keys else None
-    if key is not None:
-        plain = text[: key.start()] + text[key.end() :]
-        mark, letter = key[0], text[key.end()]
-        return Value(
-            start, end, _strict(plain, mode), len(text), lambda found: write(with_key(found, mark, letter))
-        )
-    return Value(start, end, _strict(text, mode), len(text), write)
+def plain_value(start: int, end: int, text: str, write: Callable[[str], str]) -> Value:
+    """Return a string, perhaps with tags, and perhaps with the mark of a key."""
+    key = find_key(text)
+    if key is None:
+        return Value(start, end, _strict(text), len(text), write)
+    plain = text[: key.start()] + text[key.end() :]
+    mark, letter = key[0], text[key.end()]
+    return Value(start, end, _strict(plain), len(text), lambda found: write(with_key(found, mark, letter)))
 
 
 def pieces_value(
@@ -97,8 +92,8 @@ def pieces_value(
     return Value(start, end, parsed, len(text), write)
 
 
-def _strict(text: str, mode: Mode) -> ParsedText:
-    parsed = replace(read(text, mode), strict=True)
+def _strict(text: str) -> ParsedText:
+    parsed = replace(read(text), strict=True)
     references = _REFERENCE.findall(text)
     if references and all(name[:1] == "#" or name in html5 for name in references):
         # A text of HTML: the model reads the characters, and & and < of its translation become references.
