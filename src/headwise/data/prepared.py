@@ -1,8 +1,8 @@
 """Prepared folders: data that is preprocessed once and reused, for every task.
 
-Under the lock of `alone`, `find_prepared` opens a folder that was made from the same request (configuration and files),
-and `replaced` makes a new one. The new folder appears in one rename, so a kill leaves either all of it or nothing.
-Its manifest holds the request, a checksum of the contents of the input files, and the preprocessing report.
+`prepare_folder` opens a folder that was made from the same request (configuration and files), or makes a new one, which
+appears in one rename: a kill leaves either all of it or nothing. Another process waits, and then finds it ready. Its
+manifest holds the request, a checksum of the contents of the input files, and the preprocessing report.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeGuard, TypeVar
 
@@ -39,51 +39,46 @@ class _Prepared(Protocol):
 Data = TypeVar("Data", bound=_Prepared)
 
 
-def find_prepared(
+def prepare_folder(
     directory: Path,
     request: Mapping[str, Any],
-    open_folder: Callable[[Path], Data],
+    open_folder: Callable[..., Data],
+    build: Callable[[Path, dict[str, Any]], None],
     expected: str | None = None,
-) -> Data | None:
-    """Open a prepared folder that was made from the same request; None if there is none, or it is damaged.
+) -> Data:
+    """Open a prepared folder that was made from the same request; make it if there is none, or another or damaged one.
 
     Args:
         directory: the prepared folder.
         request: everything that the folder depends on, as JSON values; `inputs` are the stamps of the files (`stamp`).
-        open_folder: opens the folder; its result has the manifest's `checksum`.
-        expected: the checksum of the files that a run was started with; a folder made from other files isn't used.
-    """
-    if not _is_current(directory, request):
-        return None
-    try:
-        prepared = open_folder(directory)
-    except CheckpointError:  # damaged, so the caller makes it again
-        return None
-    return prepared if expected in (None, prepared.checksum) else None
-
-
-@contextmanager
-def replaced(directory: Path, request: Mapping[str, Any], expected: str | None = None) -> Iterator[Path]:
-    """Yield a new empty folder, which replaces `directory` when the block ends without an exception.
-
-    The manifest is written into it last (see `write_manifest`). With `expected`, the checksum of the files that a run
-    was started with, `directory` isn't replaced by data from other files.
+        open_folder: opens the folder, and is told whether it is `reused`.
+        build: fills a new folder by a request with checksums, and writes the manifest last (see `write_manifest`).
+        expected: the checksum of the files that a run was started with; data from other files isn't used, and doesn't
+            replace `directory`.
 
     Raises:
         CheckpointError: the files aren't the expected ones.
         DataError: a file is missing, or `directory` holds something else.
         TrainingError: the folder can't be written.
     """
-    if expected is not None and (checksum := files_checksum(request)) != expected:
-        names = ", ".join(Path(stamp["path"]).name for stamp in request["inputs"])
-        raise CheckpointError(
-            f"{directory.parent}: was begun with other text (checksum {expected}) than {names} (checksum "
-            f"{checksum}); use another run directory, or --restart to begin anew"
-        )
-    _check_replaceable(directory)
-    remove_partial(directory)
-    with atomic_directory(directory) as folder:
-        yield folder
+    with alone(directory):
+        if _is_current(directory, request):
+            with suppress(CheckpointError):  # damaged, so it is made again
+                prepared = open_folder(directory)
+                if expected in (None, prepared.checksum):
+                    return prepared
+        _check_replaceable(directory)
+        inputs = [{**entry, "sha256": file_sha256(Path(entry["path"]))} for entry in request["inputs"]]
+        if expected is not None and (checksum := _combined(inputs)) != expected:
+            names = ", ".join(Path(entry["path"]).name for entry in inputs)
+            raise CheckpointError(
+                f"{directory.parent}: was begun with other text (checksum {expected}) than {names} (checksum "
+                f"{checksum}); use another run directory, or --restart to begin anew"
+            )
+        remove_partial(directory)
+        with atomic_directory(directory) as folder:
+            build(folder, {**request, "inputs": inputs})
+    return open_folder(directory, reused=False)
 
 
 def _is_current(directory: Path, request: Mapping[str, Any]) -> bool:
@@ -123,26 +118,19 @@ def stamp(path: Path) -> dict[str, Any]:
     return {"path": str(path.resolve()), "size": status.st_size, "changed": status.st_mtime_ns}
 
 
-def files_checksum(request: Mapping[str, Any]) -> str:
-    """Read all input files, and return the checksum of their contents, 12 hexadecimal digits; raises `DataError`."""
-    return _combined(file_sha256(Path(stamp["path"])) for stamp in request["inputs"])
-
-
-def with_checksums(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request with the checksum of each input file added to its stamp; raises `DataError`."""
-    inputs = [{**entry, "sha256": file_sha256(Path(entry["path"]))} for entry in request["inputs"]]
-    return {**request, "inputs": inputs}
+def files_checksum(paths: Iterable[Path]) -> str:
+    """Return the checksum of the contents of files, 12 hexadecimal digits; raises `DataError` as `stamp`."""
+    return _combined([{"sha256": file_sha256(Path(stamp(path)["path"]))} for path in paths])
 
 
 def write_manifest(folder: Path, request: Mapping[str, Any], report: list[str], **more: Any) -> None:
-    """Write the manifest: the request with its checksums, the report, and `more` fields needed to open the folder."""
-    checksum = _combined(input_file["sha256"] for input_file in request["inputs"])
-    manifest = {"request": request, "checksum": checksum, **more, "report": report}
+    """Write the manifest: the request that `prepare_folder` gave, the report, and `more` fields to open the folder."""
+    manifest = {"request": request, "checksum": _combined(request["inputs"]), **more, "report": report}
     write_text(folder / MANIFEST, _dump(manifest))
 
 
-def _combined(checksums: Iterable[str]) -> str:
-    return hashlib.sha256("".join(checksums).encode()).hexdigest()[:12]
+def _combined(inputs: Sequence[Mapping[str, Any]]) -> str:
+    return hashlib.sha256("".join(entry["sha256"] for entry in inputs).encode()).hexdigest()[:12]
 
 
 def _dump(manifest: dict[str, Any]) -> str:

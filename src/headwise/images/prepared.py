@@ -17,12 +17,9 @@ from headwise import bounds
 from headwise.config.base import Pixels
 from headwise.config.tasks import ImageConfig
 from headwise.data.prepared import (
-    alone,
-    find_prepared,
+    prepare_folder,
     read_manifest,
-    replaced,
     stamp,
-    with_checksums,
     write_manifest,
 )
 from headwise.data.ragged import map_array, save_array
@@ -148,20 +145,16 @@ def prepare_images(
         "test_share": config.test_share,
     }
 
-    with alone(directory):
-        prepared = find_prepared(directory, request, PreparedImages.open, expected)
-        if prepared is not None:
-            return prepared
-        with replaced(directory, request, expected) as folder:
-            _build(folder, request, source, config, say)
-    return PreparedImages.open(directory, reused=False)
+    def build(folder: Path, request: dict[str, Any]) -> None:
+        _build(folder, request, source, config, say)
+
+    return prepare_folder(directory, request, PreparedImages.open, build, expected)
 
 
 def _build(
     folder: Path, request: dict[str, Any], source: Source, config: ImageConfig, say: Callable[[str], None]
 ) -> None:
     say(f"reading the images of {config.source}")
-    request = with_checksums(request)
     dataset = source.read()
     split = split_rows(len(dataset.images), config)
     parts = {part: dataset.images[indices] for part, indices in split.items()}

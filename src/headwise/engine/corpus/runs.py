@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.config import Config
-from headwise.data.prepared import files_checksum, stamp
+from headwise.data.prepared import files_checksum
 from headwise.engine.options import SearchOptions, changed_options
 from headwise.engine.translator import Translator
 from headwise.plugins import import_modules, imported
@@ -81,7 +81,7 @@ class Runs:
         for run, config in zip(self.runs, self.configs, strict=True):
             weights = model_file(run)
             parts = [
-                files_checksum({"inputs": [stamp(weights)]}),
+                files_checksum([weights]),
                 self._subwords(run, config).digest(),
                 json.dumps(config.model.model_dump(mode="json", exclude_defaults=True), sort_keys=True),
             ]

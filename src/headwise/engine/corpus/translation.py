@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from headwise.chunks import chunks
-from headwise.data.prepared import files_checksum, stamp
+from headwise.data.prepared import files_checksum
 from headwise.engine.corpus.manifest import Manifest, digest_of
 from headwise.engine.corpus.places import ChunkTranslator, find_place
 from headwise.engine.corpus.progress import TranslationProgress
@@ -76,7 +76,7 @@ class FileTranslation:
             "runs": work.runs.digest(),
             "language": work.runs.engine.get("language"),
             "shortlist": bool(work.runs.engine.get("shortlist")),
-            "text": files_checksum({"inputs": [stamp(path) for path in inputs]}),
+            "text": files_checksum(inputs),
             "source_field": work.source.field,
             "target_field": work.target_field,
             "column": self.column,

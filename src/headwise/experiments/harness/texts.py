@@ -15,7 +15,7 @@ from pathlib import Path
 
 from headwise.config import Config
 from headwise.corpora.built_in import write_built_in
-from headwise.data.prepared import MANIFEST, files_checksum, stamp
+from headwise.data.prepared import MANIFEST, files_checksum
 from headwise.errors import DataError
 from headwise.experiments.harness.rows import INTERRUPTED, ExperimentRow, TrainingRow, configured
 from headwise.experiments.scales import Scale
@@ -104,7 +104,7 @@ def _check(scale: Scale, files: Sequence[str]) -> None:
     if missing := [file for file in files if not Path(file).exists()]:
         command = f"`{scale.made_by}` makes it" if scale.made_by else scale.test.brought()
         raise DataError(f"{missing[0]}: there is no such file; {command}")
-    found = files_checksum({"inputs": [stamp(Path(file)) for file in files]})
+    found = files_checksum(map(Path, files))
     if found != scale.checksum:
         raise DataError(
             f"{Path(files[0]).parent}: expected the text of the scale {scale.name} (checksum {scale.checksum}), "

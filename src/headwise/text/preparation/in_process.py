@@ -14,7 +14,7 @@ from typing import Any
 
 from headwise.config import DataConfig, SubwordConfig
 from headwise.config.keys import recorded
-from headwise.data.prepared import alone, find_prepared, replaced, stamp, with_checksums, write_manifest
+from headwise.data.prepared import prepare_folder, stamp, write_manifest
 from headwise.text.preparation.cleaning import Rules
 from headwise.text.preparation.file_parts import FilePart
 from headwise.text.preparation.parallel import PreparedData
@@ -81,13 +81,12 @@ def prepare(
         workers=config.workers,
     )
     request = _request(job, training, [development] if development else [])
-    with alone(directory):
-        prepared = find_prepared(directory, request, PreparedData.open, expected)
-        if prepared is not None:
-            return prepared
-        with replaced(directory, request, expected) as folder:
-            _build(folder, job, [FilePart(*_names(each), n) for n, each in enumerate(training)], request, say)
-    return PreparedData.open(directory, reused=False)
+    parts = [FilePart(*_names(each), number) for number, each in enumerate(training)]
+
+    def build(folder: Path, request: dict[str, Any]) -> None:
+        _build(folder, job, parts, request, say)
+
+    return prepare_folder(directory, request, PreparedData.open, build, expected)
 
 
 def _request(
@@ -130,7 +129,6 @@ def _build(
 
     work = folder / "work"
     work.mkdir()
-    request = with_checksums(request)
     stages = Stages(job, folder, work, run, say)
     stages.prepare(parts)
     if job.subwords.dropout or job.augment.active:

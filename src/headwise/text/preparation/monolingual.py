@@ -18,11 +18,8 @@ from numpy.typing import NDArray
 from headwise.config import DataConfig, SubwordConfig
 from headwise.data.places import locate
 from headwise.data.prepared import (
-    alone,
-    find_prepared,
+    prepare_folder,
     read_manifest,
-    replaced,
-    with_checksums,
     write_manifest,
 )
 from headwise.data.ragged import Ragged, RaggedWriter, map_places, save_array
@@ -154,13 +151,10 @@ def prepare_text(
         "given": vocabulary.digest() if vocabulary else None,
     }
 
-    with alone(directory):
-        prepared = find_prepared(directory, request, PreparedText.open, expected)
-        if prepared is not None:
-            return prepared
-        with replaced(directory, request, expected) as folder:
-            _build(folder, request, subwords, vocabulary, config.workers, say)
-    return PreparedText.open(directory, reused=False)
+    def build(folder: Path, request: dict[str, Any]) -> None:
+        _build(folder, request, subwords, vocabulary, config.workers, say)
+
+    return prepare_folder(directory, request, PreparedText.open, build, expected)
 
 
 def _build(
@@ -172,7 +166,6 @@ def _build(
     say: Callable[[str], None],
 ) -> None:
     say("reading and cleaning the text")
-    request = with_checksums(request)
     drop_duplicates = request["drop_duplicates"]
     training = _Lines(folder / "text", request["training"], LineReport(request["documents"], drop_duplicates))
     report = [str(training.report)]

@@ -20,11 +20,8 @@ from numpy.typing import NDArray
 from headwise.config import DataConfig, SubwordConfig
 from headwise.data.places import locate
 from headwise.data.prepared import (
-    alone,
-    find_prepared,
+    prepare_folder,
     read_manifest,
-    replaced,
-    with_checksums,
     write_manifest,
 )
 from headwise.data.ragged import Ragged, RaggedWriter, map_places, save_array
@@ -209,13 +206,10 @@ def prepare_examples(
         "start": start,
     }
 
-    with alone(directory):
-        prepared = find_prepared(directory, request, PreparedExamples.open, expected)
-        if prepared is not None:
-            return prepared
-        with replaced(directory, request, expected) as folder:
-            _build(form, folder, request, subwords, vocabulary, say)
-    return PreparedExamples.open(directory, reused=False)
+    def build(folder: Path, request: dict[str, Any]) -> None:
+        _build(form, folder, request, subwords, vocabulary, say)
+
+    return prepare_folder(directory, request, PreparedExamples.open, build, expected)
 
 
 def _build(
@@ -227,7 +221,6 @@ def _build(
     say: Callable[[str], None],
 ) -> None:
     say("reading the examples")
-    request = with_checksums(request)
     examples = form.read([Path(path) for path in request["training"]])
     if request["development"]:
         train, dev = examples, form.read([Path(path) for path in request["development"]])
