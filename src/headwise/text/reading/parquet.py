@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -94,22 +95,13 @@ class ParquetText:
             cells = column.cast(self._arrow.large_binary()).to_pylist()
             return [None if each is None else each.decode("utf-8", "surrogateescape") for each in cells]
 
-    def _damages(self) -> _Damages:
-        return _Damages(self.path, self._arrow.ArrowException)
-
-
-class _Damages:
-    """Converts errors of pyarrow into a `DataError`."""
-
-    def __init__(self, path: Path, error: type[Exception]) -> None:
-        self._path, self._error = path, error
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        if isinstance(error, self._error):
+    @contextmanager
+    def _damages(self) -> Iterator[None]:
+        """Convert errors of pyarrow into a `DataError`."""
+        try:
+            yield
+        except self._arrow.ArrowException as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise DataError(
-                f"{self._path}: expected a whole Parquet file, found a damaged one ({reason})"
+                f"{self.path}: expected a whole Parquet file, found a damaged one ({reason})"
             ) from None

@@ -186,8 +186,8 @@ def _split(job: EncodingJob, parts: int) -> list[EncodingJob]:
     """Split a job at multiples of `CHUNK`, so that the random streams don't depend on the number of parts."""
     chunks = -(-(job.stop - job.start) // CHUNK)
     bounds = [min(job.start + CHUNK * (chunks * part // parts), job.stop) for part in range(parts + 1)]
-    pieces = zip(itertools.count(), bounds[:-1], bounds[1:], strict=False)
-    return [replace(job, out=f"{job.out}.{i}", start=a, stop=b) for i, a, b in pieces if a < b]
+    pieces = enumerate(itertools.pairwise(bounds))
+    return [replace(job, out=f"{job.out}.{i}", start=a, stop=b) for i, (a, b) in pieces if a < b]
 
 
 def _run_processes(jobs: list[EncodingJob], workers: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Collection, Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 import sentencepiece
 
@@ -31,26 +31,6 @@ def symbol_pattern(symbols: Collection[str]) -> re.Pattern[str] | None:
     return re.compile(f"({listed})") if symbols else None
 
 
-class Splitter(Protocol):
-    """A way to split texts into pieces, and to join pieces to a text."""
-
-    def split(self, texts: Sequence[str], num_threads: int) -> list[list[str]]:
-        """Split each text."""
-        ...
-
-    def join(self, pieces: Sequence[str]) -> str:
-        """Invert `split`."""
-        ...
-
-    def normalize(self, text: str) -> str:
-        """Normalize a text as it is before it is split."""
-        ...
-
-    def is_byte(self, piece: str) -> bool:
-        """Whether a piece is one byte."""
-        ...
-
-
 def make_splitter(
     split: Split, model: bytes, origin: str, *, lowercase: bool, known: Collection[str] | None
 ) -> Splitter:
@@ -63,7 +43,7 @@ def make_splitter(
         return _SentencePiece(model, origin, lowercase=lowercase)
     if split == "subword-nmt":
         return _BytePairs(model, origin, lowercase=lowercase, known=known)
-    return _Words(lowercase=lowercase) if split == "words" else _Characters(lowercase=lowercase)
+    return Splitter(lowercase=lowercase) if split == "words" else _Characters(lowercase=lowercase)
 
 
 def open_processor(model: bytes, origin: str) -> sentencepiece.SentencePieceProcessor:
@@ -81,29 +61,33 @@ def open_processor(model: bytes, origin: str) -> sentencepiece.SentencePieceProc
     return processor
 
 
-class _Words:
-    """White space separates pieces: the text is tokenized already."""
+class Splitter:
+    """A way to split texts into pieces and to join them; this one is for tokenized text, at white space."""
 
     def __init__(self, *, lowercase: bool) -> None:
         self._lowercase = lowercase
 
     def split(self, texts: Sequence[str], num_threads: int) -> list[list[str]]:
+        """Split each text."""
         return [self._pieces(self.normalize(text)) for text in texts]
 
     def _pieces(self, text: str) -> list[str]:
         return text.split()
 
     def join(self, pieces: Sequence[str]) -> str:
+        """Invert `split`."""
         return " ".join(pieces)
 
     def normalize(self, text: str) -> str:
+        """Normalize a text as it is before it is split."""
         return text.lower() if self._lowercase else text
 
     def is_byte(self, piece: str) -> bool:
+        """Whether a piece is one byte."""
         return False
 
 
-class _Characters(_Words):
+class _Characters(Splitter):
     """Each character is a piece, and a space is `▁`."""
 
     def _pieces(self, text: str) -> list[str]:
@@ -113,7 +97,7 @@ class _Characters(_Words):
         return "".join(pieces).replace(_SPACE, " ")
 
 
-class _SentencePiece(_Words):
+class _SentencePiece(Splitter):
     def __init__(self, model: bytes, origin: str, *, lowercase: bool) -> None:
         super().__init__(lowercase=lowercase)
         self._processor = open_processor(model, origin)
@@ -133,7 +117,7 @@ class _SentencePiece(_Words):
         return bool(_BYTE.fullmatch(piece)) and self._processor.is_byte(self._processor.piece_to_id(piece))
 
 
-class _BytePairs(_Words):
+class _BytePairs(Splitter):
     """Pairs of neighbours are joined within each word, the most frequent of training first."""
 
     def __init__(self, model: bytes, origin: str, *, lowercase: bool, known: Collection[str] | None) -> None:
