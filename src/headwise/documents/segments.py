@@ -1,7 +1,8 @@
 """From a text to sentences and back: what lies between sentences is kept as it is.
 
 Line ends, indentation, list markers and lines without letters are never translated. Sentence ends are found by
-sentencex, the splitter of Wikimedia's translation tools, with rules for each of its languages and for their fallbacks.
+sentencex, the splitter of Wikimedia's translation tools, by the rules of each language; where it splits behind an
+abbreviation or a German ordinal number, the parts are joined again.
 """
 
 from __future__ import annotations
@@ -22,13 +23,20 @@ _UNTOLD = "en"  # whose rules split a text of which nobody tells the language
 _LINE_ENDS = re.compile(r"([\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+)")
 _BULLET = re.compile(r"\s*(?:[-*+•‣▪◦–—·]|\w\)|\(\w{1,3}\)|\d{1,3}\))\s+")
 _NUMBER = re.compile(r"\s*\d{1,3}(?:\.\d{1,3})*\.?\s+")  # a list if several lines begin so, else "1. Mai"
-# What sentencex ends a sentence behind though it goes on: an abbreviation, mostly of a number, and an hour's "p.m.".
-_ABBREVIATION = re.compile(
-    r"(?:(?<!\w)(?:[Aa]pp?rox|[Cc]h|[Cc]hap|[Ee]nv|[Ee]qs?|[Ee]xcl|[Ii]ncl|m[aá]x|m[ií]n|[Nn]r|pp|[Tt]el|[Vv]ols?)"
-    r"|\AM[aá]x|\AM[ií]n)\.\s+\Z"  # Max is a name, too
+# What sentencex ends a sentence behind although it goes on: abbreviations of what follows; those that may be the last
+# word, too, before a number; an hour's "p.m." before its zone; and German ordinal numbers, as in "im 19. Jahrhundert".
+_OPEN = re.compile(
+    r"(?<!\w)(?:[Aa]bb|[Aa]pp?rox|[Bb]spw|[Cc]h|[Cc]hap|[Ee]nv|[Ee]qs?|[Ee]x[ck]l|[Ii]n[ck]l|Kap|[Vv]ols?|[Zz]zgl)\.\s+\Z"
 )
+# Max is a name, too.
+_BEFORE_NUMBER = re.compile(r"(?:(?<!\w)(?:m[aá]x|m[ií]n|[Nn]r|pp|[Tt]el)|\AM[aá]x|\AM[ií]n)\.\s+\Z")
 _HOUR = re.compile(r"\b[ap]\.\s?m\.\s+\Z", re.IGNORECASE)
 _ZONE = re.compile(r"(?:[ECMP][SD]?T|AK[SD]T|HST|GMT|UTC|BST|CES?T|IST|JST|AE[SD]T)\b")
+_ORDINAL = re.compile(
+    r"\b(?:d(?:er|ie|as|e[mns])|(?:dies|jed|jen|[mds]?ein|ihr|unse?r|eur)e?[mnrs]?|[ai]m|zu[mr]|vom|beim)\s\d{1,3}\.\s+\Z",
+    re.IGNORECASE,
+)
+_NEXT = re.compile(r"(?:Er|Sie|Es|Ich|Wir|Ihr|Der|Die|Das|Dann|Danach|Am|Im|In|Und|Aber)\b")  # sentence
 
 
 @dataclass(frozen=True)
@@ -102,20 +110,25 @@ def _sentences(text: str, language: str) -> list[str]:
     if not text.strip():
         return [text]
     split_sentences = optional_module("sentencex", "documents").segment
-    parts = split_sentences((language or _UNTOLD).partition("-")[0].lower(), text)
+    language = (language or _UNTOLD).partition("-")[0].lower()
+    parts = split_sentences(language, text)
     if "".join(parts) != text:
         return [text]
     sentences = parts[:1]
     for before, part in pairwise(parts):
-        if _continues(before, part):
+        if _continues(before, part, language):
             sentences[-1] += part
         else:
             sentences.append(part)
     return sentences
 
 
-def _continues(before: str, part: str) -> bool:
-    """Whether a sentence goes on in the next part, with a number or in lower case, or with an hour's time zone."""
-    if _ZONE.match(part):
-        return _HOUR.search(before) is not None
-    return not part[0].isupper() and _ABBREVIATION.search(before) is not None
+def _continues(before: str, part: str, language: str) -> bool:
+    """Whether a sentence goes on in the next part."""
+    if _ZONE.match(part) and _HOUR.search(before):
+        return True
+    if language == "de" and _ORDINAL.search(before):
+        return _NEXT.match(part) is None
+    return _OPEN.search(before) is not None or (
+        not part[0].isupper() and _BEFORE_NUMBER.search(before) is not None
+    )

@@ -79,6 +79,16 @@ def test_a_text_is_reassembled_exactly(parts: list[tuple[str, str]], mode: Mode)
             "Siehe Bd. 2, S. 5 und Nr. 3. Ca. 5 bis max. 7.",
             ["Siehe Bd. 2, S. 5 und Nr. 3.", "Ca. 5 bis max. 7."],
         ),
+        (
+            "de",
+            "Im 19. Jahrhundert war die 2. Auflage inkl. Versand da. Wir kommen am 5. Er hat 3. Sie kam.",
+            [
+                "Im 19. Jahrhundert war die 2. Auflage inkl. Versand da.",
+                "Wir kommen am 5.",
+                "Er hat 3.",
+                "Sie kam.",
+            ],
+        ),
         ("fr", "Il pèse env. 5 kg, max. 7 kg. Il dort.", ["Il pèse env. 5 kg, max. 7 kg.", "Il dort."]),
     ],
 )
