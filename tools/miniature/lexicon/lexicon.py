@@ -240,13 +240,3 @@ TEMPORARY = frozenset(ADJECTIVES_BY_NAME[name] for name in modifiers.TEMPORARY.s
 OPPOSITES = frozenset(frozenset(line.split()) for line in modifiers.OPPOSITES.strip().splitlines())
 MOTIVES = _motives()
 REASONS = _reasons()
-
-
-def lemma_count() -> int:
-    """Return the number of lemmas (nouns, verbs, adjectives, adverbials, prepositions and conjunctions)."""
-    phrases = TIMES + FREQUENCIES + COMMENTS + MANNERS + DEGREES
-    prepositions = {place.preposition.german for place in LOCATIONS + DIRECTIONS + TARGETS + EVENTS + CAUSES}
-    verb_keys = {verb.key for group in VERBS.values() for verb in group}
-    return (
-        len(NOUNS) + len(verb_keys) + len(ADJECTIVES) + len(phrases) + len(prepositions) + len(SUBORDINATORS)
-    )
