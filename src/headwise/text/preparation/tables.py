@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.data.hashing import mix_hashes, mixed
 from headwise.data.ragged import RaggedWriter, gather, map_array, save_array
 from headwise.files import file_sha256
 from headwise.text.preparation.stores import SIDES
@@ -55,7 +54,7 @@ def near_keys(texts: Sequence[str], seed: int) -> NDArray[np.uint64]:
         ends = (starts + lengths)[first:last] - starts[first]
         for place in range(1, _GRAM):  # substrings that would reach into the next text
             kept[ends - place] = False
-        hashes = mixed(grams[starts[first] : starts[first] + len(kept)][kept[: len(grams) - starts[first]]])
+        hashes = _mixed(grams[starts[first] : starts[first] + len(kept)][kept[: len(grams) - starts[first]]])
         counts = lengths[first:last] - _GRAM + 1
         begins = np.cumsum(counts) - counts
         for column in range(len(factors)):
@@ -64,7 +63,7 @@ def near_keys(texts: Sequence[str], seed: int) -> NDArray[np.uint64]:
         first = last
     keys = np.zeros((len(texts), BANDS), np.uint64)
     for place in range(PER_BAND):
-        keys = mixed(keys ^ minima[:, place::PER_BAND])
+        keys = _mixed(keys ^ minima[:, place::PER_BAND])
     return keys
 
 
@@ -121,7 +120,7 @@ def select(task: dict[str, Any]) -> dict[str, Any]:
     near = dropped["near"] & ~dropped["exact"]
     kept = np.flatnonzero(~(dropped["exact"] | near))
     save_array(folder / f"{name}.kept", kept)
-    different = np.unique(mix_hashes(hashes[of_files(folder / name, kept, task["new_files"])], task["seed"]))
+    different = np.unique(_mix_hashes(hashes[of_files(folder / name, kept, task["new_files"])], task["seed"]))
     return {
         "rows": len(kept),
         "duplicates": int(dropped["exact"].sum()),
@@ -138,7 +137,7 @@ def of_files(table: Path, rows: NDArray[np.int64], most: int) -> NDArray[np.int6
 
 def mixed_hashes(table: Path, rows: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
     """Return the hashes of rows of a table under a seed."""
-    return mix_hashes(map_array(table.with_name(f"{table.name}.hashes"), np.uint64)[rows], seed)
+    return _mix_hashes(map_array(table.with_name(f"{table.name}.hashes"), np.uint64)[rows], seed)
 
 
 def training_rows(table: Path, seed: int) -> tuple[NDArray[np.int64], int]:
@@ -152,6 +151,18 @@ def training_rows(table: Path, seed: int) -> tuple[NDArray[np.int64], int]:
         return rows, 0
     chosen = np.isin(mixed_hashes(table, rows, seed), held_out)
     return rows[~chosen], int(chosen.sum())
+
+
+def _mix_hashes(hashes: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+    """Permute 64-bit hashes by a seed: they choose rows at random, the same ones on every machine."""
+    return _mixed(hashes ^ np.uint64(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]))
+
+
+def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return hashes of 64-bit values (the finalizer of SplitMix64, Steele et al. 2014)."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        values = (values ^ (values >> np.uint64(shift))) * np.uint64(factor)
+    return values ^ (values >> np.uint64(31))
 
 
 def _rows_of(path: Path, table: int) -> NDArray[np.uint32]:
