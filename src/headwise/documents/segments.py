@@ -114,13 +114,8 @@ def _sentences(text: str, language: str) -> list[str]:
     parts = split_sentences(language, text)
     if "".join(parts) != text:
         return [text]
-    sentences = parts[:1]
-    for before, part in pairwise(parts):
-        if _continues(before, part, language):
-            sentences[-1] += part
-        else:
-            sentences.append(part)
-    return sentences
+    ends = [n for n in range(1, len(parts)) if not _continues(parts[n - 1], parts[n], language)]
+    return ["".join(parts[first:last]) for first, last in pairwise([0, *ends, len(parts)])]
 
 
 def _continues(before: str, part: str, language: str) -> bool:
