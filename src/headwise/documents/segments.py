@@ -125,5 +125,5 @@ def _continues(before: str, part: str, language: str) -> bool:
     if language == "de" and _ORDINAL.search(before):
         return _NEXT.match(part) is None
     return _OPEN.search(before) is not None or (
-        not part[0].isupper() and _BEFORE_NUMBER.search(before) is not None
+        not part[:1].isupper() and _BEFORE_NUMBER.search(before) is not None
     )
