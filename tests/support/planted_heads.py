@@ -41,7 +41,7 @@ class Planted:
             sources[:] = [row[real] for row, real in zip(source, mask, strict=True)]
             return encode(source, mask)
 
-        def plant(weights: Tensor) -> Tensor:
+        def plant(weights: Tensor, mask: Tensor | None) -> Tensor:
             weights = torch.zeros_like(weights)
             for number, row in enumerate(sources):
                 ids = row.tolist()

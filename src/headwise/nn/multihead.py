@@ -27,8 +27,9 @@ from headwise.nn.mixing import Role, SequenceMixer
 from headwise.nn.positions import AttentionPositions
 from headwise.nn.relative import RelativeBias, dense_bias
 
-# Called with the attention weights (batch, heads, query, key); the weights that it returns replace them.
-Probe = Callable[[Tensor], Tensor]
+# Called with the attention weights (batch, heads, query, key) and the mask, if there is one, broadcastable to them; the
+# weights that it returns replace them.
+Probe = Callable[[Tensor, Tensor | None], Tensor]
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ class MultiHeadAttention(Probed, SequenceMixer):
         allowed = kind.pattern(queries, keys, causal=self.causal, options=self.options, device=q.device)
         mask, dense = combine(mask, allowed), dense_bias(bias, queries, keys)
         weights = kind.weights(q, k, mask, dense)  # (batch, heads, query, key)
-        weights = weights if self.probe is None else self.probe(weights)
+        weights = weights if self.probe is None else self.probe(weights, mask)
         used = drop(weights, self.dropout, self.training)
         heads = used @ v
         if self.positions is not None and self._adds_to_values:

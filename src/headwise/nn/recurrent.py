@@ -46,7 +46,7 @@ class SourceAttention(Probed):
         """Return the context vectors (batch, target, value_size), zeros if all keys are masked."""
         weights = masked_softmax(self.scores(query, keys), mask[:, None])
         if self.probe is not None:
-            weights = self.probe(weights[:, None]).squeeze(1)
+            weights = self.probe(weights[:, None], mask[:, None, None]).squeeze(1)
         context = drop(weights, self.dropout, self.training) @ values
         if self.watch is not None:
             q, k, v, used, heads = (x[:, None] for x in (query, keys, values, weights, context))

@@ -323,6 +323,25 @@ def test_what_each_change_does_to_a_row(tracer: TranslationTracer, trace: Trace)
     assert not np.allclose(shuffled, rows("shuffle:cross.1.1@6"), atol=1e-3)
 
 
+@pytest.mark.parametrize("part", ["encoder", "decoder", "cross"])
+def test_a_key_whose_weight_has_underflowed_isnt_masked(
+    tracer: TranslationTracer, trace: Trace, part: str
+) -> None:
+    path = trace.path(trace.hypotheses[0].node)
+    cold = f"temperature:{part}.1.1@0.0001"
+
+    def weights(*changes: str) -> NDArray:
+        return tracer.force(TEXT, path, parse_interventions([cold, *changes])).attention[part][0, 0]
+
+    before = weights()
+    seen = np.tri(*before.shape) if part == "decoder" else np.ones(before.shape)
+    assert (before == 0).sum() > (seen == 0).sum()
+    assert np.allclose(weights(f"uniform:{part}.1.1"), seen / seen.sum(1, keepdims=True))
+    shifted = weights(f"shift:{part}.1.1@1")
+    for row, was, count in zip(shifted, before, seen.sum(1).astype(int), strict=True):
+        assert np.allclose(row[:count], np.roll(was[:count], 1))
+
+
 def test_words_and_prefixes_are_forced(tracer: TranslationTracer) -> None:
     began = tracer.trace(TEXT, parse_interventions(["prefix:Zwei Hunde"]))
     assert began.text.startswith("Zwei Hunde")

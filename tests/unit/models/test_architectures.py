@@ -245,7 +245,7 @@ def test_a_probe_replaces_the_weights(variant: str) -> None:
     model = small(variant)
     source, target = ids(2, 5), ids(2, 4)
 
-    def first_only(weights: Tensor) -> Tensor:
+    def first_only(weights: Tensor, mask: Tensor | None) -> Tensor:
         return torch.zeros_like(weights).index_fill_(-1, torch.tensor([0]), 1.0)
 
     parts = [part for part in model.modules() if isinstance(part, Probed)]

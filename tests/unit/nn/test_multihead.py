@@ -145,8 +145,7 @@ def test_the_recorded_weights_are_those_used() -> None:
 
 def test_probes_are_put_back_after_an_error() -> None:
     module = MultiHeadAttention(8, 2)
-    probe = torch.zeros_like
-    module.probe = probe
+    module.probe = probe = lambda weights, mask: weights
     with pytest.raises(RuntimeError, match="stop"), recording(module):
         raise RuntimeError("stop")
     assert module.probe is probe
@@ -155,7 +154,7 @@ def test_probes_are_put_back_after_an_error() -> None:
 def test_a_probe_replaces_the_weights_and_is_recorded_as_it_left_them() -> None:
     module = MultiHeadAttention(8, 2, bias=True)
     x = torch.randn(3, 5, 8)
-    module.probe = lambda weights: torch.full_like(weights, 1 / 5)  # attend to everything alike
+    module.probe = lambda weights, mask: torch.full_like(weights, 1 / 5)  # attend to everything alike
     with recording(module) as records:
         out = module(x)
     assert records.weights[""][0].eq(1 / 5).all()
@@ -180,7 +179,7 @@ def test_recordings_nest() -> None:
 def test_dropout_acts_in_training_only(probed: bool) -> None:
     module = MultiHeadAttention(8, 2, dropout=0.5)
     if probed:
-        module.probe = torch.clone
+        module.probe = lambda weights, mask: weights.clone()
     x = torch.randn(3, 5, 8)
     module.train()
     assert not torch.equal(module(x), module(x))

@@ -83,7 +83,7 @@ def requests(texts: Sequence[str], *, changed: bool = True) -> list[Request]:
     """Requests of all kinds, for several sentences and, with `changed`, interventions."""
     changes = [
         ["silence:cross.2.1"],
-        ["uniform:encoder.1.2", "shift:decoder.*.1@-1"],
+        ["uniform:encoder.1.2", "zero:decoder.*.1@0", "shift:decoder.*.1@-1"],
         ["shuffle:cross.1.*@7", "shuffle:decoder.1.1@-3", "zero:encoder.2.1@1", "zero:decoder.1.1"],
         ["uniform:*.2.1", "silence:*.*.2"],
         ["prefix:Zwei Hunde"],

@@ -112,8 +112,8 @@ def gated(model: Seq2Seq, gates: Mapping[Part, Iterable[Tensor]]) -> Iterator[No
 def _multiplied(earlier: Probe | None, factor: Tensor) -> Probe:
     """Return a probe that multiplies the weights that an earlier one returns."""
 
-    def multiply(weights: Tensor) -> Tensor:
-        return (weights if earlier is None else earlier(weights)) * factor.to(weights.dtype)
+    def multiply(weights: Tensor, mask: Tensor | None) -> Tensor:
+        return (weights if earlier is None else earlier(weights, mask)) * factor.to(weights.dtype)
 
     return multiply
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from queue import Empty, LifoQueue
 from typing import Generic, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from headwise.analysis.interventions import sublayers
@@ -151,11 +152,12 @@ def _probe(intervention: Intervention, attention: Probed) -> Probe:
     if kind in ("no-scaling", "temperature"):
         amount = _temperature(intervention, attention)
 
-    def probe(weights: Tensor) -> Tensor:
-        weights = (weights if earlier is None else earlier(weights)).clone()
+    def probe(weights: Tensor, mask: Tensor | None) -> Tensor:
+        weights = (weights if earlier is None else earlier(weights, mask)).clone()
+        unmasked = torch.ones_like(weights, dtype=torch.bool) if mask is None else mask.expand_as(weights)
         for number in range(weights.size(1)):
             if (head is None or number == head) != (kind == "only"):
-                weights[:, number] = change(weights[:, number], amount)
+                weights[:, number] = change(weights[:, number], unmasked[:, number], amount)
         return weights
 
     return probe

@@ -7,37 +7,38 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-# A change maps one head's weights (batch, query, key) to new ones; it also gets the amount.
+# Maps one head's weights (batch, query, key) to new ones, with the keys that aren't masked in the same shape, of which
+# some may have a weight of 0, too, and the amount.
+Change = Callable[[Tensor, Tensor, float | None], Tensor]
 
 
-def _silence(weights: Tensor, amount: float | None) -> Tensor:
+def _silence(weights: Tensor, unmasked: Tensor, amount: float | None) -> Tensor:
     return torch.zeros_like(weights)
 
 
-def _uniform(weights: Tensor, amount: float | None) -> Tensor:
-    unmasked = (weights > 0).to(weights.dtype)
-    return unmasked / unmasked.sum(-1, keepdim=True).clamp(min=1)
+def _uniform(weights: Tensor, unmasked: Tensor, amount: float | None) -> Tensor:
+    return unmasked / unmasked.sum(-1, keepdim=True, dtype=weights.dtype).clamp(min=1)
 
 
-def _zero(weights: Tensor, amount: float | None) -> Tensor:
+def _zero(weights: Tensor, unmasked: Tensor, amount: float | None) -> Tensor:
     changed = torch.zeros_like(weights) if amount is None else weights.clone()
     if amount is not None and 0 <= amount < weights.size(-1):
         changed[..., int(amount)] = 0.0
     return changed
 
 
-def _sharpen(weights: Tensor, amount: float | None) -> Tensor:
+def _sharpen(weights: Tensor, unmasked: Tensor, amount: float | None) -> Tensor:
     """Return softmax(s / amount) for weights softmax(s); masked keys, and rows in which all are, stay 0."""
     assert amount is not None
     return (weights.log() / amount).softmax(-1).nan_to_num(0.0)
 
 
-def _shift(weights: Tensor, amount: float | None) -> Tensor:
-    return _permute(weights, lambda count: torch.arange(count).roll(-int(amount or 0)))
+def _shift(weights: Tensor, unmasked: Tensor, amount: float | None) -> Tensor:
+    return _permute(weights, unmasked, lambda count: torch.arange(count).roll(-int(amount or 0)))
 
 
-def _shuffle(weights: Tensor, amount: float | None) -> Tensor:
-    return _permute(weights, lambda count: order(count, int(amount or 0)))
+def _shuffle(weights: Tensor, unmasked: Tensor, amount: float | None) -> Tensor:
+    return _permute(weights, unmasked, lambda count: order(count, int(amount or 0)))
 
 
 def order(count: int, number: int) -> Tensor:
@@ -50,21 +51,21 @@ def order(count: int, number: int) -> Tensor:
     return (torch.arange(1, count + 1) * factor % 65537).argsort(stable=True)
 
 
-def _permute(weights: Tensor, places: Callable[[int], Tensor]) -> Tensor:
+def _permute(weights: Tensor, unmasked: Tensor, places: Callable[[int], Tensor]) -> Tensor:
     """Move the weight of each query's i-th unmasked key to its unmasked key number places(count)[i].
 
-    A key is unmasked if its weight isn't 0; they depend only on the number of unmasked keys, so that
-    step-by-step decoding gives the same result as forced decoding.
+    They depend only on the number of unmasked keys, so that step-by-step decoding gives the same result as forced
+    decoding.
     """
     moved = torch.zeros_like(weights)
-    flat, target = weights.flatten(0, -2), moved.flatten(0, -2)
-    for row, out in zip(flat, target, strict=True):
-        unmasked = row.nonzero()[:, 0]
-        out[unmasked[places(len(unmasked)).to(unmasked.device)]] = row[unmasked]
-    return target.view_as(weights)
+    rows = (x.flatten(0, -2) for x in (weights, unmasked, moved))
+    for row, seen, out in zip(*rows, strict=True):
+        keys = seen.nonzero()[:, 0]
+        out[keys[places(len(keys)).to(keys.device)]] = row[keys]
+    return moved
 
 
-CHANGES: dict[str, Callable[[Tensor, float | None], Tensor]] = {
+CHANGES: dict[str, Change] = {
     "silence": _silence,
     "only": _silence,
     "no-scaling": _sharpen,

@@ -126,15 +126,13 @@ export function changes(interventions, model) {
 }
 
 /**
- * Changes of one head's weights for one query, in place.
+ * Changes of one head's weights for one query, in place. There is a weight for each key that the query may see, and it
+ * may be 0.
  * @type {Record<string, (weights: Float32Array, amount: number | null) => void>}
  */
 const CHANGES = {
   silence: (weights) => weights.fill(0),
-  uniform: (weights) => {
-    const count = weights.reduce((sum, weight) => sum + +(weight > 0), 0);
-    for (let key = 0; key < weights.length; key++) weights[key] = weights[key] > 0 ? 1 / count : 0;
-  },
+  uniform: (weights) => weights.fill(1 / weights.length),
   zero: (weights, amount) => {
     if (amount === null) weights.fill(0);
     else if (amount >= 0 && amount < weights.length) weights[amount] = 0;
@@ -147,14 +145,13 @@ const CHANGES = {
 };
 
 /**
- * Move the weight of the i-th unmasked key to the unmasked key number places(count)[i].
+ * Move the weight of the i-th key to the key number places(count)[i].
  * @param {Float32Array} weights
  * @param {(count: number) => number[]} places
  */
 function permute(weights, places) {
-  const unmasked = [...weights.keys()].filter((key) => weights[key] !== 0);
-  const values = unmasked.map((key) => weights[key]);
-  places(unmasked.length).forEach((place, i) => {
-    weights[unmasked[place]] = values[i];
+  const before = weights.slice();
+  places(weights.length).forEach((place, i) => {
+    weights[place] = before[i];
   });
 }
