@@ -29,10 +29,9 @@ from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
 from headwise.text.reading.lines import one_line
 from headwise.text.tokens.subwords import BOS, EOS, PAD
-from headwise.text.tokens.unknown import SideName, split_words
+from headwise.text.tokens.unknown import SideName, by_word, split_words
 
 _NAMED = 8  # words in a note
-_SYMBOLS = (PAD, BOS, EOS)
 
 
 class TranslationTracer(Tracer[Seq2Seq]):
@@ -204,15 +203,8 @@ class TranslationTracer(Tracer[Seq2Seq]):
         subwords = self.translator.subwords
         pieces = (subwords.source_pieces if source else subwords.target_pieces)(ids)
         decode = subwords.decode_source if source else subwords.decode_target
-        word_of: list[int] = []
-        for index, (piece, token) in enumerate(zip(pieces, ids, strict=True)):
-            starts_word = index > 0 and (
-                piece.startswith("▁") or token in _SYMBOLS or ids[index - 1] in _SYMBOLS
-            )
-            word_of.append(starts_word + (word_of[-1] if word_of else 0))
-        groups: list[list[int]] = [[] for _ in range(word_of[-1] + 1 if word_of else 0)]
-        for token, word in zip(ids, word_of, strict=True):
-            groups[word].append(token)
+        groups = by_word(ids, pieces)
+        word_of = [word for word, group in enumerate(groups) for _ in group]
         words = [decode(group).strip() or pieces[word_of.index(word)] for word, group in enumerate(groups)]
         unknown_words = self.translator.unknown["source" if source else "target"]
         unknown = tuple(word for word, group in enumerate(groups) if group in unknown_words)

@@ -178,9 +178,14 @@ def test_weights_stay_as_stored(precision: str, tmp_path: Path) -> None:
 
 
 @needs_node
-def test_unknown_words_are_the_servers(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", seed=5)
+@pytest.mark.parametrize("prefix", [True, False])
+def test_unknown_words_are_the_servers(prefix: bool, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", seed=5, size=200)
+    if not prefix:
+        model = train_model([*ENGLISH, *GERMAN], SubwordConfig(size=200), add_dummy_prefix=False)
+        (run / "spm.model").write_bytes(model)
     texts = [
+        ENGLISH[3],
         "A MAN rides a manes, strasse STRASSE straße Straßen!",
         "漢字 Ä schlaft SCHLÄFT schläft 12",
         "\u2581 a\u00a0b",

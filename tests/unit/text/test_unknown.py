@@ -36,6 +36,15 @@ def test_a_word_of_single_letters_or_of_characters_outside_the_vocabulary_is_unk
     assert unknown.of(f"A {spelled} (Ecbfc!) rides e.c. b c.") == (spelled, "(Ecbfc!)")
 
 
+def test_a_word_is_spelled_as_in_its_text_where_no_space_is_put_before_a_text() -> None:
+    subwords = Subwords(train_model([*ENGLISH, *GERMAN], SubwordConfig(size=200), add_dummy_prefix=False))
+    assert subwords.source_pieces(subwords.encode_source("of")) == ["o", "f"]
+    unknown = UnknownWordFinder(subwords, "source")
+    assert unknown.of(ENGLISH[3]) == ()  # it has "of"
+    assert unknown.of("the water of ecbfc of 漢") == ("ecbfc", "漢")
+    assert unknown.of("the\u2581 漢 water") == ("漢",)
+
+
 def test_letters_without_case_and_vocabularies_of_characters_mark_nothing() -> None:
     text = ["猫 坐 在 垫子", "ab ba abba"] * 40
     pieces = Subwords(train_model(iter(text), SubwordConfig(size=20)))

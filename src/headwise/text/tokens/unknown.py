@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from typing import Literal
 
 from headwise.text.tokens.pair_vocabulary import VocabularyProcessor
-from headwise.text.tokens.subwords import SPECIAL, UNK, Subwords
+from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords
 
 SideName = Literal["source", "target"]
 
 _WORD = re.compile(
     "[^ \n\u2581]+"
 )  # SentencePiece splits at these only: other white space is an ordinary character
+_SYMBOLS = (PAD, BOS, EOS)
 
 
 class UnknownWordFinder:
@@ -26,6 +27,7 @@ class UnknownWordFinder:
 
     def __init__(self, subwords: Subwords, side: SideName) -> None:
         self._processor = subwords.source_processor if side == "source" else subwords.target_processor
+        self._pieces = subwords.source_pieces if side == "source" else subwords.target_pieces
         self._kind = functools.cache(self._find_kind)
 
     def _find_kind(self, number: int) -> str:
@@ -52,16 +54,31 @@ class UnknownWordFinder:
 
     def of(self, text: str) -> tuple[str, ...]:
         """Return the unknown words of a text, in its order."""
-        kinds = "".join(map(self._kind, self._encode(text)))
+        ids = self._encode(text)
+        kinds = "".join(map(self._kind, ids))
         if "u" not in kinds and "ss" not in kinds:
             return ()
-        # No subword crosses a word boundary, so words can be encoded one by one.
-        return tuple(word for word in split_words(text) if self._encode(word) in self)
+        words, groups = split_words(text), by_word(ids, self._pieces(ids))
+        if len(groups) != len(
+            words
+        ):  # a text that has the symbol for a space, or white space that isn't a space
+            groups = [self._encode(word) for word in words]
+        return tuple(word for word, group in zip(words, groups, strict=True) if group in self)
 
     def _encode(self, text: str) -> Sequence[int]:
         ids = self._processor.encode(text)
         processor = self._processor
         return processor.without_language(ids) if isinstance(processor, VocabularyProcessor) else ids
+
+
+def by_word(ids: Sequence[int], pieces: Sequence[str]) -> list[list[int]]:
+    """Group ids by words, which begin with the symbol for a space; special symbols are words of their own."""
+    groups: list[list[int]] = []
+    for index, (number, piece) in enumerate(zip(ids, pieces, strict=True)):
+        if index == 0 or piece.startswith("\u2581") or number in _SYMBOLS or ids[index - 1] in _SYMBOLS:
+            groups.append([])
+        groups[-1].append(number)
+    return groups
 
 
 def split_words(text: str) -> list[str]:

@@ -46,6 +46,22 @@ export class Side {
     });
   }
 
+  /**
+   * The ids of each word: a word begins with U+2581, and special symbols are words of their own.
+   * @param {number[]} ids
+   */
+  byWord(ids) {
+    const special = (/** @type {number} */ id) => [PAD, BOS, EOS].includes(id);
+    /** @type {number[][]} */
+    const groups = [];
+    this.written(ids).forEach((piece, index) => {
+      const starts = piece.startsWith("\u2581") || special(ids[index]) || special(ids[index - 1]);
+      if (index === 0 || starts) groups.push([]);
+      groups[groups.length - 1].push(ids[index]);
+    });
+    return groups;
+  }
+
   /** Whether the piece of an id is one byte. @param {number} id */
   isByte(id) {
     return this.splitter.isByte(this.pieces[id]);

@@ -4,7 +4,7 @@ import { Tensor } from "../tensor.js";
 import { changes, format, parse } from "./interventions.js";
 import { lengthPenalty, search } from "./search.js";
 import { respelled } from "./spelling.js";
-import { BOS, EOS, hasLetters, line, oneLine, PAD, Refusal, readable, strip, words } from "./subwords.js";
+import { BOS, EOS, hasLetters, line, oneLine, Refusal, readable, strip, words } from "./subwords.js";
 import { splitWords } from "./unknown.js";
 
 /** @typedef {import("./interventions.js").Intervention} Intervention */
@@ -142,16 +142,9 @@ export class Tracer {
    */
   side(ids, which) {
     const side = this.translator.subwords[which];
-    const special = (/** @type {number} */ id) => [PAD, BOS, EOS].includes(id);
     const pieces = side.written(ids);
-    /** @type {number[][]} */
-    const groups = [];
-    const wordOf = ids.map((id, index) => {
-      const starts = pieces[index].startsWith("\u2581") || special(id) || special(ids[index - 1]);
-      if (index === 0 || starts) groups.push([]);
-      groups[groups.length - 1].push(id);
-      return groups.length - 1;
-    });
+    const groups = side.byWord(ids);
+    const wordOf = groups.flatMap((group, word) => group.map(() => word));
     return {
       text: side.decode(ids),
       ids,

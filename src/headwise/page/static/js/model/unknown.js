@@ -23,7 +23,11 @@ export class UnknownWords {
 
   /** The unknown words of a text, in its order. @param {string} text */
   of(text) {
-    return splitWords(text).filter((word) => this.has(this.side.encode(word)));
+    const words = splitWords(text);
+    const groups = this.side.byWord(this.side.encode(text));
+    // A text may have the symbol for a space, or white space that isn't a space.
+    const each = groups.length === words.length ? groups : words.map((word) => this.side.encode(word));
+    return words.filter((_, index) => this.has(each[index]));
   }
 }
 
