@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -66,9 +67,9 @@ def test_a_part_is_switched_off_and_on_again(visit: Visit, tracer: TranslationTr
 def test_an_intervention_of_a_link_that_is_none_can_be_removed(visit: Visit) -> None:
     page = visit.open(f"text={TEXT}&changes=foo")
     expect(page.locator("#translate").get_by_text("intervention 'foo': expected one of")).to_be_visible()
-    visit.refused()
     page.get_by_role("button", name="Remove").click()
     visit.settled()
+    visit.refused()  # also what a panel asked that the button's scrolling brought on the screen
     assert "changes" not in visit.state()
 
 
@@ -108,6 +109,36 @@ def test_the_scope_decides_what_can_be_switched_off(visit: Visit) -> None:
     changes = page.evaluate("new URLSearchParams(location.hash.slice(1)).getAll('changes')")
     assert changes == ["no-scaling:cross.*.*", "no-mask:decoder.2", "only:decoder.2.1"]
     expect(page.locator("#interventions")).to_contain_text("each position sees the tokens after it")
+
+
+@SERVER_ONLY
+def test_a_link_has_the_scope_and_its_temperature(visit: Visit) -> None:
+    page = visit.open()
+    where = page.locator("[data-key=knobs-where]")
+    where.select_option("encoder.2")
+    page.locator("[data-key=knob-FFN]").click()
+    visit.settled()
+    assert visit.state()["scope"] == "encoder.2"
+    visit.open(f"{page.url.partition('#')[2]}&changes=temperature:encoder.2.*@3")
+    page.reload()
+    visit.settled()
+    expect(where).to_have_value("encoder.2")
+    expect(page.locator("[data-key=knob-FFN]")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("output[for=temperature-slider]")).to_have_text("3.00")
+    visit.open(f"text={TEXT}&scope=encoder.9")
+    expect(where).to_have_value("*.*")
+
+
+@SERVER_ONLY
+def test_heads_without_weights_are_marked_and_named(visit: Visit) -> None:
+    page = visit.open(f"text={TEXT}&part=encoder&changes=silence:*.*.2&changes=uniform:encoder.2.*")
+    silent = page.locator("#heads .head", has_text="×").locator(".name")
+    expect(silent).to_have_text([re.compile("^1.2")])
+    names = ["silence head 2 of all of every part", "make encoder layer 2 uniform"]
+    expect(page.locator(".chips li > span:first-child")).to_have_text(names)
+    visit.open(f"text={TEXT}&part=encoder&changes=only:encoder.*.1")
+    expect(silent).to_have_text([re.compile("^1.2"), re.compile("^2.2")])
+    assert {row[1] for row in visit.table("heads")[1:] if row[0].endswith(".2")} == {"0.000"}
 
 
 @SERVER_ONLY

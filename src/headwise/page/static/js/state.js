@@ -7,6 +7,7 @@
  * @property {number | null} beam  null: the run's default
  * @property {number | null} alpha
  * @property {string[]} changes  interventions, in the syntax of `headwise.analysis.interventions`
+ * @property {string} scope  where parts are switched off: part and layer as interventions write them, such as "encoder.2"
  * @property {string | null} base  the pinned baseline: `settingsOf` as JSON
  * @property {number | null} node  the selected hypothesis: a node of the beam tree; null: the best one
  * @property {import("./types.js").Part} part  of the selected head, like `layer` and `head`
@@ -44,6 +45,7 @@ const START = {
   beam: null,
   alpha: null,
   changes: [],
+  scope: "*.*",
   base: null,
   node: null,
   part: "cross",
@@ -77,7 +79,7 @@ const START = {
 // A change of one of INPUTS resets DEPENDENT, another run resets OF_RUN, too.
 const DEPENDENT = ["node", "query", "key", "word", "step"];
 const INPUTS = ["run", "text", "beam", "alpha", "changes"];
-const OF_RUN = ["beam", "alpha", "changes", "base", "image", "pixels", "caption"];
+const OF_RUN = ["beam", "alpha", "changes", "scope", "base", "image", "pixels", "caption"];
 
 /** @typedef {(state: State, changed: Set<string>) => void} Listener */
 

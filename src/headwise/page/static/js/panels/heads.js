@@ -190,19 +190,23 @@ export function headsPanel({ store, data }) {
 }
 
 /**
- * Whether an intervention silences a head completely.
+ * Whether interventions, which act in their order, leave a head no weights but 0.
  * @param {string[]} changes
  * @param {Part} part
  * @param {number} layer
  * @param {number} head
  */
 export function isSilent(changes, part, layer, head) {
-  return changes.some((change) => {
-    const match = /^(?:silence|zero):(\w+)\.(\d+|\*)\.(\d+|\*)$/.exec(change);
-    const fits = (/** @type {string} */ text, /** @type {number} */ index) =>
-      text === "*" || Number(text) === index + 1;
-    return match !== null && match[1] === part && fits(match[2], layer) && fits(match[3], head);
-  });
+  const fits = (/** @type {string} */ text, /** @type {string | number} */ own) =>
+    text === "*" || text === String(own);
+  let silent = false;
+  for (const change of changes) {
+    const match = /^(silence|zero|only|uniform):(\w+|\*)\.(\d+|\*)\.(\d+|\*)$/.exec(change);
+    if (!match || !fits(match[2], part) || !fits(match[3], layer + 1)) continue;
+    const [, kind] = match;
+    if (fits(match[4], head + 1) !== (kind === "only")) silent = kind !== "uniform";
+  }
+  return silent;
 }
 
 /**

@@ -369,8 +369,10 @@ function describe(change) {
   if (knob !== null) return knob;
   const [address, amount] = text.split("@");
   const [part, layer, head] = address.split(".");
-  const at =
-    layer === "*" ? `all of ${part}` : head === "*" ? `${part} layer ${layer}` : `${part} ${layer}.${head}`;
+  const name = part === "*" ? "every part" : part;
+  const all = layer === "*" ? `all of ${name}` : `${name} layer ${layer}`;
+  const one = layer === "*" ? `head ${head} of ${all}` : `${name} ${layer}.${head}`;
+  const at = head === "*" ? all : one;
   /** @type {Record<string, string>} */
   const verbs = {
     silence: `silence ${at}`,

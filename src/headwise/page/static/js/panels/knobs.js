@@ -57,8 +57,12 @@ const SWITCHES = [
  * @param {import("../types.js").App} app
  */
 export function knobs({ store, data }) {
-  /** @type {Scope} */
-  let scope = { part: "*", layer: "*" };
+  /** The scope of the state; all layers where a link names one that the run doesn't have. @returns {Scope} */
+  const scope = () => {
+    const chosen = scopesOf(data.run.value).find(([value]) => value === store.state.scope)?.[0] ?? "*.*";
+    const [part, layer] = chosen.split(".");
+    return { part, layer };
+  };
   const switches = h("div", { class: "forms" });
   const training = checkpoints({ store, data });
 
@@ -74,7 +78,7 @@ export function knobs({ store, data }) {
   const heat = h("output", { for: "temperature-slider" });
   const warmth = field("Temperature", temperature, heat); // stays in place, so that it keeps the focus
   const root = h("div", { class: "forms knobs" }, switches, warmth, training);
-  const prefix = () => `temperature:${scope.part}.${scope.layer}.*@`;
+  const prefix = () => `temperature:${scope().part}.${scope().layer}.*@`;
   const chosenHeat = () => Number(number(2 ** Number(temperature.value), 4));
   temperature.addEventListener("input", () => {
     heat.value = number(chosenHeat(), 2);
@@ -88,34 +92,26 @@ export function knobs({ store, data }) {
     const run = data.run.value;
     const { changes, head } = store.state;
     switches.hidden = warmth.hidden = run !== null && !run.can.switches;
-    const scopes = scopesOf(run);
-    const chosen = `${scope.part}.${scope.layer}`;
+    const { part, layer } = scope();
     fill(
       switches,
       field(
         "Switch off in",
-        select(
-          scopes,
-          chosen,
-          (value) => {
-            const [part, layer] = value.split(".");
-            scope = { part, layer };
-            show();
-          },
-          { "data-key": "knobs-where" },
-        ),
+        select(scopesOf(run), `${part}.${layer}`, (value) => store.set({ scope: value }), {
+          "data-key": "knobs-where",
+        }),
       ),
       h(
         "div",
         { class: "row", role: "group", "aria-label": "Switch off" },
         SWITCHES.map(({ name, about, change }) => {
-          const intervention = change(scope, head);
-          const part = intervention && /:(encoder|decoder)\b/.exec(intervention)?.[1];
-          const missing = part && run !== null && !run.parts?.[/** @type {"encoder"} */ (part)];
+          const intervention = change({ part, layer }, head);
+          const changed = intervention && /:(encoder|decoder)\b/.exec(intervention)?.[1];
+          const missing = changed && run !== null && !run.parts?.[/** @type {"encoder"} */ (changed)];
           const on = intervention !== null && changes.includes(intervention);
           const flip = () => {
             if (intervention === null) return;
-            const only = `only:${scope.part}.${scope.layer}.`; // one head of these: two would leave none
+            const only = `only:${part}.${layer}.`; // one head of these: two would leave none
             const replaced = (/** @type {string} */ one) =>
               one === intervention || (intervention.startsWith(only) && one.startsWith(only));
             const others = changes.filter((one) => !replaced(one));
@@ -132,10 +128,11 @@ export function knobs({ store, data }) {
       ),
     );
     const set = changes.find((change) => change.startsWith(prefix()));
-    temperature.value = String(set ? Math.log2(Number(set.split("@")[1])) : 0);
-    heat.value = number(chosenHeat(), 2);
+    const degree = Number(set?.split("@")[1] ?? 1) || 1;
+    temperature.value = String(Math.log2(degree));
+    heat.value = number(degree, 2); // a link may have one that the slider can't
   };
-  store.on((_, changed) => ["changes", "head", "run"].some((key) => changed.has(key)) && show());
+  store.on((_, changed) => ["changes", "scope", "head", "run"].some((key) => changed.has(key)) && show());
   data.run.on(show);
   show();
   return root;
