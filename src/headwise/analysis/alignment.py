@@ -32,7 +32,6 @@ class Rule:
     def weights(self, attention: CrossAttention) -> NDArray[np.float32]:
         """Return the selected weights, shape (target words, source words)."""
         steps = attention.reading if self.shift else attention.weights
-        assert steps is not None, "this attention was recorded without the steps that read"
         layers = steps if self.layer is None else steps[[self.layer]]
         heads = layers if self.head is None else layers[:, [self.head]]
         return heads.mean(axis=(0, 1))
@@ -71,13 +70,12 @@ def align(attention: CrossAttention, rule: Rule) -> Links:
 def all_rules(attention: CrossAttention) -> list[Rule]:
     """Return every rule for this attention: the mean, each layer, each head, without and with the shift."""
     layers, heads = attention.weights.shape[:2]
-    shifts = (0,) if attention.reading is None else (0, 1)
     selections: list[tuple[int | None, int | None]] = [
         (None, None),
         *((layer, None) for layer in range(layers)),
     ]
     selections += [(layer, head) for layer in range(layers) for head in range(heads)]
-    return [Rule(layer, head, shift) for shift in shifts for layer, head in selections]
+    return [Rule(layer, head, shift) for shift in (0, 1) for layer, head in selections]
 
 
 def best_rule(attentions: Sequence[CrossAttention], gold: Sequence[Links]) -> Rule:

@@ -49,7 +49,7 @@ class CrossAttention:
     source_words: tuple[str, ...]
     target_words: tuple[str, ...]
     weights: NDArray[np.float32]
-    reading: NDArray[np.float32] | None = None
+    reading: NDArray[np.float32]
 
 
 def cross_attention(

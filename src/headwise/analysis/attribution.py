@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from headwise.analysis.attention import SentenceWords, overlap
-from headwise.analysis.trace import ForcedDecoding
+from headwise.analysis.trace import ForcedDecoding, Side
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.decoding.batching import padded
 from headwise.decoding.scoring import token_log_probs
@@ -78,8 +78,8 @@ def attribute(tracer: TranslationTracer, text: str, target: str) -> Attribution:
     source, translation = SentenceWords.of(tracer.line(text)), SentenceWords.of(target)
     if not source.words or not translation.words:
         raise ConfigError("attribution: expected a source and a target with words, found an empty one")
-    forced = tracer.force(text, target)
     source_side, _ = tracer.read(text)
+    forced = tracer.force(source_side, target)
     columns = overlap(source, source_side.pieces[:-1])
     rows = overlap(translation, forced.target.pieces[:-1]) > 0
     columns = columns / np.maximum(columns.sum(axis=0), 1)  # (source words, pieces)
@@ -90,7 +90,7 @@ def attribute(tracer: TranslationTracer, text: str, target: str) -> Attribution:
     return Attribution(
         source.words,
         translation.words,
-        gradient=rows @ gradient_times_input(tracer, text, forced)[:-1, :-1] @ columns.T,
+        gradient=rows @ gradient_times_input(tracer, source_side, forced)[:-1, :-1] @ columns.T,
         deletion=rows @ word_deletion(tracer, source, forced)[:-1],
         attention=attention,
         rollout=None if rolled_out is None else mean_rows @ rolled_out[:-1, :-1] @ columns.T,
@@ -117,20 +117,18 @@ def rollout(forced: ForcedDecoding) -> Matrix | None:
     return states
 
 
-def gradient_times_input(tracer: TranslationTracer, text: str, forced: ForcedDecoding) -> Matrix:
+def gradient_times_input(tracer: TranslationTracer, source: Side, forced: ForcedDecoding) -> Matrix:
     """Return x · ∂ log P(token) / ∂x for each target token and source embedding x, (target tokens, source tokens)."""
-    source_side, _ = tracer.read(text)
     with tracer.model() as model, torch.enable_grad():
         if not isinstance(model, EmbeddedSeq2Seq):
             raise ConfigError("gradient: expected a model with source embeddings, found another")
-        source, mask = padded([source_side.ids], PAD, model.device)
+        tokens, mask = padded([source.ids], PAD, model.device)
         inputs = torch.tensor([forced.reads.ids], device=model.device)
         outputs = torch.tensor([forced.target.ids], device=model.device)
         with recording(model.source_embedding, calls=True) as recorded:
-            log_probs = token_log_probs(model, source, mask, inputs, outputs)[0]
-        embeddings = recorded.calls[""][
-            0
-        ].returned  # (1, source, d_model), a decoder that shares them comes later
+            log_probs = token_log_probs(model, tokens, mask, inputs, outputs)[0]
+        # (1, source, d_model); a decoder that shares them comes later
+        embeddings = recorded.calls[""][0].returned
         gradients = [
             torch.autograd.grad(log_prob, embeddings, retain_graph=True)[0] for log_prob in log_probs
         ]

@@ -12,7 +12,6 @@ from headwise.analysis.heads.importance import Pairs
 from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.translator import Translator
 from headwise.evaluation.calibration import Calibration, calibration, kept_tokens
-from headwise.files import atomic_file
 from headwise.text.tokens.subwords import EOS
 
 
@@ -63,6 +62,8 @@ def draw_reliability(diagrams: Mapping[str, Mapping[str, Calibration]], file: Pa
     """Draw reliability diagrams as PNG, a row per run and a column per setting: accuracy and share of tokens by bin."""
     from matplotlib.figure import Figure
 
+    from headwise.analysis.picture import save
+
     rows, columns = len(diagrams), max(map(len, diagrams.values()))
     figure = Figure(figsize=(3.6 * columns, 3.7 * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
@@ -88,5 +89,4 @@ def draw_reliability(diagrams: Mapping[str, Mapping[str, Calibration]], file: Pa
             axis.set(xlim=(0, 1), ylim=(0, 1))
             axis.spines[["top", "right"]].set_visible(False)
     axes[0][0].legend(fontsize=7, frameon=False, loc="upper left")
-    with atomic_file(file) as out:
-        figure.savefig(out, format="png", dpi=150)
+    save(figure, file)

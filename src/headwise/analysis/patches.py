@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headwise.analysis.picture import save
 from headwise.errors import ConfigError
-from headwise.files import atomic_file
 from headwise.models.contrastive import ImageText
 from headwise.models.vision import ImageClassifier, VisionTransformer
 from headwise.nn.recording import Recording, recording
@@ -148,7 +148,7 @@ def draw_attention(
                 f"head {layer + 1}.{head + 1}",
             )
     figure.suptitle(title, fontsize=10)
-    _save(figure, file)
+    save(figure, file)
 
 
 def draw_words(maps: Maps, words: Sequence[str], picture: Maps, file: Path, *, title: str) -> None:
@@ -171,7 +171,7 @@ def draw_words(maps: Maps, words: Sequence[str], picture: Maps, file: Path, *, t
     bar = figure.colorbar(axes[1].images[0], ax=axes, fraction=0.02, pad=0.01, aspect=30)
     bar.ax.tick_params(labelsize=7)
     figure.suptitle(title, fontsize=10)
-    _save(figure, file)
+    save(figure, file)
 
 
 def _image(axis: Axes, image: Maps) -> None:
@@ -187,8 +187,3 @@ def _overlay(axis: Axes, image: Maps, weights: Maps, name: str) -> None:
     axis.imshow(image.mean(axis=0), cmap="gray", vmin=0.0, vmax=1.0, extent=(0, width, height, 0))
     axis.imshow(weights, cmap="inferno", vmin=0.0, alpha=0.65, extent=(0, width, height, 0))
     axis.set_title(f"{name}, 0 to {weights.max():.2f}", fontsize=7)
-
-
-def _save(figure: Figure, file: Path) -> None:
-    with atomic_file(file) as out:
-        figure.savefig(out, format="png", dpi=150)

@@ -13,18 +13,13 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from headwise.analysis.attention import CrossAttention
-from headwise.analysis.interventions import Part
+from headwise.analysis.interventions import PART_NAMES, Part
 from headwise.analysis.trace import Trace
 from headwise.files import atomic_file
 
 _LARGEST = 34.0  # inches: longer side of a picture
 _FITS = 0.34  # inches: side of a cell into which a number fits
 _BAR = 0.6  # inches: width of the color bar
-_PART_NAMES = {
-    "encoder": "encoder self-attention",
-    "decoder": "decoder self-attention",
-    "cross": "cross-attention",
-}
 
 
 def draw_cross_attention(
@@ -52,7 +47,7 @@ def draw_cross_attention(
         _write(axis, weights)
     _add_bar(figure, axes)
     figure.suptitle(title, fontsize=10)
-    _save(figure, file)
+    save(figure, file)
 
 
 def draw_trace(
@@ -92,7 +87,7 @@ def draw_trace(
             _write(axis, grid.weights[layer, head])
     _add_bar(figure, axes)
     figure.suptitle(_caption(trace, part), fontsize=10)
-    _save(figure, file)
+    save(figure, file)
 
 
 def _caption(trace: Trace, part: Part) -> str:
@@ -102,7 +97,7 @@ def _caption(trace: Trace, part: Part) -> str:
         "cross": "rows: what is predicted",
     }
     changed = "; ".join(map(str, trace.interventions))
-    return f"{_PART_NAMES[part]} ({rows[part]})" + (f"\n{changed}" if changed else "")
+    return f"{PART_NAMES[part].lower()} ({rows[part]})" + (f"\n{changed}" if changed else "")
 
 
 def _longest(names: Sequence[str]) -> int:
@@ -145,7 +140,8 @@ def _tick_labels(names: Sequence[str]) -> list[str]:
     return labels
 
 
-def _save(figure: Figure, file: Path) -> None:
+def save(figure: Figure, file: Path) -> None:
+    """Write a figure as PNG."""
     with warnings.catch_warnings():
         # Characters missing from the installed fonts are drawn as boxes; the weights are still right.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")

@@ -11,21 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.analysis.difference import Difference
-from headwise.analysis.interventions import PARTS, Part
+from headwise.analysis.interventions import PART_NAMES, PARTS, Part
 from headwise.analysis.stepwise import Stepwise
 from headwise.analysis.trace import Side, Trace, join_words
 from headwise.errors import ConfigError
 
 _BAR = 24  # characters
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-_NAMES = {
-    "encoder": "Encoder self-attention",
-    "decoder": "Decoder self-attention",
-    "cross": "Cross-attention",
-}
+_STRONGEST = 3  # connections of a head
+_LIKELIEST = 3  # tokens at a step
 
 
-def describe(trace: Trace, *, word: str | None = None, words: bool = False, strongest: int = 3) -> list[str]:
+def describe(trace: Trace, *, word: str | None = None, words: bool = False) -> list[str]:
     """Return the lines that `headwise explain` prints; `word` is a word of the output or its number, from 1.
 
     Connections are between tokens or, with `words`, between words. Raises `ConfigError` for a word that isn't in the
@@ -44,8 +41,8 @@ def describe(trace: Trace, *, word: str | None = None, words: bool = False, stro
         if part in forced.attention:
             lines += [
                 "",
-                f"{_NAMES[part]}: strongest connections",
-                *_connections(trace, part, words, strongest),
+                f"{PART_NAMES[part]}: strongest connections",
+                *_connections(trace, part, words),
             ]
     return lines
 
@@ -69,7 +66,7 @@ def difference_lines(changed: Difference) -> list[str]:
     ]
 
 
-def step_lines(stepwise: Stepwise, likeliest: int = 3) -> list[str]:
+def step_lines(stepwise: Stepwise) -> list[str]:
     """Return the steps of the decoder, one line each: the token, its probability in both ways, what else was likely."""
     names = [plain(step.chosen.piece) for step in stepwise.steps]
     width = max(map(columns, names))
@@ -78,7 +75,8 @@ def step_lines(stepwise: Stepwise, likeliest: int = 3) -> list[str]:
     ]
     for name, step in zip(names, stepwise.steps, strict=True):
         likely = "  ".join(
-            f"{plain(one.piece)} {math.exp(one.log_probability):.2f}" for one in step.alternatives[:likeliest]
+            f"{plain(one.piece)} {math.exp(one.log_probability):.2f}"
+            for one in step.alternatives[:_LIKELIEST]
         )
         own, forced = math.exp(step.chosen.log_probability), math.exp(step.forced)
         lines.append(f"  {padded(name, width)}  {own:.4f}  {forced:.4f}   {likely}")
@@ -158,7 +156,7 @@ def _confidence(trace: Trace) -> Iterator[str]:
     ):
         likely = "  ".join(
             f"{plain(other.piece)} {math.exp(other.log_probability):.2f}"
-            for other in [other for other in others if other.id != token][:3]
+            for other in [other for other in others if other.id != token][:_LIKELIEST]
         )
         yield f"  {padded(piece, width)}  {bar(math.exp(value), 12)} {math.exp(value):.2f}   {likely}"
 
@@ -181,32 +179,32 @@ def _word_attention(trace: Trace, word: str) -> Iterator[str]:
         seen = side.word_of[last] + 1 if part == "decoder" else len(side.words)
         if weights[seen:].any():  # without the causal mask
             seen = len(side.words)
-        yield f"{_NAMES[part]} while {target.words[index]!r} was predicted, mean of all layers and heads"
+        yield f"{PART_NAMES[part]} while {target.words[index]!r} was predicted, mean of all layers and heads"
         labels = [plain(name) for name in side.words[:seen]]
         width = max(map(columns, labels))
         for name, weight in zip(labels, weights[:seen], strict=True):
             yield f"  {padded(name, width)}  {bar(float(weight))} {weight:.2f}"
 
 
-def _connections(trace: Trace, part: Part, words: bool, strongest: int) -> Iterator[str]:
+def _connections(trace: Trace, part: Part, words: bool) -> Iterator[str]:
     grid = trace.attention_map(part, words=words)
     rows, names = ([plain(name) for name in side] for side in (grid.rows, grid.columns))
     for layer, heads in enumerate(grid.weights):
         for head, weights in enumerate(heads):
             connections = "   ".join(
                 f"{rows[row]} → {names[column]} {weights[row, column]:.2f}"
-                for row, column in _largest(weights, strongest, first=int(part == "decoder"))
+                for row, column in _largest(weights, first=int(part == "decoder"))
             )
             yield f"  {layer + 1}.{head + 1}  {connections}"
 
 
-def _largest(weights: NDArray[np.float32], count: int, first: int) -> Sequence[tuple[int, int]]:
-    """Return (row, column) of the `count` largest weights, at most one per row, starting with row `first`.
+def _largest(weights: NDArray[np.float32], first: int) -> Sequence[tuple[int, int]]:
+    """Return (row, column) of the largest weights, at most one per row, starting with row `first`.
 
     (The decoder's first step can attend only to itself.)
     """
     best = weights.argmax(axis=1)
-    rows = np.argsort(-weights.max(axis=1)[first:], kind="stable")[:count] + first
+    rows = np.argsort(-weights.max(axis=1)[first:], kind="stable")[:_STRONGEST] + first
     return [(int(row), int(best[row])) for row in rows]
 
 

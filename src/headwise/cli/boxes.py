@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import typer
 
 from headwise.cli.checks import refuse_without
@@ -90,13 +89,14 @@ def check_json(out: Path | None, what: str) -> None:
 
 
 def write_json(out: Path, content: Any) -> None:
-    """Write content as JSON, its arrays as lists."""
+    """Write dataclasses as JSON, their arrays as lists with null for infinite entries (scores of masked keys)."""
+    from headwise.analysis.boxes.steps import as_json
     from headwise.files import write_text
 
-    write_text(out, json.dumps(content, ensure_ascii=False, default=_listed, allow_nan=False) + "\n")
+    write_text(out, json.dumps(as_json(content), ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def _found(recorded: ForwardPass, options: BoxOptions) -> tuple[dict[str, Any], list[str]]:
+def _found(recorded: ForwardPass, options: BoxOptions) -> tuple[Any, list[str]]:
     from headwise.analysis.boxes.architecture import architecture_lines
     from headwise.analysis.boxes.steps import box_lines
 
@@ -104,19 +104,10 @@ def _found(recorded: ForwardPass, options: BoxOptions) -> tuple[dict[str, Any], 
         from headwise.analysis.boxes.architecture import architecture
 
         found = architecture(recorded)
-        return found.to_json(), architecture_lines(found)
+        return found, architecture_lines(found)
     from headwise.analysis.boxes.architecture import box_of
 
     layer = None if options.layer is None else options.layer - 1
     where = (options.name, layer, options.position - 1)
     box = box_of(recorded, *where, temperature=options.temperature)
-    return box.to_json(), box_lines(box)
-
-
-def _listed(values: object) -> Any:
-    """Return an array as lists, its infinite entries (scores of masked keys) as null."""
-    from headwise.analysis.boxes.steps import listed
-
-    if isinstance(values, np.ndarray):
-        return listed(values)
-    raise TypeError(f"expected an array, found {type(values).__name__}")
+    return box, box_lines(box)

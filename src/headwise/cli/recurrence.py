@@ -29,6 +29,6 @@ def show(
     found = compare(tracer, text, STRETCHING if radius is None else radius, interventions)
     times = measure_times(found.width)
     if out is not None:
-        write_json(out, {**found.to_json(), "times": times.to_json()})
+        write_json(out, {**vars(found), "times": times})
         return
     typer.echo("\n".join([*comparison_lines(found), "", *time_lines(times)]))

@@ -9,21 +9,16 @@ if TYPE_CHECKING:
     from headwise.analysis.heads.measuring import PartReport
     from headwise.analysis.heads.roles import Rate, RelationRate
 
-_TITLES = {
-    "encoder": "Encoder self-attention",
-    "decoder": "Decoder self-attention",
-    "cross": "Cross-attention",
-}
-
 
 def heads_table(report: PartReport, importance: dict[str, dict[HeadPlace, float]]) -> list[str]:
     """Return the lines of a table with one head per line; a number's baseline follows it."""
     from headwise.analysis.heads.importance import HeadPlace
+    from headwise.analysis.interventions import PART_NAMES
 
     first = report.heads[0]
     lines = [
         "",
-        f"{_TITLES[report.part]}: {report.sentences} sentences, {first.position.n} rows "
+        f"{PART_NAMES[report.part]}: {report.sentences} sentences, {first.position.n} rows "
         "(after each number: what chance gives)",
         "  head   argmax at one offset   rare word      entropy      largest weight  end    separators    similar      "
         + "".join(f"{name:>9}" for name in importance)
@@ -47,9 +42,11 @@ def relations_table(report: PartReport) -> list[str]:
     relations = [*report.relations, *report.coreference]
     if not relations:
         return []
+    from headwise.analysis.interventions import PART_NAMES
+
     lines = [
         "",
-        f"{_TITLES[report.part]}: the best head for each relation",
+        f"{PART_NAMES[report.part]}: the best head for each relation",
         "  relation              head   found",
     ]
     lines[-1] += "   best offset   chance      n"

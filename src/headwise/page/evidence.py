@@ -117,7 +117,6 @@ def _layers(report: PartReport) -> list[list[dict[str, Any]]]:
             {
                 "roles": _roles(head),
                 "position": _role(_offset_name(head.offset), f"{head.offset:+d}", head.position),
-                "rare": _role("rarest token", "rare", head.rare),
                 "entropy": head.entropy.rate,
                 "confidence": head.confidence.rate,
             }

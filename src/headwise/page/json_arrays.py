@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from headwise.analysis.boxes.steps import listed
+from headwise.analysis.boxes.steps import as_json, listed
 from headwise.analysis.head_arithmetic import HeadArithmetic
 from headwise.analysis.stepwise import Stepwise
 from headwise.analysis.trace import ForcedDecoding, Trace, forced_json
@@ -53,14 +53,8 @@ def products_json(products: HeadArithmetic, arrays: Arrays) -> dict[str, Any]:
 
 
 def arrays_json(content: Any, arrays: Arrays) -> Any:
-    """Return content for JSON whose arrays are NumPy's, such as `Box.to_json`, with these as lists or packed."""
-    if isinstance(content, np.ndarray):
-        return packed(content) if arrays == "packed" else listed(content)
-    if isinstance(content, dict):
-        return {key: arrays_json(value, arrays) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [arrays_json(value, arrays) for value in content]
-    return content
+    """Return a dataclass with arrays, such as `Box`, for JSON, with these as lists or packed."""
+    return as_json(content, packed if arrays == "packed" else listed)
 
 
 def steps_json(stepwise: Stepwise, arrays: Arrays) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import partial, wraps
 from typing import Any
 
@@ -106,13 +107,13 @@ def _products(run: PageRun, fields: ProductsRequest) -> dict[str, Any]:
 
 
 def _boxes(run: PageRun, fields: BoxesRequest) -> dict[str, Any]:
-    return arrays_json(architecture(run.view().record(fields)).to_json(), fields.arrays)
+    return arrays_json(architecture(run.view().record(fields)), fields.arrays)
 
 
 def _box(run: PageRun, fields: BoxRequest) -> dict[str, Any]:
     recorded = run.view().record(fields)
     found = box_of(recorded, fields.box, fields.layer, fields.position, temperature=fields.temperature)
-    return arrays_json(found.to_json(), fields.arrays)
+    return arrays_json(found, fields.arrays)
 
 
 def _steps(run: PageRun, fields: StepsRequest) -> dict[str, Any]:
@@ -123,11 +124,11 @@ def _steps(run: PageRun, fields: StepsRequest) -> dict[str, Any]:
 
 def _recurrence(run: PageRun, fields: RecurrenceRequest) -> dict[str, Any]:
     found = compare(run.view_as(TextView).model, fields.text, fields.radius, fields.changes())
-    return arrays_json(found.to_json(), fields.arrays)
+    return arrays_json(found, fields.arrays)
 
 
 def _times(run: PageRun, fields: TimesRequest) -> dict[str, Any]:
-    return measure_times(fields.width).to_json()
+    return asdict(measure_times(fields.width))
 
 
 def _next(run: PageRun, fields: TextRequest) -> dict[str, Any]:

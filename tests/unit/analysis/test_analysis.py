@@ -28,7 +28,7 @@ def attention(weights: list[list[float]]) -> CrossAttention:
     rows, columns = len(weights), len(weights[0])
     array = np.array([[weights, weights]], np.float32)
     return CrossAttention(
-        (*(f"s{i}" for i in range(columns - 1)), "</s>"), tuple(f"t{i}" for i in range(rows)), array
+        (*(f"s{i}" for i in range(columns - 1)), "</s>"), tuple(f"t{i}" for i in range(rows)), array, array
     )
 
 
@@ -96,7 +96,7 @@ def test_an_alignment_takes_the_largest_weight_that_is_not_the_end_symbols() -> 
 def test_the_best_rule_is_the_one_with_the_fewest_errors() -> None:
     right, wrong = [[0.9, 0.1, 0.0], [0.1, 0.9, 0.0]], [[0.1, 0.9, 0.0], [0.9, 0.1, 0.0]]
     weights = np.array([[wrong, wrong], [wrong, right]], np.float32)
-    found = [CrossAttention(("a", "b", "</s>"), ("x", "y"), weights)]
+    found = [CrossAttention(("a", "b", "</s>"), ("x", "y"), weights, weights)]
     gold = [frozenset({(0, 0), (1, 1)})]
     rule = best_rule(found, gold)
     assert rule == Rule(layer=1, head=1)

@@ -52,7 +52,7 @@ def test_the_error_rate_of_three_sentences_by_hand() -> None:
 
     def attending(*rows: list[float]) -> CrossAttention:
         weights = np.array([[rows]], np.float32)
-        return CrossAttention(("a", "b", "</s>"), tuple("xyz"[: len(rows)]), weights)
+        return CrossAttention(("a", "b", "</s>"), tuple("xyz"[: len(rows)]), weights, weights)
 
     attentions = [
         attending([0.8, 0.1, 0.1], [0.7, 0.2, 0.1]),  # 0-0 0-1
@@ -154,7 +154,7 @@ def test_gradient_times_input_is_the_slope_along_the_embedding(tracer: Translati
     from headwise.analysis.attribution import gradient_times_input
 
     forced = tracer.force(TEXT, TARGET)
-    slopes = gradient_times_input(tracer, TEXT, forced)
+    slopes = gradient_times_input(tracer, tracer.read(TEXT)[0], forced)
     token = tracer.read(TEXT)[0].ids[1]
     assert tracer.read(TEXT)[0].ids.count(token) == 1
     with tracer.model() as model:

@@ -191,9 +191,9 @@ def test_a_head_on_similar_tokens_is_found_and_one_on_positions_is_not() -> None
         by_offset = np.exp(-np.abs(np.subtract.outer(range(n), range(n)) + 1.0))
         given = np.stack([close, by_offset, draw.dirichlet(np.ones(n), size=n)])[None]
         given /= given.sum(-1, keepdims=True)
-        tokens.add(given.astype(np.float32), [1.0] * n, end=-1)
+        tokens.add(given.astype(np.float32), [1.0] * n, end=-1, separators=[False] * n)
         similarity.add(given.astype(np.float32), ids)
-    close, by_offset, random = head_roles(tokens, similarity=similarity)
+    close, by_offset, random = head_roles(tokens, LinkCounts(), LinkCounts(), similarity)
     assert "semantic similarity" in close.roles
     for head in (by_offset, random):
         assert head.similarity is not None
@@ -208,9 +208,10 @@ def test_random_heads_are_at_chance(pairs: list[Annotated]) -> None:
     for one in sentences:
         words = len(one.sentence.words)
         weights = draw.dirichlet(np.ones(words), size=(2, 4, words)).astype(np.float32)
-        tokens.add(weights, draw.permutation(words), end=-1)  # type: ignore[arg-type]
+        separators = [False] * (words - 1) + [True]
+        tokens.add(weights, draw.permutation(words), end=-1, separators=separators)  # type: ignore[arg-type]
         links.add(weights, one.edges)
-    for head in head_roles(tokens, links):
+    for head in head_roles(tokens, links, LinkCounts()):
         assert head.roles == ()
         near = 4 * math.sqrt(0.25 / head.position.n)
         assert head.position.rate == pytest.approx(head.position.baselines["chance"], abs=near)

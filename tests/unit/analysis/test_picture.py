@@ -20,7 +20,7 @@ def test_a_heat_map_has_a_color_bar_and_numbers_where_they_fit(
 ) -> None:
     trace = TranslationTracer(Translator.load(make_run(tmp_path / "run", seed=3))).trace(ENGLISH[0])
     drawn: list[Figure] = []
-    monkeypatch.setattr(picture, "_save", lambda figure, file: drawn.append(figure))
+    monkeypatch.setattr(picture, "save", lambda figure, file: drawn.append(figure))
     picture.draw_trace(trace, tmp_path / "map.png", words=True, shown=shown)
     *maps, bar = drawn[0].axes
     assert bar.get_ylim() == (0, 1)

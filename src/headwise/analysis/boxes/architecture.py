@@ -5,8 +5,7 @@ computation of one box for a chosen token and layer.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -75,10 +74,6 @@ class Architecture:
     pieces: dict[str, tuple[str, ...]]
     boxes: tuple[BoxSize, ...]
     parts: tuple[PartSize, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields; `sizes` stay arrays."""
-        return asdict(self)
 
 
 def architecture(forward: ForwardPass) -> Architecture:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -32,10 +32,6 @@ class Vector:
     names: tuple[str, ...] | None = None
     tokens: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields; the values stay an array."""
-        return {"label": self.label, "values": self.values, "names": self.names, "tokens": self.tokens}
-
 
 @dataclass(frozen=True)
 class Grid:
@@ -50,17 +46,6 @@ class Grid:
     columns: tuple[str, ...] | None = None  # None: dimensions, numbered from 1
     tokens: bool = False
     marked: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields; the values stay an array."""
-        return {
-            "label": self.label,
-            "values": self.values,
-            "rows": self.rows,
-            "columns": self.columns,
-            "tokens": self.tokens,
-            "marked": self.marked,
-        }
 
 
 @dataclass(frozen=True)
@@ -84,17 +69,6 @@ class Step:
     def grid(self, label: str) -> Floats:
         """Return the values of a grid."""
         return next(grid.values for grid in self.grids if grid.label == label)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields; the values of vectors and grids stay arrays."""
-        return {
-            "name": self.name,
-            "formula": self.formula,
-            "sentence": self.sentence,
-            "vectors": [vector.to_json() for vector in self.vectors],
-            "grids": [grid.to_json() for grid in self.grids],
-            "facts": dict(self.facts),
-        }
 
 
 @dataclass(frozen=True)
@@ -122,17 +96,6 @@ class Box:
         """What the box hands on: the last vector."""
         return self.steps[-1].vectors[-1].values
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields; the values of vectors and grids stay arrays."""
-        return {
-            "name": self.name,
-            "title": self.title,
-            "layer": self.layer,
-            "position": self.position,
-            "pieces": self.pieces,
-            "steps": [step.to_json() for step in self.steps],
-        }
-
 
 def floats(values: Any) -> Floats:
     """Return an array of 32-bit floats."""
@@ -144,6 +107,19 @@ def listed(values: Floats) -> list[Any]:
     shown = values.astype(object)
     shown[~np.isfinite(values)] = None
     return shown.tolist()
+
+
+def as_json(content: Any, array: Callable[[NDArray], Any] = listed) -> Any:
+    """Return dataclasses, tuples and arrays as JSON has them; `array` makes what stands for an array."""
+    if isinstance(content, np.ndarray):
+        return array(content)
+    if is_dataclass(content):
+        content = vars(content)
+    if isinstance(content, Mapping):
+        return {key: as_json(value, array) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [as_json(value, array) for value in content]
+    return content
 
 
 def box_lines(box: Box) -> list[str]:

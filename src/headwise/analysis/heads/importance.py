@@ -213,9 +213,8 @@ def pruning_curve(
     references: Sequence[str],
     *,
     points: int = 8,
-    beam: int = 1,
 ) -> list[PruningPoint]:
-    """Return BLEU (sacreBLEU's default) against the number of heads removed in the given order.
+    """Return BLEU (sacreBLEU's default) of greedy search against the number of heads removed in the given order.
 
     There is a point without removal, and `points` more, evenly spaced up to all heads. The translator's own model isn't
     modified.
@@ -224,7 +223,7 @@ def pruning_curve(
     for step in range(points + 1):
         count = round(len(order) * step / points)
         with gated(model, without(model, order[:count])):
-            translations = with_model(translator, model).translate(sources, beam=beam, n_best=1)
+            translations = with_model(translator, model).translate(sources, beam=1, n_best=1)
         score = bleu([translation.text for translation in translations], references).score
         curve.append(PruningPoint(count, count / len(order), score))
     return curve

@@ -124,19 +124,19 @@ class TokenCounts:
         frequencies: Sequence[float],
         *,
         end: int,
-        separators: Sequence[bool] | None = None,
+        separators: Sequence[bool],
     ) -> None:
         """Add one sentence: weights (L, H, R, C), the frequency of each column's token, and `end`, a symbol's column.
 
-        `separators` tells which columns are separators; without it, `end` is the only one. A causal row attends to the
-        columns up to its own; the first one, which has only itself, isn't counted.
+        `separators` tells which columns are separators. A causal row attends to the columns up to its own; the first
+        one, which has only itself, isn't counted.
         """
         self.sentences += 1
         first = 1 if self.causal else 0
         rows, columns = weights.shape[2:]
         assert max(rows, columns) <= _REACH
         counts = np.asarray(frequencies, np.float64)
-        is_separator = np.arange(columns) == end % columns if separators is None else np.asarray(separators)
+        is_separator = np.asarray(separators)
         if self.offsets is None:
             self.offsets = np.zeros((*weights.shape[:2], 2 * _REACH + 1), np.int64)
         heads = np.ogrid[: weights.shape[0], : weights.shape[1]]
@@ -224,9 +224,9 @@ class LinkCounts:
         selection, evaluation = self._halves(best[1])
         return self._rate(best[1], selection, evaluation, layer, head) if evaluation else None
 
-    def relations(self, fewest: int = FEWEST) -> list[tuple[str, str]]:
-        """Return the relations with at least `fewest` cases in each half, the most frequent first."""
-        keys = [key for key in self.cases if min(map(len, self._halves(key))) >= fewest]
+    def relations(self) -> list[tuple[str, str]]:
+        """Return the relations with enough cases in each half, the most frequent first."""
+        keys = [key for key in self.cases if min(map(len, self._halves(key))) >= FEWEST]
         return sorted(keys, key=lambda key: (-len(self.cases[key]), key))
 
     def _halves(self, key: tuple[str, str]) -> tuple[list[Case], list[Case]]:
@@ -257,22 +257,21 @@ class LinkCounts:
 
 def head_roles(
     tokens: TokenCounts,
-    links: LinkCounts | None = None,
-    coreference: LinkCounts | None = None,
+    links: LinkCounts,
+    coreference: LinkCounts,
     similarity: SimilarityCounts | None = None,
 ) -> list[HeadRoles]:
     """Return the measurements and roles of each head of one part, layer by layer."""
     assert tokens.offsets is not None, "count at least one sentence"
     layers, heads = tokens.offsets.shape[:2]
-    relations = [] if links is None else links.relations()
-    pronouns = [] if coreference is None else coreference.relations()
+    relations, pronouns = links.relations(), coreference.relations()
     correlations = None if similarity is None else similarity.correlations()
     results = []
     for layer in range(layers):
         for head in range(heads):
             offset = int(tokens.offsets[layer, head].argmax()) - _REACH
-            relation = None if links is None else links.best_of_head(layer, head, relations)
-            antecedent = None if coreference is None else coreference.best_of_head(layer, head, pronouns)
+            relation = links.best_of_head(layer, head, relations)
+            antecedent = coreference.best_of_head(layer, head, pronouns)
             similar = None
             if similarity is not None and correlations is not None:
                 found, permuted = (float(values[layer, head]) for values in correlations)

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 from headwise.analysis.heads.importance import HeadPlace
 from headwise.analysis.heads.measuring import PartReport
-from headwise.files import atomic_file
+from headwise.analysis.interventions import PART_NAMES
+from headwise.analysis.picture import save
 
 _COLORS = {
     "position": "#1f5fbf",
@@ -20,11 +21,6 @@ _COLORS = {
     "separator": "#7a6a1f",
     "semantic similarity": "#b0307a",
     "none": "#9aa3ad",
-}
-_TITLES = {
-    "encoder": "Encoder self-attention",
-    "decoder": "Decoder self-attention",
-    "cross": "Cross-attention",
 }
 
 
@@ -45,8 +41,7 @@ def draw_heads(
     figure.suptitle(
         "What each head does (bold: a role by its threshold; shade: mean largest weight)", fontsize=10
     )
-    with atomic_file(file) as out:
-        figure.savefig(out, format="png", dpi=150)
+    save(figure, file)
 
 
 def _draw(axis: Axes, report: PartReport, importance: dict[HeadPlace, float] | None) -> None:
@@ -72,7 +67,7 @@ def _draw(axis: Axes, report: PartReport, importance: dict[HeadPlace, float] | N
             fontweight="bold" if head.roles else "normal",
             color=_COLORS[_kind(head.roles)] if head.roles else "#1c2430",
         )
-    axis.set_title(_TITLES[report.part], fontsize=9)
+    axis.set_title(PART_NAMES[report.part], fontsize=9)
     axis.set_xticks(range(heads), [f"head {number + 1}" for number in range(heads)], fontsize=8)
     axis.set_yticks(range(layers), [f"layer {number + 1}" for number in range(layers)], fontsize=8)
     axis.tick_params(length=0)

@@ -8,11 +8,18 @@ from headwise.analysis.interventions.applying import (
     part_of,
     require_no_translation,
 )
-from headwise.analysis.interventions.notation import PARTS, Intervention, Part, parse_interventions
+from headwise.analysis.interventions.notation import (
+    PART_NAMES,
+    PARTS,
+    Intervention,
+    Part,
+    parse_interventions,
+)
 from headwise.analysis.interventions.sublayers import switched_off
 
 __all__ = [
     "PARTS",
+    "PART_NAMES",
     "Copies",
     "Intervention",
     "Part",

@@ -41,6 +41,11 @@ from headwise.errors import ConfigError
 
 Part = Literal["encoder", "decoder", "cross"]
 PARTS: tuple[Part, ...] = get_args(Part)
+PART_NAMES: dict[Part, str] = {
+    "encoder": "Encoder self-attention",
+    "decoder": "Decoder self-attention",
+    "cross": "Cross-attention",
+}
 
 _PART_OF: dict[str, Part] = {part: part for part in PARTS}
 _NUMBER = r"([1-9][0-9]*|\*)"

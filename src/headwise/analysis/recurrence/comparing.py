@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -124,11 +123,6 @@ class RecurrenceComparison:
     radius: float
     backward: bool
     networks: tuple[Compared, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the comparison for JSON, with its arrays as they are."""
-        networks = [vars(network) for network in self.networks]
-        return {**vars(self), "pieces": list(self.pieces), "networks": networks}
 
 
 def compare(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -36,10 +35,6 @@ class Times:
     threads: int
     lengths: tuple[int, ...]
     rows: tuple[Timed, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the times for JSON."""
-        return asdict(self)
 
 
 @torch.inference_mode()
