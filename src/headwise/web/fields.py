@@ -111,11 +111,11 @@ def _items(pairs: FormData | QueryParams, key: str) -> list[dict[str, str]]:
     return [found[number] for number in sorted(found)]
 
 
-async def uploaded(request: Request, name: str = "file") -> tuple[str, UploadFile]:
+async def uploaded(request: Request) -> tuple[str, UploadFile]:
     """Return the name of the file of a form, and the file; raises `ServiceError` (400)."""
-    file = (await request.form()).get(name) if _media_type(request) == "multipart/form-data" else None
+    file = (await request.form()).get("file") if _media_type(request) == "multipart/form-data" else None
     if not isinstance(file, UploadFile) or not file.filename:
-        raise ServiceError(400, f"{name}: expected a file in multipart/form-data, found none")
+        raise ServiceError(400, "file: expected a file in multipart/form-data, found none")
     return file.filename, file
 
 

@@ -68,6 +68,9 @@ export function repaint() {
   for (const canvas of document.querySelectorAll("canvas")) heatMaps.get(canvas)?.();
 }
 
+/** A pixel that shows the components of a color, however that is written. */
+const probe = h("canvas", { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
+
 /**
  * The RGB components of a color property.
  * @param {Element} element
@@ -75,7 +78,6 @@ export function repaint() {
  * @returns {[number, number, number]}
  */
 function colorOf(element, property) {
-  const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   if (!probe) return [0, 0, 0];
   probe.fillStyle = getComputedStyle(element).getPropertyValue(property);
   probe.fillRect(0, 0, 1, 1);

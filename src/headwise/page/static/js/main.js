@@ -9,7 +9,7 @@ import { keysDialog, listen } from "./keys.js";
 import { architecturePanel } from "./panels/architecture.js";
 import { beamPanel } from "./panels/beam.js";
 import { evidencePanel } from "./panels/evidence.js";
-import { hasAttention, headsPanel, silence } from "./panels/heads.js";
+import { allHeads, hasAttention, headsPanel, silence } from "./panels/heads.js";
 import { insidePanel } from "./panels/inside.js";
 import { interventionsPanel } from "./panels/interventions.js";
 import { languagePanel } from "./panels/language.js";
@@ -143,17 +143,8 @@ function aboutRun(run) {
 
 /** Define the keyboard shortcuts. */
 function keys() {
-  const heads = () =>
-    PARTS.flatMap((part) => {
-      const { layers = 0, heads: count = 0 } = data.run.value?.parts?.[part] ?? {};
-      return Array.from({ length: layers * count }, (_, i) => ({
-        part,
-        layer: Math.floor(i / count),
-        head: i % count,
-      }));
-    });
   const step = (/** @type {number} */ by) => {
-    const all = heads();
+    const all = allHeads(data.run.value);
     const { layer, head } = store.state;
     const part = data.run.value?.parts?.[store.state.part] ? store.state.part : all[0]?.part;
     const current = all.findIndex((one) => one.part === part && one.layer === layer && one.head === head);

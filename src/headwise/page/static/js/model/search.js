@@ -7,6 +7,7 @@
  * likelier than all of them. With `lettered`, no hypothesis ends before it has a token with a letter or a digit.
  */
 
+import { lengthPenalty } from "../text.js";
 import { BOS, EOS, PAD, Refusal, UNK } from "./subwords.js";
 
 /** @typedef {{ beam: number, alpha: number, limit: number, prefix: number[], lettered: boolean[] | null }} Options */
@@ -15,11 +16,6 @@ import { BOS, EOS, PAD, Refusal, UNK } from "./subwords.js";
 /** @typedef {{ node: number | null, path: number[], total: number, gains: number[], tokens: number[] }} Live */
 /** @typedef {{ node: number, tokens: number[], gains: number[], log_probability: number, score: number }} Finished */
 /** @typedef {{ parent: Live, token: number, gain: number, total: number }} Candidate */
-
-/** @param {number} length @param {number} alpha */
-export function lengthPenalty(length, alpha) {
-  return ((5 + length) / 6) ** alpha;
-}
 
 /**
  * Search for the best translations of an encoded source.

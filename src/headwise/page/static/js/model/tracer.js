@@ -1,8 +1,9 @@
 /** Traces: a search with its beam tree, then forced decoding that records attention and log-probabilities. */
 
 import { Tensor } from "../tensor.js";
+import { lengthPenalty } from "../text.js";
 import { changes, format, parse } from "./interventions.js";
-import { lengthPenalty, search } from "./search.js";
+import { search } from "./search.js";
 import { respelled } from "./spelling.js";
 import { BOS, EOS, hasLetters, line, oneLine, Refusal, readable, strip, words } from "./subwords.js";
 import { splitWords } from "./unknown.js";

@@ -18,6 +18,21 @@ export function hasAttention({ can }) {
   return can.read;
 }
 
+/**
+ * All heads of a run, by part and layer.
+ * @param {import("../types.js").Run | null} run
+ */
+export function allHeads(run) {
+  return PARTS.flatMap((part) => {
+    const { layers = 0, heads = 0 } = run?.parts?.[part] ?? {};
+    return Array.from({ length: layers * heads }, (_, i) => ({
+      part,
+      layer: Math.floor(i / heads),
+      head: i % heads,
+    }));
+  });
+}
+
 /** @param {import("../types.js").App} app */
 export function headsPanel({ store, data }) {
   const section = panel(

@@ -1,6 +1,7 @@
 /** The effect of interventions on an image model: class probabilities, or the similarity of a caption. */
 
 import { h } from "../dom.js";
+import { sum } from "../image_view.js";
 import { tableOf } from "../panel.js";
 import { number, signed } from "../text.js";
 
@@ -16,11 +17,7 @@ export function imageEffect({ run, view, unchanged }) {
   if (!settled || !now || !before) return [];
   const classes = run.value?.classes ?? [];
   if (!now.probabilities || !before.probabilities) {
-    const [similarity, old] = [now, before].map((one) => {
-      let sum = 0;
-      for (const share of one.shares?.data ?? []) sum += share;
-      return sum;
-    });
+    const [similarity, old] = [now, before].map(({ shares }) => (shares ? sum(shares.data) : 0));
     const caption = "Similarity of image and caption";
     const rows = [["cosine", number(old, 4), number(similarity, 4), signed(similarity - old, 4)]];
     return [tableOf({ caption, head: ["", "before", "now", "Δ"], rows })];

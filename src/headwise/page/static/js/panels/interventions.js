@@ -6,9 +6,8 @@ import { order } from "../model/order.js";
 import { panel, tableOf, watch } from "../panel.js";
 import { byRole, onNewHeads } from "../roles.js";
 import { number, percent, signed } from "../text.js";
-import { PARTS } from "../types.js";
 import { changesBetween } from "./difference.js";
-import { hasAttention } from "./heads.js";
+import { allHeads, hasAttention } from "./heads.js";
 import { imageEffect } from "./image_effect.js";
 import { knobInWords, knobs, WITHOUT_MASK } from "./knobs.js";
 
@@ -321,14 +320,10 @@ function explain(what, delta, same) {
  */
 function others(role, run) {
   const taken = new Set(role.map((one) => `${one.part}.${one.layer}.${one.head}`));
-  const all = PARTS.flatMap((part) => {
-    const { layers = 0, heads = 0 } = role.some((one) => one.part === part) ? (run?.parts?.[part] ?? {}) : {};
-    return Array.from({ length: layers * heads }, (_, i) => ({
-      part,
-      layer: Math.floor(i / heads),
-      head: i % heads,
-    }));
-  }).filter((one) => !taken.has(`${one.part}.${one.layer}.${one.head}`));
+  const parts = new Set(role.map(({ part }) => part));
+  const all = allHeads(run).filter(
+    ({ part, layer, head }) => parts.has(part) && !taken.has(`${part}.${layer}.${head}`),
+  );
   let seed = 1;
   const draw = () => {
     seed = (seed * 48271) % 2147483647;

@@ -26,13 +26,7 @@ const FAINT = 0.04; // links with smaller weights aren't drawn
 function links(state, source, reading) {
   const cross = reading.attention.cross;
   if (!cross) return null;
-  const { layer, head } = crossHead(state, cross);
-  const selections = {
-    head: () => [cross.at(layer, head)],
-    layer: () => heads(cross, layer),
-    all: () => heads(cross, null),
-  };
-  const weights = mean(selections[state.over]());
+  const weights = meanOfHeads(state, cross);
   // Row i predicts token i and reads token i − 1; with the shift, a token's row is the one that reads it.
   const tokenOf = (/** @type {number} */ row) => row - state.shift;
   const target = state.words ? reading.target.word_of : reading.target.pieces.map((_, index) => index);
@@ -251,6 +245,17 @@ export function ribbonPanel({ store, data, say }) {
 export function crossHead(state, cross) {
   const [layers, heads] = cross?.shape ?? [Infinity, Infinity];
   return { layer: Math.min(state.layer, layers - 1), head: Math.min(state.head, heads - 1) };
+}
+
+/**
+ * The weights of the heads that the state selects: of one, or the mean of its layer's or of all.
+ * @param {import("../state.js").State} state
+ * @param {import("../tensor.js").Tensor} cross
+ */
+export function meanOfHeads(state, cross) {
+  const { layer, head } = crossHead(state, cross);
+  if (state.over === "head") return cross.at(layer, head);
+  return mean(heads(cross, state.over === "all" ? null : layer));
 }
 
 /**

@@ -3,9 +3,8 @@
 import { button, fill, h } from "../dom.js";
 import { oneStop, roving } from "../keys.js";
 import { panel, twin, watch } from "../panel.js";
-import { heads, mean } from "../tensor.js";
 import { number, percent, piece } from "../text.js";
-import { crossHead } from "./ribbon.js";
+import { crossHead, meanOfHeads } from "./ribbon.js";
 
 const EVERY = 900; // milliseconds per step while playing
 
@@ -144,14 +143,7 @@ export function wordsPanel({ store, data }) {
   const attended = (stepwise, at) => {
     const { attention } = stepwise;
     if (!attention) return [h("span", { class: "muted" }, "This model has no cross-attention.")];
-    const { state } = store;
-    const { layer, head } = crossHead(state, attention);
-    const chosen = {
-      head: () => [attention.at(layer, head)],
-      layer: () => heads(attention, layer),
-      all: () => heads(attention, null),
-    };
-    const shares = mean(chosen[state.over]()).at(at).data;
+    const shares = meanOfHeads(store.state, attention).at(at).data;
     const names = stepwise.source.pieces.map(piece);
     return names.flatMap((name, index) => [
       h(
