@@ -61,6 +61,18 @@ def test_a_followed_link_without_a_text_keeps_the_one_that_is_there(visit: Visit
     expect(page.locator("#ribbon .target .unit").first).to_be_visible()
 
 
+@SERVER_ONLY
+def test_a_link_to_a_run_that_isnt_served_says_so(visit: Visit, run: Path) -> None:
+    page = visit.open(f"text={TEXT}&run=other")
+    expect(page.locator("#translate .notice")).to_contain_text(f"expected one of {run.name}, found 'other'")
+    page.locator("#run").select_option(run.name)
+    visit.settled()
+    expect(page.locator("#translate .notice")).to_be_hidden()
+    assert (visit.state()["run"], visit.state()["text"]) == (run.name, TEXT)
+    expect(page.locator(".hypotheses li").first).to_be_visible()
+    visit.refused()
+
+
 def without_hints(text: str) -> list[str]:
     """Leave out what depends on the keyboard focus."""
     hints = ("looked at", "looks at", "Enter shows", "Point at", "Table")

@@ -56,7 +56,9 @@ def suggestions(run: Path | None, data: DataConfig) -> list[str]:
 
 def _examples(data: DataConfig) -> list[str]:
     """Return the lines of the file of examples, if there is one that can be read."""
-    source = Path(data.dev_source or "dev")
+    if data.dev_source is None:
+        return []
+    source = Path(data.dev_source)
     file = source.with_name(f"examples{source.suffix}")
     if not file.is_file():
         return []

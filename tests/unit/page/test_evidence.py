@@ -166,7 +166,9 @@ def test_a_development_set_that_was_split_off_is_that_of_the_training(tmp_path: 
     assert set(run.describe()["samples"]) <= set(held_out.dev_source)
 
 
-def test_the_page_suggests_the_examples_beside_the_development_set_first(tmp_path: Path) -> None:
+def test_the_page_suggests_the_examples_beside_the_development_set_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_built_in("miniature", tmp_path / "corpus", "[de]*")
     path = make_run(tmp_path / "run")
     config = Config.load(path / "config.yaml")
@@ -180,3 +182,6 @@ def test_the_page_suggests_the_examples_beside_the_development_set_first(tmp_pat
     assert len(suggested) > len(EXAMPLES)
     (tmp_path / "corpus" / "examples.en").write_bytes(b"\xff\x00\xff")
     assert len(suggestions(path, data)) == len(suggested) - len(EXAMPLES)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").write_text("Of a run without a development set, no file is beside it.")
+    assert suggestions(path, config.data) == []

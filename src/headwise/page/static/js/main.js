@@ -207,8 +207,7 @@ async function begin() {
     event.preventDefault(); // a link's fragment would replace the page's state
     main.focus();
   });
-  const known = runs.some(({ name }) => name === store.state.run);
-  if (!known) store.state = { ...store.state, run: runs[0].name };
+  if (store.state.run === "") store.state = { ...store.state, run: runs[0].name };
   fill(main, ...PANELS.map((make) => make(app)));
   document.body.append(liveRegion);
   const followLink = linkFollower(store);
