@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from headwise.analysis.trace import Trace
 from headwise.analysis.tracer import Tracer
@@ -31,7 +30,6 @@ class Difference:
         before: log-probability of the first translation under the first interventions.
         before_now: log-probability of the first translation under the second interventions, by forced decoding.
         after: log-probability of the second translation under the second interventions.
-        tokens_now: log-probabilities of the first translation's tokens under the second interventions.
     """
 
     words: tuple[WordChange, ...]
@@ -39,30 +37,24 @@ class Difference:
     before: float
     before_now: float
     after: float
-    tokens_now: tuple[float, ...]
 
     @property
     def delta(self) -> float:
         """Change in the first translation's log-probability; 0 if it doesn't depend on the interventions."""
         return self.before_now - self.before
 
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON-serializable values, `delta` included."""
-        return {**asdict(self), "delta": self.delta}
-
 
 def difference(tracer: Tracer, before: Trace, after: Trace) -> Difference:
     """Compare two traces of the same text under different interventions; each has at least one hypothesis."""
     best_before, best_after = before.hypotheses[0], after.hypotheses[0]
     ids = (*best_before.ids, EOS) if isinstance(tracer, TranslationTracer) else best_before.ids
-    forced = tracer.force(before.source, ids, after.interventions, alternatives=1)
+    now = tracer.force(before.source, ids, after.interventions, alternatives=1)
     return Difference(
         words=word_changes(best_before.text, best_after.text),
         changed=best_before.ids != best_after.ids,
         before=best_before.log_probability,
-        before_now=forced.log_probability,
+        before_now=now.log_probability,
         after=best_after.log_probability,
-        tokens_now=forced.log_probabilities,
     )
 
 
