@@ -209,8 +209,7 @@ export class Data {
   /** Request the forced decodings that depend on the traces, then the cell. */
   #askReading() {
     const { state } = this.store;
-    const settled = this.trace.status === "ready";
-    if (!settled) return;
+    if (this.trace.status !== "ready") return;
     if (state.node === null) this.chosen.clear();
     else if (this.path(state.node).length > 0) {
       this.chosen.ask("force", {
@@ -232,29 +231,22 @@ export class Data {
     this.#askBoxes();
   }
 
-  /** Request the computation of the cell that the microscope shows. */
+  /** Whether the shown reading is of the current trace. */
+  get #settled() {
+    const { trace, chosen, store } = this;
+    return trace.status === "ready" && (store.state.node === null || chosen.status === "ready");
+  }
+
+  /** Request the shown hypothesis step by step, and the computation of the cell that the microscope shows. */
   #askCell() {
     const { part, layer, head, query } = this.store.state;
     const { reading } = this;
-    if (!reading || !this.run.value?.can.steps) this.stepwise.clear();
-    else if (
-      this.trace.status === "ready" &&
-      (this.store.state.node === null || this.chosen.status === "ready")
-    )
-      this.stepwise.ask("steps", { ...this.#common(), target: reading.target.ids }, 30);
-    const size = this.run.value?.parts?.[part];
-    if (
-      !reading ||
-      !size ||
-      layer >= size.layers ||
-      head >= size.heads ||
-      !hasProducts(this.run.value, part)
-    ) {
-      this.cell.clear();
-      return;
-    }
-    if (this.trace.status !== "ready" || (this.store.state.node !== null && this.chosen.status !== "ready"))
-      return;
+    const run = this.run.value;
+    if (!reading || !run?.can.steps) this.stepwise.clear();
+    else if (this.#settled) this.stepwise.ask("steps", { ...this.#common(), target: reading.target.ids }, 30);
+    const { layers = 0, heads = 0 } = run?.parts?.[part] ?? {};
+    if (!reading || layer >= layers || head >= heads || !hasProducts(run, part)) return this.cell.clear();
+    if (!this.#settled) return;
     const rows = reading.attention[part]?.shape[2] ?? 0;
     const row = Math.min(query ?? 0, rows - 1);
     this.cell.ask(
@@ -272,9 +264,7 @@ export class Data {
       this.box.clear();
       return;
     }
-    const { trace, view, chosen, store } = this;
-    if ((view.value ? view : trace).status !== "ready") return;
-    if (store.state.node !== null && chosen.status !== "ready") return;
+    if (this.view.value ? this.view.status !== "ready" : !this.#settled) return;
     this.boxes.ask("boxes", shown, 30);
   }
 
