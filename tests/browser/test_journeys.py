@@ -54,10 +54,12 @@ def test_a_link_restores_what_its_sender_saw(visit: Visit, browser: Browser, ser
 
 def test_a_followed_link_without_a_text_keeps_the_one_that_is_there(visit: Visit) -> None:
     page = visit.open()
+    page.get_by_label("Colors", exact=True).select_option("dark")
     page.evaluate("location.hash = 'part=decoder&layer=1'")
     visit.settled()
     state = visit.state()
     assert (state["text"], state["part"], state["layer"]) == (TEXT, "decoder", "1")
+    assert state["theme"] == "dark"
     expect(page.locator("#ribbon .target .unit").first).to_be_visible()
 
 

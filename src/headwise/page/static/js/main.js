@@ -67,7 +67,8 @@ function syncFragment(followLink) {
     const run = parsed.run || store.state.run;
     // A link without a text is about the one that is there; another run begins with a text of its own.
     const text = parsed.text || (run === store.state.run ? store.state.text : "");
-    store.set({ ...parsed, run, text });
+    const theme = parsed.theme === "auto" ? store.state.theme : parsed.theme; // the reader's own choice
+    store.set({ ...parsed, run, text, theme });
     followLink();
   };
   const write = () => {
