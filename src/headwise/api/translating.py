@@ -110,14 +110,17 @@ def translate_any(
 def document_format(file: Path | None, out: Path | None, of_lines: Sequence[str]) -> DocumentFormat | None:
     """Return the format of a document, None for lines; raises `ConfigError` for options that don't go with one.
 
-    `of_lines` are those that were given and that only lines have.
+    `of_lines` are those that were given and that only lines have. Lines don't go into a document, nor one into another.
     """
-    if file is None:
-        return None
     from headwise.documents.formats import format_of
 
-    form = format_of(file.name)
-    if form is None or form.lines:
+    form = None if file is None else format_of(file.name)
+    if file is None or form is None or form.lines:
+        made = None if out is None else format_of(out.name)
+        if out is not None and made is not None and not made.lines:
+            raise ConfigError(
+                f"-o: expected a {out.suffix} file to translate into {out}, found lines of text"
+            )
         return None
     for option in of_lines:
         raise ConfigError(f"{option}: expected a file of lines beside it, found the document {file}")

@@ -220,13 +220,10 @@ def _check_stream_output(out: Path | None, *, jsonl: bool) -> None:
     """Raise `ConfigError` for an output whose name says that it isn't lines of text."""
     if out is None:
         return
-    from headwise.documents.formats import format_of
     from headwise.engine.corpus.rows import form_of
     from headwise.text.reading.compression import compression
 
-    document = format_of(out.name)
-    records = form_of(out) and not (jsonl and form_of(out) == ".jsonl")
-    if compression(out) or records or (document is not None and not document.lines):
+    if compression(out) or (form_of(out) and not (jsonl and form_of(out) == ".jsonl")):
         raise ConfigError(
             f"{out}: expected a FILE to translate into it, found a stream, which is lines of text"
         )

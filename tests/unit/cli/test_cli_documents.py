@@ -113,6 +113,19 @@ def test_what_documents_have_not_is_refused(
     assert file.read_text() == "<p>A dog.</p>"
 
 
+@pytest.mark.parametrize("from_file", [True, False])
+def test_lines_do_not_go_into_a_document(
+    run: Path, tmp_path: Path, *, from_file: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tmp_path / "text.en", tmp_path / "text.docx"
+    file.write_text("A dog.\n")
+    given = [str(file)] if from_file else []
+    assert headwise(["translate", str(run), *given, "-o", str(out)]) == 2
+    expected = f"-o: expected a .docx file to translate into {out}, found lines of text"
+    assert capsys.readouterr().err == f"headwise: error: {expected}\n"
+    assert not out.exists()
+
+
 def test_a_failure_leaves_the_old_file(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, out = tmp_path / "page.html", tmp_path / "out.html"
     file.write_text("<p>A dog.</p>")
