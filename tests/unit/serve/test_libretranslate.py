@@ -160,12 +160,16 @@ def test_other_addresses(address: str) -> None:
     assert httpx.get(f"{address}/health").json() == {"status": "ok"}
     settings = httpx.get(f"{address}/frontend/settings").json()
     assert (settings["charLimit"], settings["keyRequired"]) == (3_000, False)
-    by_address = httpx.get(f"{address}/translate", params={"q": "a", "target": "de"})
-    assert (by_address.status_code, by_address.json()) == (
-        405,
-        {"error": "/translate: expected POST, found GET"},
-    )
-    assert by_address.headers["allow"] == "POST"
+    for method in ("GET", "PUT"):
+        wrong = httpx.request(method, f"{address}/translate", params={"q": "a", "target": "de"})
+        assert (wrong.status_code, wrong.json()) == (
+            405,
+            {"error": f"/translate: expected POST, found {method}"},
+        )
+        assert wrong.headers["allow"] == "POST"
+    for elsewhere in ("/translate/", "/translation"):
+        missing = httpx.post(f"{address}{elsewhere}")
+        assert (missing.status_code, missing.json()) == (404, {"error": f"there is nothing at {elsewhere}"})
     refused = post(address, "suggest", q="a", s="b", source="en", target="de")
     assert (refused.status_code, refused.json()) == (
         403,
