@@ -21,18 +21,17 @@ import json
 import lzma
 import random
 import re
-import sys
 import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headwise.errors import DataError, HeadwiseError
+from headwise.errors import DataError, script_errors
 from headwise.files import write_bytes, write_text
 from headwise.text.reading.dictionary import WORD
 from headwise.text.reading.glossary import MOST_FORMS
-from headwise.text.reading.lines import read_lines
+from headwise.text.reading.lines import read_parallel
 
 LARGEST = 100_000_000  # bytes of a file of the dictionary
 SELDOM, SELDOM_ENGLISH = 8, 25  # times that the text has a German, or an English word at most
@@ -290,11 +289,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.out.is_file():
         raise DataError(f"{options.out}: expected a folder to write to, found a file")
-    english, german = list(read_lines(options.english)), list(read_lines(options.german))
-    if len(english) != len(german):
-        raise DataError(
-            f"{options.german}: expected {len(english):,} lines, as many as {options.english}, found {len(german):,}"
-        )
+    english, german = read_parallel(options.english, options.german)
     first, every = entries(options.dictionary)
     english_words, german_words = (
         Counter(word for line in lines for word in WORD.findall(line.lower())) for lines in (english, german)
@@ -310,8 +305,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
+    with script_errors():
         main()
-    except HeadwiseError as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(2) from None

@@ -14,26 +14,17 @@ often than it says the same in other words.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 from sacrebleu.metrics.chrf import CHRF
 
-from headwise.errors import DataError, HeadwiseError
+from headwise.errors import DataError, script_errors
 from headwise.files import check_output, write_text
-from headwise.text.reading.lines import read_lines
+from headwise.text.reading.lines import read_parallel
 
 LEAST = 40  # chrF2
-
-
-def read(file: Path, expected: int | None = None) -> list[str]:
-    """Return the lines of a file; raises `DataError` where their number isn't the expected one."""
-    lines = list(read_lines(file))
-    if expected not in (None, len(lines)):
-        raise DataError(f"{file}: expected {expected:,} lines, one for each pair, found {len(lines):,}")
-    return lines
 
 
 def new_translations(given: list[str], real: list[str], made: list[str]) -> Iterator[tuple[str, str]]:
@@ -75,10 +66,7 @@ def main() -> None:
         )
     for file in outputs:
         check_output(file, *inputs)
-    source = read(options.source)
-    target, made_source, made_target = (
-        read(file, len(source)) for file in (options.target, options.made_source, options.made_target)
-    )
+    source, target, made_source, made_target = read_parallel(*inputs)
     pairs = [
         *zip(source, target, strict=True),
         *new_translations(source, target, made_target),
@@ -90,8 +78,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
+    with script_errors():
         main()
-    except HeadwiseError as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(2) from None

@@ -24,7 +24,6 @@ import argparse
 import html
 import random
 import re
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -37,7 +36,7 @@ from headwise.characters import WORD
 from headwise.config import CleaningConfig
 from headwise.data.ragged import Ragged
 from headwise.engine.shortlist import translation_probabilities
-from headwise.errors import DataError, HeadwiseError
+from headwise.errors import DataError, script_errors
 from headwise.files import write_text
 from headwise.text.preparation.cleaning import Rules, cleaned_pairs, words_of
 from headwise.text.reading.lines import read_lines
@@ -238,8 +237,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
+    with script_errors():
         main()
-    except HeadwiseError as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(2) from None

@@ -11,13 +11,12 @@ from __future__ import annotations
 import argparse
 import random
 import re
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from headwise.errors import DataError, HeadwiseError
+from headwise.errors import script_errors
 from headwise.files import check_output, write_text
-from headwise.text.reading.lines import read_lines
+from headwise.text.reading.lines import read_lines, read_parallel
 
 FILLED, LISTED = 60, 6_000  # times that each line with a slot is filled; lines of a list
 MARKS = ("- ", "- ", "* ", "• ", "– ", "> ", "1. ", "2. ", "3) ", "a) ", "(b) ", "[ ] ", "TODO: ")
@@ -176,11 +175,7 @@ def main() -> None:
     outputs = [Path(f"{options.out}.{language}") for language in ("en", "de")]
     for file in outputs:
         check_output(file, options.english, options.german)
-    english, german = list(read_lines(options.english)), list(read_lines(options.german))
-    if len(english) != len(german):
-        raise DataError(
-            f"{options.german}: expected {len(english):,} lines, as many as {options.english}, found {len(german):,}"
-        )
+    english, german = read_parallel(options.english, options.german)
     chance = random.Random(1)
     pairs = [*phrases(chance), *listed(list(zip(english, german, strict=True)), chance)]
     for side, file in enumerate(outputs):
@@ -189,8 +184,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
+    with script_errors():
         main()
-    except HeadwiseError as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(2) from None

@@ -7,9 +7,23 @@ its traceback.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class HeadwiseError(ValueError):
     """Base class of errors that the user can correct; the message is one sentence."""
+
+
+@contextmanager
+def script_errors() -> Iterator[None]:
+    """Print the user's error that a script raises in the block, and end it with code 2, as the command line does."""
+    try:
+        yield
+    except HeadwiseError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
 
 
 class ConfigError(HeadwiseError):

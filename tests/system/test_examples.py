@@ -127,7 +127,7 @@ def test_translations_that_are_near_real_ones_but_new_are_added_to_the_pairs(tmp
     made_german.write_text("Eine Zeile.\n", "utf-8")
     wrong = script("diversify.py", *(tmp_path / name for name in names), tmp_path / "diverse")
     assert wrong.returncode == 2
-    assert wrong.stderr == f"{made_german}: expected 4 lines, one for each pair, found 1\n"
+    assert wrong.stderr == f"{made_german}: expected 4 lines, as many as {english}, found 1\n"
     before = english.read_bytes()
     refused = script("diversify.py", *(tmp_path / name for name in names), tmp_path / "text")
     assert (refused.returncode, english.read_bytes()) == (2, before)

@@ -20,7 +20,7 @@ from headwise.evaluation.translation import (
     perplexity,
     score_translations,
 )
-from headwise.text.reading.lines import one_line, read_lines
+from headwise.text.reading.lines import one_line, read_parallel
 
 _COPIED = 0.5  # share of references that are their source, from which the two are probably one text
 
@@ -76,13 +76,7 @@ def read_test_sets(sources: Sequence[Path], references: Sequence[Path]) -> list[
         raise ConfigError(
             f"evaluate: expected one --reference for each --source, found {len(references)} for {len(sources)}"
         )
-    sets = [
-        TestFiles(s, r, list(read_lines(s)), list(read_lines(r)))
-        for s, r in zip(sources, references, strict=True)
-    ]
-    for test_set in sets:
-        check_lines(test_set.sources, test_set.references)
-    return sets
+    return [TestFiles(s, r, *read_parallel(s, r)) for s, r in zip(sources, references, strict=True)]
 
 
 def score_runs(

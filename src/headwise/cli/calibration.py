@@ -47,14 +47,11 @@ def command(
     from headwise.config import Config
     from headwise.engine.translator import Translator
     from headwise.evaluation.calibration import Calibration
-    from headwise.evaluation.metrics import check_lines
-    from headwise.text.reading.lines import read_lines
+    from headwise.text.reading.lines import read_parallel
 
     if out is not None and out.suffix != ".png":
         raise ConfigError(f"{out}: expected a file that ends in .png")
-    sources, references = list(read_lines(source)), list(read_lines(reference))
-    check_lines(sources, references)
-    sources, references = sources[:limit], references[:limit]
+    sources, references = (lines[:limit] for lines in read_parallel(source, reference))
     lines = [f"{'run':<28} smoothing  setting          ECE    bias  confidence  accuracy   tokens"]
     records: list[dict[str, Any]] = []
     diagrams: dict[str, dict[str, Calibration]] = {}

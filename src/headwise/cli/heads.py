@@ -148,12 +148,9 @@ def _importance(
 
 def _training(translator: Translator, source: Path, target: Path) -> Pairs:
     from headwise.analysis.heads.importance import Pairs
-    from headwise.evaluation.metrics import check_lines
-    from headwise.text.reading.lines import read_lines
+    from headwise.text.reading.lines import read_parallel
 
-    sources, targets = list(read_lines(source)), list(read_lines(target))
-    check_lines(sources, targets)
-    return Pairs.encode(translator, sources, targets)
+    return Pairs.encode(translator, *read_parallel(source, target))
 
 
 def _frequencies(training: Pairs | None) -> tuple[Counter[int], Counter[int]] | None:

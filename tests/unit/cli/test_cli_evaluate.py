@@ -52,6 +52,31 @@ def test_evaluate_equals_sacrebleu_on_its_own_translations(
     assert record["perplexity"]["word"] == pytest.approx(math.exp(-total / words), rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("side", "text", "found"),
+    [
+        ("de", "Eine Zeile.\n", "expected {count} lines, as many as {source}, found 1"),
+        ("en", "", "an empty file"),
+    ],
+)
+def test_the_file_that_does_not_fit_the_other_is_named(
+    run: Path,
+    files: list[str],
+    tmp_path: Path,
+    side: str,
+    text: str,
+    found: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wrong = tmp_path / f"test.{side}"
+    wrong.write_text(text)
+    for command in (["evaluate"], ["analyze", "calibration"]):
+        assert run_program([*command, str(run), *files]) == 2
+        message = capsys.readouterr().err
+        assert message.startswith(f"headwise: error: {wrong}: ")
+        assert message.endswith(found.format(count=len(ENGLISH), source=files[1]) + "\n")
+
+
 def test_a_reference_that_is_too_long_has_no_perplexity(
     run: Path, files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

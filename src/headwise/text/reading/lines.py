@@ -102,6 +102,22 @@ def read_lines(path: Path | None) -> Iterator[str]:
         yield from _decoded(file, str(path))
 
 
+def read_parallel(*paths: Path) -> list[list[str]]:
+    """Return the lines of each of several files that belong together line by line.
+
+    Raises `DataError` as `read_lines`, and naming a file that is empty or hasn't as many lines as the first.
+    """
+    read = [list(read_lines(path)) for path in paths]
+    if not read[0]:
+        raise DataError(f"{paths[0]}: expected lines of text, found an empty file")
+    for path, lines in zip(paths, read, strict=True):
+        if len(lines) != len(read[0]):
+            raise DataError(
+                f"{path}: expected {len(read[0]):,} lines, as many as {paths[0]}, found {len(lines):,}"
+            )
+    return read
+
+
 def _decoded(file: gzip.GzipFile | BinaryIO, name: str) -> Iterator[str]:
     for number, line in enumerate(bounded_lines(file, name), start=1):
         try:
