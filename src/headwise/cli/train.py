@@ -12,8 +12,8 @@ import typer
 from headwise import bounds
 from headwise.api.training import TrainingPlan, TrainingRequest
 from headwise.cli.arguments import Imports, Languages, finite, named
+from headwise.cli.checks import refuse_without
 from headwise.config import Config
-from headwise.errors import ConfigError
 from headwise.extras import installed, not_installed
 
 Overrides = Annotated[
@@ -119,6 +119,8 @@ def command(
     """
     if not installed("torch"):  # before a plan that couldn't be carried out
         raise not_installed("train", "torch")
+    if not estimate:
+        refuse_without("--estimate", {"--gpu": gpu, "--watts": watts})
     plan = TrainingRequest(
         changes=overrides or [],
         config=configuration,
@@ -141,8 +143,6 @@ def command(
     say(plan.reasons)
     if estimate:
         return _estimate(plan.config, plan.run, gpu, watts, as_json=as_json)
-    if gpu is not None or watts is not None:
-        raise ConfigError("--gpu and --watts: expected --estimate beside them, found none")
     return _train(plan, as_json=as_json)
 
 
