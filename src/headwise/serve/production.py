@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 from starlette.applications import Starlette
@@ -26,6 +25,7 @@ from headwise.serve.protocols.observation import Log, Metrics, Observed
 from headwise.serve.protocols.observation import routes as operation_routes
 from headwise.serve.shared import Shared
 from headwise.serve.translation.document_store import DocumentStore
+from headwise.serve.translation.documents import Documents
 from headwise.serve.translation.glossaries import GlossaryStore
 from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.translation.models import Model, ServedModels, target_of
@@ -35,16 +35,15 @@ from headwise.web import documentation
 from headwise.web.app import ApplicationPart, Middleware, create_app
 from headwise.web.endpoints import Endpoints
 from headwise.web.hosts import Hosts
+from headwise.web.reloading import WatchedRun
 
 _SEVERAL = "mul"  # ISO 639-2's code for multiple languages
 Languages = dict[str, tuple[str, str]]
 
 
-class ServedRun(Protocol):
+class ServedRun(WatchedRun, Protocol):
     """A run whose model may translate for clients."""
 
-    name: str
-    path: Path
     config: Config
 
     @property
@@ -58,10 +57,6 @@ class ServedRun(Protocol):
 
     def share(self) -> None:
         """Make the translators for clients with all their weights, which processes forked from this one then share."""
-        ...
-
-    def reload(self) -> None:
-        """Load the run's files anew; raises a `HeadwiseError`, and keeps the model, where they aren't a run's."""
         ...
 
 
@@ -93,8 +88,8 @@ class Production:
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.service, self.shared.folder, self.shared.place)
-        documents = DocumentStore(self.shared.database, self.shared.place)
-        self.context = Context(self.service, Access(self.keys), self.glossaries, documents)
+        documents = Documents(self.service, DocumentStore(self.shared.database, self.shared.place))
+        self.context = Context(self.service, Access(self.keys), documents, self.glossaries)
 
     @property
     def limits(self) -> ServiceLimits:

@@ -119,10 +119,7 @@ def _service_error(request: Request, error: Exception) -> Response:
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path = request.url.path
-    if error.status_code not in (
-        404,
-        405,
-    ):  # the page's files answer other methods than GET with 405 everywhere
+    if error.status_code not in (404, 405):  # 405 is what the page's files answer to POST, wherever it goes
         return failure(path, error.status_code, error.detail)
     endpoints = (route for route in request.app.routes if isinstance(route, Endpoint))
     methods = sorted(one.method for one in endpoints if one.matches(request.scope)[0] is Match.PARTIAL)

@@ -17,11 +17,16 @@ class Client:
     name: str
     key: Key | None = None
 
+    @property
+    def owner(self) -> str:
+        """The owner of its glossaries: its key, or everybody."""
+        return "" if self.key is None else self.key.name
+
 
 class Access:
     """Finds the client of a request, and counts what it uses."""
 
-    def __init__(self, keys: KeyStore | None = None) -> None:
+    def __init__(self, keys: KeyStore | None) -> None:
         self._keys = keys
 
     @property

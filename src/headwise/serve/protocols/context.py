@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 from starlette.requests import Request
 
 from headwise.errors import HeadwiseError
 from headwise.serve.protocols.access import Access, Client
-from headwise.serve.translation.document_store import DocumentStore
 from headwise.serve.translation.documents import Documents
 from headwise.serve.translation.glossaries import GlossaryStore
 from headwise.serve.translation.limits import ServiceLimits
@@ -21,21 +20,15 @@ from headwise.web.endpoints import Endpoints
 from headwise.web.errors import ServiceError
 from headwise.web.fields import while_connected
 
-_DEEPL_SCHEME = "deepl-auth-key"
-T = TypeVar("T")
 
-
-@dataclass
+@dataclass(frozen=True)
 class Context:
     """The parts of a serving process that its protocols use."""
 
     service: Service
-    access: Access = field(default_factory=Access)
-    store: GlossaryStore | None = None
-    kept: DocumentStore | None = None
-
-    def __post_init__(self) -> None:
-        self.documents = Documents(self.service, self.kept)
+    access: Access
+    documents: Documents
+    store: GlossaryStore | None
 
     @property
     def limits(self) -> ServiceLimits:
@@ -51,10 +44,6 @@ class Context:
             )
         return self.store
 
-    def owner(self, client: Client) -> str:
-        """Return the owner of a client's glossaries: its key, or everybody."""
-        return "" if client.key is None else client.key.name
-
     def kept_glossary(self, client: Client, identifier: str, job: TranslationJob) -> Glossary:
         """Return a kept glossary for a job's languages; raises `ServiceError` (400, 404)."""
         if job.source is None and job.model is None:
@@ -62,12 +51,7 @@ class Context:
         route = self.service.route_of(job)
         if not route:
             raise ServiceError(400, "glossary: expected two languages, found the same one twice")
-        return self.glossaries.glossary(self.owner(client), identifier, route[0].source, route[-1].target)
-
-    def deepl_client(self, request: Request, field: str | None = None) -> Client:
-        """Return the client of a request in DeepL's protocol, whose key may be a field; raises as `Access.client`."""
-        scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        return self.access.client(request, key.strip() if scheme.lower() == _DEEPL_SCHEME else field)
+        return self.glossaries.glossary(client.owner, identifier, route[0].source, route[-1].target)
 
     def endpoints(self, tag: str, errors: dict[int, Any], wrong: int = 400) -> Endpoints:
         """Return a protocol's endpoints, of which there are none yet; see `Endpoints`."""
@@ -79,7 +63,7 @@ class Context:
         """Charge the client and translate while it is connected; raises as `Service.translate` and `Access.charge`."""
         self.check_languages(job)
         with self.charged(request, client, self.limits.check(job.texts), exceeded=exceeded):
-            return await self.while_connected(request, self.service.translate(job))
+            return await while_connected(request, self.service.translate(job))
 
     def check_languages(self, job: TranslationJob) -> None:
         """Raise `ServiceError` (400) for languages or a model that aren't served, as far as the source is given."""
@@ -104,7 +88,3 @@ class Context:
             self.access.give_back(client, characters)
             request.state.characters = 0
             raise
-
-    async def while_connected(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
-        """Await work until the client leaves; raises `ClientGone` then."""
-        return await while_connected(request, work)

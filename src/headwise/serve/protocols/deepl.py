@@ -36,6 +36,7 @@ from headwise.web.openapi import error_answers
 QUOTA_EXCEEDED = 456  # DeepL's status
 MOST_TEXTS = 50
 UNLIMITED = 10**12  # characters a month, as DeepL reports them for contracts without a limit
+_SCHEME = "deepl-auth-key"  # of Authorization, in lower case
 _MODES: dict[str, Mode] = {"0": "none", "1": "all", "nonewlines": "punctuation"}
 # Fields that change a translation in ways that no run has learned.
 _REFUSED = {
@@ -180,7 +181,7 @@ def routes(context: Context) -> Endpoints:
 def _add_texts(endpoints: Endpoints, context: Context) -> None:
     @endpoints("POST", "/v2/translate", "Translate texts", DeepLTranslateAnswer, kinds=FORMS)
     async def translate(request: Request, fields: DeepLTranslateFields) -> dict[str, Any]:
-        client = _client(context, request, fields)
+        client = client_of(context, request, fields)
         fields.check()
         mode, tags = _MODES[fields.split_sentences], fields.tags()
         mode = mode if tags is None else within(mode)
@@ -205,7 +206,7 @@ def _add_account(endpoints: Endpoints, context: Context) -> None:
     @endpoints("GET", "/v2/languages", "List the languages", list[DeepLLanguageAnswer])
     @endpoints("POST", "/v2/languages", "List the languages", list[DeepLLanguageAnswer])
     async def languages(request: Request, fields: LanguagesFields) -> list[dict[str, Any]]:
-        _client(context, request, fields)
+        client_of(context, request, fields)
         if fields.type == "source":
             return [{"language": _code(c), "name": language_name(c)} for c in models.sources]
         named = [_VARIANTS.get(code) or {_code(code): language_name(code)} for code in models.targets]
@@ -218,14 +219,14 @@ def _add_account(endpoints: Endpoints, context: Context) -> None:
     @endpoints("GET", "/v2/usage", "Show the quota", UsageAnswer)
     @endpoints("POST", "/v2/usage", "Show the quota", UsageAnswer)
     async def usage(request: Request, fields: DeepLFields) -> dict[str, Any]:
-        used, limit = context.access.usage(_client(context, request, fields))
+        used, limit = context.access.usage(client_of(context, request, fields))
         return {"character_count": used, "character_limit": UNLIMITED if limit is None else limit}
 
 
 def _add_documents(endpoints: Endpoints, context: Context) -> None:
     @endpoints("POST", "/v2/document", "Upload a document", DocumentAnswer, kinds=FILE)
     async def upload(request: Request, fields: DocumentFields) -> dict[str, Any]:
-        client = _client(context, request, fields)
+        client = client_of(context, request, fields)
         fields.check()
         name, upload = await uploaded(request)
         name = fields.filename or name
@@ -243,7 +244,7 @@ def _add_documents(endpoints: Endpoints, context: Context) -> None:
 
     @endpoints("POST", "/v2/document/{identifier}", "Ask for a document's status", StatusAnswer, kinds=FORMS)
     async def status(request: Request, identifier: str, fields: KeyFields) -> dict[str, Any]:
-        _client(context, request, fields)
+        client_of(context, request, fields)
         document = context.documents.find(identifier, fields.document_key)
         answer: dict[str, Any] = {"document_id": identifier, "status": document.status}
         if document.status == "done":
@@ -260,7 +261,7 @@ def _add_documents(endpoints: Endpoints, context: Context) -> None:
         content=[one.media_type for one in FORMATS.values()],
     )
     async def result(request: Request, identifier: str, fields: KeyFields) -> Response:
-        _client(context, request, fields)
+        client_of(context, request, fields)
         document = context.documents.find(identifier, fields.document_key)
         if document.error is not None:
             raise ServiceError(document.error_status, document.error)
@@ -270,9 +271,12 @@ def _add_documents(endpoints: Endpoints, context: Context) -> None:
         return file_response(document.name, document.content)
 
 
-def _client(context: Context, request: Request, fields: DeepLFields) -> Client:
-    """Return the client of a request; raises `ServiceError` (403, 429)."""
-    return context.deepl_client(request, fields.auth_key)
+def client_of(context: Context, request: Request, fields: DeepLFields | None = None) -> Client:
+    """Return the client of a request, whose key may be a field; raises `ServiceError` (403, 429)."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == _SCHEME:
+        return context.access.client(request, key.strip())
+    return context.access.client(request, None if fields is None else fields.auth_key)
 
 
 def _code(code: str) -> str:

@@ -20,9 +20,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headwise.serve.protocols.access import Client
 from headwise.serve.protocols.context import Context
-from headwise.serve.protocols.deepl import DeepLFields
+from headwise.serve.protocols.deepl import QUOTA_EXCEEDED, DeepLFields, client_of
 from headwise.serve.translation.glossaries import (
     MOST_DICTIONARIES,
     MOST_NAME,
@@ -157,7 +156,7 @@ class PairsAnswer(BaseModel):
 
 def routes(context: Context) -> Endpoints:
     """Return the endpoints of both versions."""
-    endpoints = context.endpoints("DeepL", error_answers("message", 404, 456))
+    endpoints = context.endpoints("DeepL", error_answers("message", 404, QUOTA_EXCEEDED))
     _add_version_2(endpoints, context)
     _add_version_3(endpoints, context)
     return endpoints
@@ -286,8 +285,7 @@ def _add_dictionaries(endpoints: Endpoints, context: Context) -> None:
 
 def _owner(context: Context, request: Request, fields: DeepLFields | None = None) -> str:
     """Return the owner of a request's glossaries; raises `ServiceError` (403, 429)."""
-    client: Client = context.deepl_client(request, None if fields is None else fields.auth_key)
-    return context.owner(client)
+    return client_of(context, request, fields).owner
 
 
 def _single(kept: KeptGlossary) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from headwise.serve.translation.service import TranslatedText, TranslationJob
 from headwise.text.reading.detection import Detected, detect
 from headwise.web.endpoints import FILE, FORMS, Endpoints
 from headwise.web.errors import ServiceError
-from headwise.web.fields import uploaded
+from headwise.web.fields import uploaded, while_connected
 from headwise.web.openapi import error_answers
 
 Language = Annotated[str, Field(min_length=1, max_length=40, examples=["en"])]
@@ -92,6 +92,7 @@ class LibreTranslateAnswer(BaseModel):
     translatedText: str | list[str]
     detectedLanguage: Detection | list[Detection] | None = None
     alternatives: list[str] | list[list[str]] | None = None
+    pivotLanguage: str | list[str | None] | None = None
 
 
 class LibreLanguageAnswer(BaseModel):
@@ -215,7 +216,7 @@ def _add_files(endpoints: Endpoints, context: Context) -> None:
         with context.charged(request, client, file.characters):
             document = context.documents.start(name, file, job, upload.size or 0)
             try:
-                document = await context.while_connected(request, context.documents.finished(document))
+                document = await while_connected(request, context.documents.finished(document))
                 if document.error is not None:
                     raise ServiceError(document.error_status, document.error)
             except BaseException:

@@ -33,6 +33,7 @@ from headwise.serve.translation.service import Event, TranslatedText, Translatio
 from headwise.text.reading.glossary import Entry, Glossary
 from headwise.web.endpoints import JSON, Endpoints
 from headwise.web.errors import ServiceError
+from headwise.web.fields import while_connected
 from headwise.web.openapi import error_answers
 
 MOST_INLINE = 1_000  # entries of a request's own glossary
@@ -281,7 +282,7 @@ def _add_translation(endpoints: Endpoints, context: Context) -> None:
         context.check_languages(job)
         events = context.service.stream(job)
         with context.charged(request, client, context.limits.check([fields.text])):
-            first = await context.while_connected(request, _first(events))  # so that a refusal has its status
+            first = await while_connected(request, _first(events))  # so that a refusal has its status
         return StreamingResponse(_events(first, events), media_type="text/event-stream")
 
 
@@ -308,7 +309,7 @@ def _add_scores(endpoints: Endpoints, context: Context) -> None:
             )
         context.limits.check(fields.targets)
         with context.charged(request, client, context.limits.check(fields.sources)):
-            outputs = await context.while_connected(
+            outputs = await while_connected(
                 request, service.score(route[0], fields.sources, fields.targets, fields.alpha)
             )
         return {"scores": [_output(output) for output in outputs]}

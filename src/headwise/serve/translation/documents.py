@@ -26,8 +26,8 @@ _LONGEST_NAME = 100  # characters
 class Documents:
     """The documents of all clients, for some minutes; each is translated by the worker that it was sent to."""
 
-    def __init__(self, service: Service, store: DocumentStore | None = None) -> None:
-        self._service, self._store = service, store or DocumentStore()
+    def __init__(self, service: Service, store: DocumentStore) -> None:
+        self._service, self._store = service, store
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._reading = asyncio.Lock()
 

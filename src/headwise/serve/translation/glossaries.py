@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import sqlite3
 import threading
 import uuid
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +20,6 @@ from headwise.web.errors import ServiceError
 MOST_GLOSSARIES = 1_000  # of an owner
 MOST_DICTIONARIES = 100  # of a glossary
 MOST_NAME = 1_024  # characters
-_CACHED = 32  # parsed dictionaries
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS glossaries (
     id TEXT PRIMARY KEY,
@@ -66,7 +65,6 @@ class GlossaryStore:
     def __init__(self, path: Path) -> None:
         """Open or make the file; raises `DataError` where it is another file."""
         self._lock = threading.Lock()
-        self._parsed: OrderedDict[int, Glossary] = OrderedDict()
         try:
             new = not path.exists()
             self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5.0)
@@ -139,7 +137,7 @@ class GlossaryStore:
         with self._transaction():
             kept = self._find(owner, identifier)
             row = self._database.execute(
-                "SELECT revision, entries FROM dictionaries WHERE glossary = ? AND source = ? AND target = ?",
+                "SELECT entries FROM dictionaries WHERE glossary = ? AND source = ? AND target = ?",
                 (kept.identifier, base_language(source), base_language(target)),
             ).fetchone()
             if row is None:
@@ -147,16 +145,7 @@ class GlossaryStore:
                 raise ServiceError(
                     400, f"glossary: expected one for {source}-{target}, found one for {known[:200]}"
                 )
-            revision, entries = row
-            if revision in self._parsed:
-                self._parsed.move_to_end(revision)
-                return self._parsed[revision]
-        glossary = parse_lines(_numbered(entries), comments=False)
-        with self._lock:
-            self._parsed[revision] = glossary
-            while len(self._parsed) > _CACHED:
-                self._parsed.popitem(last=False)
-        return glossary
+        return _parsed(row[0])
 
     def update(
         self,
@@ -235,14 +224,10 @@ class GlossaryStore:
         return tuple(Dictionary(*row) for row in rows)
 
     def _write(self, identifier: str, dictionary: Dictionary) -> None:
-        """Write a dictionary, with a new revision."""
-        pair = (identifier, dictionary.source, dictionary.target)
+        """Write a dictionary in the place of the one for the same languages."""
         self._database.execute(
-            "DELETE FROM dictionaries WHERE glossary = ? AND source = ? AND target = ?", pair
-        )
-        self._database.execute(
-            "INSERT INTO dictionaries (glossary, source, target, entries, entry_count) VALUES (?, ?, ?, ?, ?)",
-            (*pair, dictionary.entries, dictionary.count),
+            "REPLACE INTO dictionaries (glossary, source, target, entries, entry_count) VALUES (?, ?, ?, ?, ?)",
+            (identifier, dictionary.source, dictionary.target, dictionary.entries, dictionary.count),
         )
 
 
@@ -263,6 +248,12 @@ def make_dictionary(source: str, target: str, entries: str, kind: str = "tsv") -
 def base_language(code: str) -> str:
     """Return a language code without region and script: glossaries are for whole languages."""
     return code.lower().replace("_", "-").partition("-")[0]
+
+
+@functools.lru_cache(maxsize=32)
+def _parsed(entries: str) -> Glossary:
+    """Return the terms of a kept dictionary, which was checked before."""
+    return parse_lines(_numbered(entries), comments=False)
 
 
 def _numbered(entries: str) -> Iterator[tuple[str, str]]:
