@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,12 +12,11 @@ import typer
 
 from headwise import bounds
 from headwise.cli.arguments import AsJson, Device, Imports, Limit, Lowercase, Tokenized, TrainedRun
-from headwise.cli.checks import refuse_without
+from headwise.cli.checks import refuse_beside, refuse_without
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
-    from headwise.analysis.heads.importance import HeadPlace, Pairs
-    from headwise.analysis.heads.measuring import PartReport
+    from headwise.analysis.heads.importance import HeadPlace
     from headwise.engine.translator import Translator
 
 Order = Literal["gradient", "masking", "random"]
@@ -84,54 +84,43 @@ def command(
     if (train_source is None) != (train_target is None):
         raise ConfigError("--train-source and --train-target: expected both or none, found one")
     config = Config.of_run(run, "translation", *SINGLE_TEXT)
+    importances: dict[str, dict[HeadPlace, float]] = {}
+    record: dict[str, Any] = {"run": str(run)}
+    pruned: list[str] = []
     if config.task != "translation":
-        options = {"--target": target, "--prune": prune, "--importance": importance or None}
-        given = [name for name, value in options.items() if value is not None]
-        if given or train_source or train_target:
-            raise ConfigError(
-                f"{(given or ['--train-source'])[0]}: expected nothing here, as {run} is a run of task {config.task}, "
-                "found a value"
-            )
-        report = measure_single_text(run, config, sentences.sources, device=device)
-        _show([report], run, out, as_json=as_json)
-        return
-    translator = Translator.load(run, device=device)
-    sources = [one.sentence.text for one in sentences.sources]
-    if sentences.targets is None:
-        targets = [Sentence.of(translation.text) for translation in translator.translate(sources)]
+        of_pairs = {
+            "--target": target,
+            "--prune": prune,
+            "--importance": importance,
+            "--train-source": train_source,
+        }
+        refuse_beside(f"{run}, a run of task {config.task}", of_pairs)
+        reports = [measure_single_text(run, config, sentences.sources, device=device)]
     else:
+        translator = Translator.load(run, device=device)
+        sources = [one.sentence.text for one in sentences.sources]
         targets = sentences.targets
-    training = None
-    if train_source is not None and train_target is not None:
-        training = _training(translator, train_source, train_target)
-    reports = measure_heads(translator, sentences.sources, targets, frequencies=_frequencies(training))
-    record: dict[str, Any] = {"run": str(run), "parts": [_part_json(report) for report in reports]}
-    texts = [one.sentence.text for one in targets]
-    importances = _importance(translator, sources, texts) if importance or prune else {}
+        if targets is None:
+            targets = [Sentence.of(translation.text) for translation in translator.translate(sources)]
+        frequencies = None
+        if train_source is not None and train_target is not None:
+            frequencies = _frequencies(translator, train_source, train_target)
+        reports = measure_heads(translator, sentences.sources, targets, frequencies=frequencies)
+        texts = [one.sentence.text for one in targets]
+        if importance or prune:
+            importances = _importance(translator, sources, texts)
+        if prune is not None:
+            pruned = _pruned(translator, record, importances, prune, sources, texts, points or 8, seed)
+    record["parts"] = [asdict(report) for report in reports]
     for name, values in importances.items():
         record[f"importance_{name}"] = {str(place): value for place, value in values.items()}
-    lines = [line for report in reports for line in heads_table(report, importances)]
-    lines += [line for report in reports for line in relations_table(report)]
-    if prune is not None:
-        lines += _pruned(translator, record, importances, prune, sources, texts, points or 8, seed)
     if out is not None:
         from headwise.analysis.heads.summary import draw_heads
 
         draw_heads(reports, out, importances.get("masking"))
-    typer.echo(json.dumps(record, ensure_ascii=False) if as_json else "\n".join(lines))
-
-
-def _show(reports: list[PartReport], run: Path, out: Path | None, *, as_json: bool) -> None:
-    """Print the measurements of a model of single texts, and draw them."""
-    from headwise.cli.tables import heads_table, relations_table
-
-    if out is not None:
-        from headwise.analysis.heads.summary import draw_heads
-
-        draw_heads(reports, out)
-    record = {"run": str(run), "parts": [_part_json(report) for report in reports]}
-    lines = [line for report in reports for line in (*heads_table(report, {}), *relations_table(report))]
-    typer.echo(json.dumps(record, ensure_ascii=False) if as_json else "\n".join(lines))
+    lines = [line for report in reports for line in heads_table(report, importances)]
+    lines += [line for report in reports for line in relations_table(report)]
+    typer.echo(json.dumps(record, ensure_ascii=False) if as_json else "\n".join([*lines, *pruned]))
 
 
 def _importance(
@@ -146,22 +135,16 @@ def _importance(
     }
 
 
-def _training(translator: Translator, source: Path, target: Path) -> Pairs:
+def _frequencies(translator: Translator, source: Path, target: Path) -> tuple[Counter[int], Counter[int]]:
+    """Return the counts of the training text's subwords, source and target."""
     from headwise.analysis.heads.importance import Pairs
     from headwise.text.reading.lines import read_parallel
-
-    return Pairs.encode(translator, *read_parallel(source, target))
-
-
-def _frequencies(training: Pairs | None) -> tuple[Counter[int], Counter[int]] | None:
-    """Return the counts of the training text's subwords, source and target."""
-    if training is None:
-        return None
     from headwise.text.tokens.subwords import BOS
 
-    target = Counter(token for ids in training.targets for token in ids)
-    target[BOS] = len(training.targets)
-    return Counter(token for ids in training.sources for token in ids), target
+    training = Pairs.encode(translator, *read_parallel(source, target))
+    counts = Counter(token for ids in training.targets for token in ids)
+    counts[BOS] = len(training.targets)
+    return Counter(token for ids in training.sources for token in ids), counts
 
 
 def _pruned(
@@ -175,8 +158,6 @@ def _pruned(
     seed: int,
 ) -> list[str]:
     """Add the pruning curves to the record; return the lines of their table."""
-    from dataclasses import asdict
-
     from headwise.analysis.heads.importance import pruning_curve, random_order, removal_order
     from headwise.decoding.translator_model import pytorch_model
 
@@ -195,9 +176,3 @@ def _pruned(
         scores = "".join(f"{point.bleu:12.2f}" for point in row)
         lines.append(f"  {row[0].removed:7d}  {row[0].share:6.0%}{scores}")
     return lines
-
-
-def _part_json(report: PartReport) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(report)
