@@ -14,6 +14,18 @@ from headwise.plugins import import_modules
 from headwise.shipped.runs import find_run
 
 
+def group(text: str, example: str | None = None) -> typer.Typer:
+    """Return a command that has subcommands, with its help."""
+    return typer.Typer(
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        help=text,
+        epilog=example,
+    )
+
+
 def named(value: Any) -> Any:
     """Put the directory of a shipped run in the place of its name, in a path, a list of paths or None."""
     if isinstance(value, list):

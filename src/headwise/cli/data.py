@@ -14,20 +14,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwise.cli import prepare
-from headwise.cli.arguments import AsJson
+from headwise.cli.arguments import AsJson, group
 
 if TYPE_CHECKING:
     from headwise.corpora.acquire import Acquired
     from headwise.corpora.catalog import Corpus
     from headwise.corpora.download import Progress
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    help="List and get corpora and models; prepare large corpora.",
-)
+app = group("List and get corpora and models; prepare large corpora.")
 
 
 @app.command("list", epilog="Example: headwise data list")

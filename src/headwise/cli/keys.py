@@ -10,16 +10,9 @@ from typing import Annotated
 import typer
 
 from headwise import bounds
-from headwise.cli.arguments import AsJson
+from headwise.cli.arguments import AsJson, group
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    help="Make and remove the API keys of `headwise serve`.",
-    epilog="Example: headwise keys add keys.db alice",
-)
+app = group("Make and remove the API keys of `headwise serve`.", "Example: headwise keys add keys.db alice")
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The file of keys.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is.")]
 
