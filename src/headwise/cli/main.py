@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import gc
 import importlib
 import os
@@ -92,6 +93,13 @@ def run(arguments: Sequence[str]) -> int:
         if (package := missing_package(error)) is None:
             raise
         print(f"headwise: error: {not_installed(arguments[0], package)}", file=sys.stderr)
+        return 2
+    except OSError as error:  # of a look at a path before it is read or written
+        if error.filename is None or not (
+            isinstance(error, PermissionError) or error.errno == errno.ENAMETOOLONG
+        ):
+            raise
+        print(f"headwise: error: {error.filename}: can't be used ({error.strerror})", file=sys.stderr)
         return 2
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):

@@ -22,6 +22,7 @@ from translator_run import make_run
 
 HUGE = "1" + "0" * 20
 DIGITS = "9" * 5000
+A_TEXT = "ein-Text-" * 40  # in place of a file, and longer than a file's name may be
 TEST = "--source TEXT --reference TEXT"
 
 PROGRAM = [
@@ -389,6 +390,22 @@ COMMANDS = {
 ROWS = [
     *PROGRAM,
     *((f"{name} {arguments}".strip(), key) for name, rows in COMMANDS.items() for arguments, key in rows),
+    *(
+        (command.replace("A_TEXT", A_TEXT), A_TEXT)
+        for command in (
+            "translate RUN A_TEXT",
+            "translate A_TEXT",
+            "translate RUN TEXT -o A_TEXT",
+            "evaluate A_TEXT",
+            "explain A_TEXT --text a",
+            "serve RUN --api-keys A_TEXT",
+            "train -c A_TEXT",
+            "train --source TEXT --target TEXT -o A_TEXT",
+            "export RUN --to run --precision int8 -o A_TEXT",
+            "import A_TEXT -o NEW",
+            "demo -o A_TEXT",
+        )
+    ),
 ]
 LATE = [  # a line is at fault, and those before it are written
     ("translate RUN BINARY", "BINARY: line 2"),
