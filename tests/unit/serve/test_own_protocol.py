@@ -158,15 +158,18 @@ def test_alive_ready_and_metrics(address: str) -> None:
     assert httpx.get(f"{address}/livez").status_code == 200
     assert httpx.get(f"{address}/readyz").status_code == 200
     post(address, "translate", texts=["A dog."], source="en", target="de")
+    httpx.get(f"{address}/v3/glossaries")
     families = {
         family.name: family for family in text_string_to_metric_families(httpx.get(f"{address}/metrics").text)
     }
     counted = {
-        (sample.labels["route"], sample.labels["status"]): sample.value
+        tuple(sample.labels[name] for name in ("protocol", "route", "status")): sample.value
         for sample in families["headwise_requests"].samples
         if sample.name.endswith("_total")
     }
-    assert counted["/v1/translate", "200"] >= 1
+    assert counted["headwise", "/v1/translate", "200"] >= 1
+    assert counted["deepl", "/v3/glossaries", "400"] >= 1  # as this server keeps none
+    assert counted["other", "/livez", "200"] >= 1
     assert {sample.labels["model"] for sample in families["headwise_waiting_sentences"].samples} == {
         "en-de",
         "de-fr",

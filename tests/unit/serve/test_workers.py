@@ -119,10 +119,10 @@ def test_metrics_are_summed_and_a_place_keeps_its_counts(
 
     service.pieces_kept = 4
     one = Metrics(service, shared.folder, 1)
-    one.count("/translate", 200, 0.1, 10)
+    one.count("libretranslate", "/translate", 200, 0.1, 10)
     one.update()
     other = Metrics(service, shared.folder, 2)
-    other.count("/translate", 200, 0.2, 20)
+    other.count("libretranslate", "/translate", 200, 0.2, 20)
     other.update()
     for metrics in (one, other):
         assert read(metrics, "headwise_requests_total") == 2
@@ -135,7 +135,7 @@ def test_metrics_are_summed_and_a_place_keeps_its_counts(
     assert read(one, "headwise_workers") == 1  # the other is gone, what it counted is not
     service.pieces_kept = 0
     again = Metrics(service, shared.folder, 2)
-    again.count("/translate", 200, 0.1, 10)
+    again.count("libretranslate", "/translate", 200, 0.1, 10)
     assert read(again, "headwise_requests_total") == 3
     assert read(again, "headwise_protected_pieces_total") == 8
     assert read(again, "headwise_workers") == 2

@@ -39,6 +39,8 @@ _GAUGES: tuple[tuple[str, str, Sequence[str]], ...] = (
     ("batch_rows", "Rows of the running batch.", ("model",)),
     ("tokens_per_second", "Source tokens finished in a second, of late.", ("model",)),
 )
+_PROTOCOLS = ("libretranslate", "deepl", "headwise", "page")
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _MOST_FRAMES = 20  # of a traceback in the log
 
 Log = Callable[[dict[str, Any]], None]
@@ -91,21 +93,20 @@ class Metrics:
         if folder is not None:
             MultiProcessCollector(self._registry, str(folder))
 
-    def count(self, route: str, status: int, seconds: float, characters: int) -> None:
+    def count(self, protocol: str, route: str, status: int, seconds: float, characters: int) -> None:
         """Count a request that has ended."""
-        requests, latency = self._labelled(route, status)
+        requests, latency = self._labelled(protocol, route, status)
         requests.inc()
         latency.observe(seconds)
         if characters:
-            self._characters.labels(protocol(route)).inc(characters)
+            self._characters.labels(protocol).inc(characters)
 
-    def _labelled(self, route: str, status: int) -> tuple[Counter, Histogram]:
+    def _labelled(self, protocol: str, route: str, status: int) -> tuple[Counter, Histogram]:
         """Return the metrics of a route's requests with a status, kept because finding them takes long."""
         found = self._by_route.get((route, status))
         if found is None:
-            name = protocol(route)
-            requests = self._requests.labels(name, route, str(status))
-            found = requests, self._seconds.labels(name, route)
+            requests = self._requests.labels(protocol, route, str(status))
+            found = requests, self._seconds.labels(protocol, route)
             self._by_route[route, status] = found
         return found
 
@@ -137,21 +138,10 @@ class Metrics:
         self._known[name] = count
 
 
-def protocol(route: str) -> str:
+def _protocol(route: object) -> str:
     """Return the name of the protocol that a route belongs to."""
-    first = route.split("/")[1] if "/" in route else ""
-    named = {"v1": "headwise", "v2": "deepl", "v3": "deepl", "api": "page"}
-    libre = (
-        "translate",
-        "translate_file",
-        "download_file",
-        "detect",
-        "suggest",
-        "languages",
-        "frontend",
-        "health",
-    )
-    return named.get(first) or ("libretranslate" if first in libre else "other")
+    name = route.group.tag.lower() if isinstance(route, Endpoint) else ""
+    return name if name in _PROTOCOLS else "other"
 
 
 class Observed:
@@ -189,14 +179,15 @@ class Observed:
 
     def _record(self, scope: Scope, identifier: str, status: int, seconds: float, places: list[str]) -> None:
         state = scope.get("state", {})
-        route = getattr(scope.get("route"), "path", None) or "other"
+        found = scope.get("route")
+        route = getattr(found, "path", None) or "other"
         if self._metrics is not None:
-            self._metrics.count(route, status, seconds, state.get("characters", 0))
+            self._metrics.count(_protocol(found), route, status, seconds, state.get("characters", 0))
         if self._log is not None or places:
             entry = {
                 "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 "request": identifier,
-                "method": scope["method"] if scope["method"] in ("GET", "HEAD", "POST") else "other",
+                "method": scope["method"] if scope["method"] in _METHODS else "other",
                 "route": route,
                 "status": status,
                 "seconds": round(seconds, 4),
