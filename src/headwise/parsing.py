@@ -250,13 +250,13 @@ _TEXT = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("timestamp", "merge", "va
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
-def read_yaml(path: Path, *, expected: str = "a YAML file", error: type[HeadwiseError] = ConfigError) -> Any:
+def read_yaml(path: Path, *, error: type[HeadwiseError] = ConfigError) -> Any:
     """Read a file with one YAML value; raises `error` naming the file and the line at fault."""
-    content = read_bounded(path, MOST_YAML_BYTES, error, expected)
+    content = read_bounded(path, MOST_YAML_BYTES, error, "a YAML file")
     try:
         return yaml_value(decode(content))
     except Malformed as problem:
-        raise error(problem.sentence(path, expected)) from None
+        raise error(problem.sentence(path, "a YAML file")) from None
 
 
 def yaml_value(text: str) -> Any:
@@ -268,7 +268,7 @@ def yaml_value(text: str) -> Any:
         loader = _Loader(text)
         return loader.get_single_data()
     except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
+        line = line_of(text, error.position)
         raise Malformed(f"the character U+{error.character:04X}, which YAML hasn't", line) from None
     except _Mistake as error:
         raise Malformed(error.reason, error.line) from None

@@ -126,7 +126,7 @@ def language_of_files(files: Sequence[str]) -> str | None:
     return None
 
 
-def parse_languages(text: str, option: str = "--languages") -> tuple[str, str]:
+def parse_languages(text: str) -> tuple[str, str]:
     """Return the codes of source and target in `en-de`, or in `en:pt-BR` where a code has a hyphen.
 
     Raises `ConfigError`.
@@ -134,7 +134,7 @@ def parse_languages(text: str, option: str = "--languages") -> tuple[str, str]:
     codes = text.split(":") if ":" in text else text.split("-")
     if len(codes) != 2 or not all(map(is_code, codes)) or codes[0] == codes[1]:
         raise ConfigError(
-            f"{option}: expected two language codes such as en-de, or en:pt-BR where a code has a hyphen, "
+            f"--languages: expected two language codes such as en-de, or en:pt-BR where a code has a hyphen, "
             f"found {text[: 3 * LONGEST]!r}"
         )
     return codes[0], codes[1]

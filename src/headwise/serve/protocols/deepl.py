@@ -271,7 +271,7 @@ def _add_documents(endpoints: Endpoints, context: Context) -> None:
         return file_response(document.name, document.content)
 
 
-def client_of(context: Context, request: Request, fields: DeepLFields | None = None) -> Client:
+def client_of(context: Context, request: Request, fields: DeepLFields | None) -> Client:
     """Return the client of a request, whose key may be a field; raises `ServiceError` (403, 429)."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == _SCHEME:
