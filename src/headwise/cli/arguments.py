@@ -67,7 +67,15 @@ Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")
 Tokenized = Annotated[bool, typer.Option("--tokenized", help="Separate all words of a .conllu file.")]
 Lowercase = Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")]
 Limit = Annotated[int | None, typer.Option(min=1, max=bounds.COUNT, help="Read the first sentences only.")]
-OutputFile = Annotated[Path | None, typer.Option("-o", "--out", help="Write here, not to standard output.")]
+OutputFile = Annotated[
+    Path | None,
+    typer.Option(
+        "-o",
+        "--out",
+        callback=lambda out: None if out == Path("-") else out,  # as other programs have it
+        help="Write here, not to standard output.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 Engine = Annotated[str, typer.Option(help="native, pytorch, or auto: the faster.")]

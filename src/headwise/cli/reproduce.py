@@ -129,6 +129,10 @@ def command(
         _list()
         return
     if name == "report":
+        if not results.is_dir():
+            raise ConfigError(
+                f"--results: expected the folder of the recorded results, found none at {results}"
+            )
         from headwise.experiments.harness.report import write_report
 
         for file in write_report(results, Path("docs")):

@@ -329,6 +329,7 @@ REPRODUCE = [
     ("complexity --seeds one", "--seeds"),
     (f"sqrt-dk --seeds {DIGITS}", "--seeds"),
     ("table3 --scale wmt14 --rows h1", "table3-base"),
+    ("report --results NONE", "--results"),
 ]
 EXPORT = [
     ("RUN --to nothing -o NEW", "--to"),

@@ -48,8 +48,10 @@ def test_one_line_in_one_line_out(run, english, translator, capsysbinary, monkey
     from_file = lines(capsysbinary.readouterr().out)
     assert from_file == [t.text for t in translator.translate([*ENGLISH, ""])]
     feed(monkeypatch, english.read_bytes())
-    assert headwise(["translate", str(run), "--chunk", "2"]) == 0
+    monkeypatch.chdir(english.parent)
+    assert headwise(["translate", str(run), "-", "-o", "-", "--chunk", "2"]) == 0
     assert lines(capsysbinary.readouterr().out) == from_file
+    assert list(english.parent.iterdir()) == [english]
 
 
 def test_only_line_feeds_end_a_line(run, capsysbinary, monkeypatch) -> None:
