@@ -52,17 +52,9 @@ Imports = Annotated[
 TrainedRun = Annotated[Path, typer.Argument(callback=named, help="A trained run: its directory or name.")]
 MoreRuns = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--with",
-        metavar="RUN",
-        callback=named,
-        help="Another run, for an ensemble; repeatable.",
-    ),
+    typer.Option("--with", metavar="RUN", callback=named, help="Another run, for an ensemble; repeatable."),
 ]
-Languages = Annotated[
-    str | None,
-    typer.Option(help="Codes, such as en-de, if the files don't tell."),
-]
+Languages = Annotated[str | None, typer.Option(help="Codes, such as en-de, if the files don't tell.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")]
 Tokenized = Annotated[bool, typer.Option("--tokenized", help="Separate all words of a .conllu file.")]
 Lowercase = Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")]
@@ -83,18 +75,12 @@ CorpusEngine = Annotated[
     str, typer.Option(help="native, pytorch, auto, or ray: a cluster.", show_default=False)
 ]
 TargetLanguage = Annotated[
-    str | None,
-    typer.Option("--target-language", help="Code in an imported vocabulary: deu for >>deu<<."),
+    str | None, typer.Option("--target-language", help="Code in an imported vocabulary: deu for >>deu<<.")
 ]
 # For models that only PyTorch computes.
 Precision = Annotated[str, typer.Option(help="float32, bfloat16, or auto: the faster.")]
 # For models that the native engine computes, too; a run may be stored in its own precision.
-EnginePrecision = Annotated[
-    str | None,
-    typer.Option(
-        help="float32, bfloat16, int8 or auto; else as stored.",
-    ),
-]
+EnginePrecision = Annotated[str | None, typer.Option(help="float32, bfloat16, int8 or auto; else as stored.")]
 
 
 def finite(value: float | None) -> float | None:
@@ -136,19 +122,13 @@ def search_settings(settings: list[str] | None, **options: Any) -> dict[str, Any
 
 
 SearchSettings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-s",
-        metavar="KEY=VALUE",
-        help="Of the search: patience=2, guard=true, …",
-    ),
+    list[str] | None, typer.Option("-s", metavar="KEY=VALUE", help="Of the search: patience=2, guard=true, …")
 ]
 Beam = Annotated[
     int | None, typer.Option(callback=searchable, help="Beam size, if not the run's; 1: greedy.")
 ]
 Alpha = Annotated[
-    float | None,
-    typer.Option(callback=searchable, help="Length penalty, if not the run's; 0: none."),
+    float | None, typer.Option(callback=searchable, help="Length penalty, if not the run's; 0: none.")
 ]
 
 AlreadyTranslated = Annotated[
@@ -159,10 +139,5 @@ Recase = Annotated[bool, typer.Option("--recase", help="Read lines in one case a
 
 Workers = Annotated[
     int,
-    typer.Option(
-        min=0,
-        max=bounds.PROCESSES,
-        help="Threads that search; 0: one a CPU.",
-        show_default=False,
-    ),
+    typer.Option(min=0, max=bounds.PROCESSES, help="Threads that search; 0: one a CPU.", show_default=False),
 ]

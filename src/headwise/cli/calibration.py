@@ -24,9 +24,7 @@ def command(
     beam: Annotated[
         int | None,
         typer.Option(
-            callback=searchable,
-            help="Beam size of the free-running translation.",
-            show_default="the run's",
+            callback=searchable, help="Beam size of the free-running translation.", show_default="the run's"
         ),
     ] = None,
     limit: Limit = None,

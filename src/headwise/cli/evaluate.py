@@ -32,14 +32,12 @@ from headwise.errors import ConfigError
 from headwise.files import check_output
 
 Files = Annotated[
-    list[Path] | None,
-    typer.Argument(callback=named, help="More translation runs; other tasks: test files."),
+    list[Path] | None, typer.Argument(callback=named, help="More translation runs; other tasks: test files.")
 ]
 Reference = Annotated[list[Path] | None, typer.Option(help="Its reference translation, line by line.")]
 PerLine = Annotated[bool, typer.Option("--per-line", help="Score the reference itself, line by line.")]
 Compare = Annotated[
-    Path | None,
-    typer.Option(metavar="RUN2", callback=named, help="Test whether this run differs from it."),
+    Path | None, typer.Option(metavar="RUN2", callback=named, help="Test whether this run differs from it.")
 ]
 UseShortlist = Annotated[
     bool, typer.Option("--shortlist", help="Let RUN, not RUN2, search with its shortlist.")

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 
 HeldOutImage = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=1, max=bounds.COUNT, help="A held-out image instead, from 1."),
+    int | None, typer.Option(metavar="N", min=1, max=bounds.COUNT, help="A held-out image instead, from 1.")
 ]
 Do = Annotated[
     list[str] | None,
@@ -40,8 +39,7 @@ BoxPosition = Annotated[
     int | None, typer.Option(metavar="N", min=1, max=bounds.LENGTH, help="The box's token, from 1.")
 ]
 Temperature = Annotated[
-    float | None,
-    typer.Option(metavar="T", min=bounds.COLDEST, max=bounds.HOTTEST, help="Of --box softmax."),
+    float | None, typer.Option(metavar="T", min=bounds.COLDEST, max=bounds.HOTTEST, help="Of --box softmax.")
 ]
 Recurrence = Annotated[bool, typer.Option("--recurrence", help="Compare recurrent networks with attention.")]
 Radius = Annotated[

@@ -14,13 +14,7 @@ _SUBWORDS, _SAMPLE, _DEV_PAIRS = 37_000, 1_000_000, 1_000
 EXAMPLE = "Example: headwise data prepare --source 'crawl/*.en.gz' --target 'crawl/*.de.gz' --near -o prepared/crawl"
 
 
-Source = Annotated[
-    list[str],
-    typer.Option(
-        "--source",
-        help="Files, patterns, folders, s3://, gs://, hf://.",
-    ),
-]
+Source = Annotated[list[str], typer.Option("--source", help="Files, patterns, folders, s3://, gs://, hf://.")]
 Target = Annotated[
     list[str] | None, typer.Option("--target", help="The other side of plain text; repeatable.")
 ]
@@ -54,11 +48,7 @@ IdentifyLanguages = Annotated[
 ]
 Filters = Annotated[
     list[str] | None,
-    typer.Option(
-        "--filter",
-        metavar="MODULE:FUNCTION",
-        help="It keeps, drops or changes a pair.",
-    ),
+    typer.Option("--filter", metavar="MODULE:FUNCTION", help="It keeps, drops or changes a pair."),
 ]
 DropUntranslated = Annotated[
     bool, typer.Option("--drop-untranslated", help="Drop pairs of two equal sentences.")

@@ -60,12 +60,10 @@ TableAsJson = Annotated[
     bool, typer.Option("--json", help="With --show: the paper's table as one JSON object.")
 ]
 DryRun = Annotated[
-    bool,
-    typer.Option("--dry-run", help="Print each row's command and what it would cost here; run nothing."),
+    bool, typer.Option("--dry-run", help="Print each row's command and what it would cost here; run nothing.")
 ]
 Gpu = Annotated[
-    str | None,
-    typer.Option("--gpu", help="With --dry-run: not here but on GPUs of a kind: a100, h100, …."),
+    str | None, typer.Option("--gpu", help="With --dry-run: not here but on GPUs of a kind: a100, h100, ….")
 ]
 Price = Annotated[
     float | None,

@@ -45,16 +45,8 @@ ServedRuns = Annotated[
         help="Runs or their names; else open-en-de and open-de-en.",
     ),
 ]
-AllowHost = Annotated[
-    list[str] | None,
-    typer.Option(help="Another name of this host; repeatable."),
-]
-Source = Annotated[
-    Path | None,
-    typer.Option(
-        help="To measure the heads on; .conllu, too; .gz.",
-    ),
-]
+AllowHost = Annotated[list[str] | None, typer.Option(help="Another name of this host; repeatable.")]
+Source = Annotated[Path | None, typer.Option(help="To measure the heads on; .conllu, too; .gz.")]
 RunLanguages = Annotated[
     list[str] | None, typer.Option(metavar="[RUN=]FROM-TO", help="Such as en-de, where a run doesn't tell.")
 ]
@@ -63,10 +55,7 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("-s", metavar="KEY=VALUE", help="Of every search, such as beam=2; guard=true unless set."),
 ]
-AllowOrigin = Annotated[
-    list[str] | None,
-    typer.Option(help="Let pages of this site translate; repeatable."),
-]
+AllowOrigin = Annotated[list[str] | None, typer.Option(help="Let pages of this site translate; repeatable.")]
 LimitCharacters = Annotated[
     int, typer.Option(min=1, max=MOST_CHARACTERS, help="Most characters of a request.")
 ]
@@ -78,10 +67,7 @@ LimitQueue = Annotated[int, typer.Option(min=1, max=bounds.COUNT, help="Most sen
 WorkerProcesses = Annotated[
     int, typer.Option(min=1, max=bounds.WORKERS, help="Processes, which share the models.")
 ]
-Log = Annotated[
-    bool,
-    typer.Option("--log", help="Log each request as JSON, without texts."),
-]
+Log = Annotated[bool, typer.Option("--log", help="Log each request as JSON, without texts.")]
 
 
 def command(

@@ -17,16 +17,13 @@ from headwise.config import Config
 from headwise.extras import installed, not_installed
 
 Overrides = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[KEY.SUB=VALUE]...", help="Change keys of the configuration."),
+    list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...", help="Change keys of the configuration.")
 ]
 Configuration = Annotated[
-    Path | None,
-    typer.Option("-c", "--config", help="YAML, such as configs/multi30k-en-de.yaml."),
+    Path | None, typer.Option("-c", "--config", help="YAML, such as configs/multi30k-en-de.yaml.")
 ]
 Source = Annotated[
-    list[str] | None,
-    typer.Option("--source", help="Text: plain, .gz; .tsv or .jsonl have both sides."),
+    list[str] | None, typer.Option("--source", help="Text: plain, .gz; .tsv or .jsonl have both sides.")
 ]
 Target = Annotated[
     list[str] | None, typer.Option("--target", help="The other language, line by line; repeatable.")
@@ -34,28 +31,17 @@ Target = Annotated[
 DevSource = Annotated[str | None, typer.Option("--dev-source", help="Development text; else split off.")]
 Start = Annotated[
     str | None,
-    typer.Option(
-        "--from",
-        metavar="RUN",
-        callback=named,
-        help="A trained run to adapt, with its subwords.",
-    ),
+    typer.Option("--from", metavar="RUN", callback=named, help="A trained run to adapt, with its subwords."),
 ]
 Mix = Annotated[
     list[str] | None,
-    typer.Option(
-        "--mix",
-        metavar="OLD=SHARE",
-        help="Replay text of a run or of SOURCE,TARGET.",
-    ),
+    typer.Option("--mix", metavar="OLD=SHARE", help="Replay text of a run or of SOURCE,TARGET."),
 ]
 Preset = Annotated[
-    str | None,
-    typer.Option("--preset", help="tiny, base, big, student, or a row of Table 3."),
+    str | None, typer.Option("--preset", help="tiny, base, big, student, or a row of Table 3.")
 ]
 MaxSteps = Annotated[
-    int | None,
-    typer.Option("--max-steps", metavar="N", min=1, max=bounds.COUNT, help="Steps in all."),
+    int | None, typer.Option("--max-steps", metavar="N", min=1, max=bounds.COUNT, help="Steps in all.")
 ]
 MaxMinutes = Annotated[
     float | None,
@@ -68,14 +54,8 @@ Seed = Annotated[
 ]
 Restart = Annotated[bool, typer.Option("--restart", help="Begin anew in a run directory that has a run.")]
 NoChecks = Annotated[bool, typer.Option("--no-checks", help="Train whatever the texts look like.")]
-Estimate = Annotated[
-    bool,
-    typer.Option("--estimate", help="Print time, memory and energy; don't train."),
-]
-Gpu = Annotated[
-    str | None,
-    typer.Option("--gpu", help="With --estimate: for a100, h100, h200, …."),
-]
+Estimate = Annotated[bool, typer.Option("--estimate", help="Print time, memory and energy; don't train.")]
+Gpu = Annotated[str | None, typer.Option("--gpu", help="With --estimate: for a100, h100, h200, ….")]
 Watts = Annotated[
     float | None,
     typer.Option("--watts", metavar="W", min=0.0, max=1e9, callback=finite, help="With --estimate: power."),

@@ -60,8 +60,7 @@ Chunk = Annotated[
     int, typer.Option(min=1, max=bounds.COUNT, help="Lines read ahead (1024).", show_default=False)
 ]
 OnBadLine = Annotated[
-    str | None,
-    typer.Option(metavar="RULE", help="stop, replace or empty: for unreadable lines."),
+    str | None, typer.Option(metavar="RULE", help="stop, replace or empty: for unreadable lines.")
 ]
 Restart = Annotated[bool, typer.Option("--restart", help="Begin OUT anew, whatever there is of it.")]
 
