@@ -8,6 +8,10 @@
 # Samples instead of a beam search (Edunov et al. 2018): "runs/de-en -s sample=true -s seed=1". A quarter of the examples
 # synthetic: `data.weights=[0.75,0.25]`. The same command resumes, at whatever it was interrupted.
 set -euo pipefail
+if [ $# -lt 5 ]; then
+  echo "usage: examples/back_translate.sh RUN SOURCE TARGET MONOLINGUAL 'REVERSE [options]' [options of train]" >&2
+  exit 2
+fi
 run=$1 source=$2 target=$3 monolingual=$4 reverse=$5
 shift 5
 

@@ -8,6 +8,10 @@
 # add `--source train.en --target train.de --dev-source dev.en --dev-target dev.de`. The same command resumes, at
 # whatever it was interrupted.
 set -euo pipefail
+if [ $# -lt 3 ]; then
+  echo "usage: examples/distill.sh RUN SOURCE 'TEACHER [options of translate]' [options of train]" >&2
+  exit 2
+fi
 run=$1 source=$2 teacher=$3
 shift 3
 

@@ -57,6 +57,13 @@ def text(tmp_path: Path) -> Toy:
     return toy
 
 
+@pytest.mark.parametrize("name", ["distill.sh", "back_translate.sh"])
+def test_a_script_without_its_arguments_says_what_they_are(name: str) -> None:
+    wrong = script(name, "runs/de")
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    assert wrong.stderr.startswith(f"usage: examples/{name} RUN SOURCE ")
+
+
 def test_a_student_learns_from_an_ensembles_translations(trained: Path, text: Toy, tmp_path: Path) -> None:
     run = tmp_path / "student"
     teacher = f"{trained} --with {trained} --beam 2"
