@@ -30,6 +30,15 @@ def _identifier() -> LanguageIdentifier:
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
+@functools.lru_cache(maxsize=64)
+def _ranked(text: str) -> list[tuple[str, float]]:
+    """Return all languages with their probabilities, the likeliest first, which aren't changed.
+
+    A server asks three times about a text of one sentence: for the text's language, and whether it is surely another.
+    """
+    return _identifier().rank(text)
+
+
 def detect(text: str, among: Collection[str] = ()) -> list[Detected]:
     """Return the probable languages of a text, best first; empty where it has no letters.
 
@@ -37,11 +46,8 @@ def detect(text: str, among: Collection[str] = ()) -> list[Detected]:
     """
     if not any(map(str.isalpha, text)):
         return []
-    identifier = _identifier()
-    candidates = set(among) & set(identifier.labels)
-    ranked = [
-        (code, share) for code, share in identifier.rank(text[:_READ]) if code in candidates or not candidates
-    ]
+    candidates = set(among) & set(_identifier().labels)
+    ranked = [(code, share) for code, share in _ranked(text[:_READ]) if code in candidates or not candidates]
     total = sum(share for _, share in ranked)
     found = [Detected(code, share / total) for code, share in ranked]
     return [one for number, one in enumerate(found) if number == 0 or one.confidence >= _LEAST]
@@ -55,7 +61,7 @@ def surely(text: str, among: Collection[str]) -> str:
     """
     if len(_WORDS.findall(text)) < _LEAST_WORDS:
         return ""
-    ranked = _identifier().rank((text.lower() if text.isupper() else text)[:_READ])
+    ranked = _ranked((text.lower() if text.isupper() else text)[:_READ])
     (first, share), total = ranked[0], sum(share for code, share in ranked if code in among)
     return first if first in among and share >= _SURE * total else ""
 
