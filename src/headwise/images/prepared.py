@@ -32,7 +32,7 @@ FORMAT_FILE = "images.json"
 _PARTS = ("train", "dev", "test")
 _FORMAT = 1
 
-_Channels = Literal[1, 3]
+Channels = Literal[1, 3]
 _Mean = Annotated[float, Field(ge=-1e6, le=1e6)]
 _Deviation = Annotated[float, Field(ge=bounds.SMALLEST, le=1e6)]
 
@@ -45,7 +45,7 @@ class ImageFormat:
     each channel of the training images, on the scale from 0 to 1.
     """
 
-    shape: tuple[_Channels, Pixels, Pixels]
+    shape: tuple[Channels, Pixels, Pixels]
     full: Annotated[int, Field(gt=0)]
     mean: tuple[_Mean, ...]
     deviation: tuple[_Deviation, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
@@ -14,7 +14,7 @@ from headwise import bounds
 from headwise.config import Config, ModelConfig
 from headwise.config.base import Epsilon, Heads, Layers, Pixels, Probability, Width
 from headwise.files import write_bytes, write_text
-from headwise.images.prepared import FORMAT_FILE, ImageFormat
+from headwise.images.prepared import FORMAT_FILE, Channels, ImageFormat
 from headwise.interop import base
 from headwise.interop.base import Array, Imported, TrainedSingle
 from headwise.interop.huggingface.card import model_card
@@ -69,7 +69,6 @@ _KEYS = {
 }
 _ALWAYS = {"norm": "pre", "scale_embeddings": False}
 _Sides = Pixels | Annotated[list[Pixels], Field(min_length=2, max_length=2)]
-_Channels = Literal[1, 3]
 
 
 class Fields(Keys):
@@ -86,7 +85,7 @@ class Fields(Keys):
     layer_norm_eps: Epsilon = 1e-12
     image_size: _Sides = 224
     patch_size: _Sides = 16
-    num_channels: _Channels = 3
+    num_channels: Channels = 3
     qkv_bias: bool = True
     id2label: dict[str, str] = Field(default_factory=dict)
 
@@ -185,7 +184,7 @@ def _pair(sides: int | list[int]) -> tuple[int, int]:
     return (sides, sides) if isinstance(sides, int) else (sides[0], sides[1])
 
 
-def _format(source: Path, fields: Fields, shape: tuple[int, int, int]) -> ImageFormat:
+def _format(source: Path, fields: Fields, shape: tuple[Channels, int, int]) -> ImageFormat:
     """Return the normalization of preprocessor_config.json, and the classes."""
     options = (
         read_keys(source, ProcessorFields, _PROCESSOR)
