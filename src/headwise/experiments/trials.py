@@ -35,22 +35,22 @@ class Budget:
     Attributes:
         until: overrides of every run: its longest training and its patience.
         trial_steps: longest training of a trial.
-        variation_steps: longest training of a row of table 3.
         trials: trial -> overrides of the trials that all systems of table 2 have.
         own: overrides of a further trial, by system; `""` is for those that have none of their own.
-        multiples: of the rate of a row of table 3, as trials.
-        presets: the rows of table 3; without any, its ablation isn't run either.
         seeds: of the results.
+        presets: the rows of table 3; without any, its ablation isn't run either.
+        multiples: of the rate of a row of table 3, as trials.
+        variations: overrides of every row of table 3.
     """
 
     until: tuple[str, ...]
     trial_steps: int
-    variation_steps: int
     trials: Mapping[str, tuple[str, ...]]
     own: Mapping[str, tuple[str, ...]]
-    multiples: tuple[float, ...]
-    presets: tuple[str, ...]
     seeds: tuple[int, ...]
+    presets: tuple[str, ...] = ()
+    multiples: tuple[float, ...] = ()
+    variations: tuple[str, ...] = ()
 
     def trials_of(self, system: str) -> dict[str, tuple[str, ...]]:
         """Return the trials of a system of table 2 with all their overrides."""
@@ -85,7 +85,6 @@ BUDGETS = {
     "tiny": Budget(
         until=_until(warmup=400, steps=6000, validate_every=250, checkpoint_every=125),
         trial_steps=2000,
-        variation_steps=9000,
         trials={
             "paper": _paper(0.1),
             "linear-low": _trial("linear", 0.004, 0.1, "training.max_steps=4000"),
@@ -99,14 +98,14 @@ BUDGETS = {
             "": _trial("linear", 0.008, 0.1, "training.max_steps=4000", _SLOW_MOMENTS),
             "transformer": _trial("linear", 0.004, 0.1, "training.max_steps=4000", "optimizer.name=muon"),
         },
-        multiples=(0.5, 1.0, 2.0),
-        presets=tuple(line.preset for line in TABLE_3),
         seeds=(2, 3, 4, 5, 6),
+        presets=tuple(line.preset for line in TABLE_3),
+        multiples=(0.5, 1.0, 2.0),
+        variations=("training.max_steps=9000",),
     ),
     "multi30k": Budget(
         until=_until(warmup=400, steps=4000, validate_every=500, checkpoint_every=125),
         trial_steps=1000,
-        variation_steps=4000,
         # A dropout of 0.1 wins a training as short as a trial, which says nothing of the long one.
         trials={
             "paper": _paper(0.3),
@@ -118,16 +117,15 @@ BUDGETS = {
             "": _trial("linear", 0.008, 0.2, _SLOW_MOMENTS),
             "transformer": _trial("linear", 0.004, 0.2, "optimizer.name=muon"),
         },
-        multiples=(0.5, 1.0),
+        seeds=(2, 3, 4),
         presets=(
             "base", "table3-a-h1", "table3-a-h16", "table3-d-drop0", "table3-d-ls0", "table3-e-learned", "big",
         ),
-        seeds=(2, 3, 4),
+        multiples=(0.5, 1.0),
     ),
     "open-en-de": Budget(
         until=_until(warmup=400, steps=6000, validate_every=500, checkpoint_every=125),
         trial_steps=2000,
-        variation_steps=6000,
         trials={
             "paper": _paper(0.1),
             "linear-low": _trial("linear", 0.004, 0.0),
@@ -138,8 +136,6 @@ BUDGETS = {
             "": _trial("linear", 0.008, 0.1, _SLOW_MOMENTS),
             "transformer": _trial("linear", 0.004, 0.0, "optimizer.name=muon"),
         },
-        multiples=(),
-        presets=(),
         seeds=(2, 3, 4),
     ),
 }  # fmt: skip
@@ -156,11 +152,7 @@ def tuned_row(scale: Scale, original: TrainingRow, name: str, label: str, multip
     """Return a row of table 3 or of its ablation with the budget, and a multiple of its rate."""
     rate, budget = original.configuration().schedule.peak, BUDGETS[scale.name]
     assert rate is not None
-    by = (
-        f"training.max_steps={budget.variation_steps}",
-        "schedule.name=inverse_sqrt",
-        f"schedule.peak={multiple * rate:.6f}",
-    )
+    by = (*budget.variations, "schedule.name=inverse_sqrt", f"schedule.peak={multiple * rate:.6f}")
     changes = replaced(replaced(original.changes, budget.until), by)
     return TrainingRow(name, label, scale.name, original.config, changes, text=scale.checksum)
 
@@ -203,7 +195,7 @@ def with_choices(scale: Scale, results: Path) -> Scale:
     """Return the scale with the best trial, by development BLEU, of everything whose trials are all recorded."""
     if scale.name not in BUDGETS:
         return scale
-    found = _untuned(scale, results)
+    found = collect(replace(TRIALS, tune=None), scale, results)
     tried: dict[str, list[tuple[bool, float, str]]] = {}
     for name, trial, row in _trials(scale):
         score = found.mean(row.name, BLEU.path)
@@ -271,10 +263,6 @@ def find_trials(results: Results) -> Finding:
 def _settings(overrides: Sequence[str]) -> str:
     shown = (override.partition(".")[2] for override in overrides if not override.endswith("=null"))
     return ", ".join(setting.replace("=", " ", 1) for setting in shown)
-
-
-def _untuned(scale: Scale, results: Path) -> Results:
-    return collect(replace(TRIALS, tune=None), scale, results)
 
 
 TRIALS = Experiment("trials", "Trials of tables 2 and 3", trial_rows, find_trials, tune=with_choices)
