@@ -135,7 +135,7 @@ def find(results: Results) -> Finding:
         tuple(
             (
                 row.label,
-                f"{first.result['parameters']:,}" if (first := results.first(row.name)) else "–",
+                "–" if (mean := results.mean(row.name, "parameters")) is None else f"{mean.value:,.0f}",
                 *(results.cell(row.name, f"accuracy.{low}", 3) for low in _NEAREST),
             )
             for row in results.rows

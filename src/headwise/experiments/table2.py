@@ -113,9 +113,8 @@ def systems_table(results: Results, title: str, level: float | None = None) -> T
         ),
         tuple(_table_row(results, row, level) for row in results.rows if isinstance(row, TrainingRow)),
         f"{_bleu_note(scale)} {budget_note(scale)} Alike for all systems: {scale.comparison.treatment}. Means over "
-        "seeds with their 95 % interval; parameters, steps and speed are of the first. Time and operations to a "
-        "quality are read from the same runs, between validations; operations are by formula, forward and backward. "
-        f"{_paper_note(scale)}",
+        "seeds, of BLEU and time with their 95 % interval. Time and operations to a quality are read from the same "
+        f"runs, between validations; operations are by formula, forward and backward. {_paper_note(scale)}",
     )  # fmt: skip
 
 
@@ -134,9 +133,9 @@ def _paper_note(scale: Scale) -> str:
 
 def _table_row(results: Results, row: TrainingRow, level: float | None) -> tuple[str, ...]:
     name = _system(row.name)
-    trained = [record for record in results.records[row.name] if "diverged" not in record.result]
     costs = list(_costs(results, row, level).values())
-    tokens = results.mean(row.name, "target_tokens")
+    parameters, steps, tokens = (results.mean(row.name, key) for key in ("parameters", "steps", "target_tokens"))
+    speeds = [_tokens_a_minute(r) / 60 for r in results.records[row.name] if "diverged" not in r.result]
     operations = (
         None if tokens is None else training_flops(row.configuration(), tokens.value, results.scale.sentence)
     )
@@ -145,12 +144,12 @@ def _table_row(results: Results, row: TrainingRow, level: float | None) -> tuple
         row.label,
         results.scale.chosen.get(name, "–"),
         results.seeds(row.name),
-        f"{trained[0].result['parameters'] / 1e6:.2f} M" if trained else "–",
+        "–" if parameters is None else f"{parameters.value / 1e6:.2f} M",
         results.cell(row.name, BLEU.path),
         results.cell(row.name, _TOKENIZED),
         results.cell(row.name, _SACRE),
-        f"{trained[0].result['steps']:,}" if trained else "–",
-        f"{_tokens_a_minute(trained[0]) / 60:,.0f}" if trained else "–",
+        "–" if steps is None else f"{steps.value:,.0f}",
+        f"{mean(speeds).value:,.0f}" if speeds else "–",
         mean([minutes for minutes, _ in costs]).text(1) if costs else "–",
         f"{mean([cost for _, cost in costs]).value:.1e}" if costs else "–",
         "–" if operations is None else f"{operations:.1e}",
