@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from headwise.corpora.built_in import write_built_in
 from headwise.corpora.catalog import find_corpus
 from headwise.errors import DataError, TrainingError
-from headwise.experiments import table2, table3, text_size, trials
+from headwise.experiments import normalization, table2, table3, text_size, trials
 from headwise.experiments.attention import PERMUTATION, SCALING
 from headwise.experiments.harness.cost import parameters
 from headwise.experiments.harness.outcome import BLEU, Measure, compare, judge
@@ -257,6 +257,16 @@ def test_a_systems_row_has_the_means_of_all_seeds(tried: Path) -> None:
     (ours,) = (dict(zip(table.columns, row, strict=True)) for row in table.rows if row[0] == "Transformer")
     # Of five seeds, the others have 1,000 parameters, 1,000 steps, and 1,000,000 tokens in two minutes.
     assert (ours["parameters"], ours["steps"], ours["target tokens/s"]) == ("1.20 M", "1,200", "20,000")
+
+
+def test_deep_stacks_are_trained_at_the_smallest_scale_alone() -> None:
+    for scale in SCALES.values():
+        rows = normalization.rows(scale)
+        finding = normalization.find(Results(scale, rows, {}))
+        deep = scale is TINY
+        assert any(row.name.endswith("-deep") for row in rows) == deep
+        assert any("12 layers" in row[0] for row in finding.tables[0].rows) == deep
+        assert any(claim.text.startswith("Deep stacks") for claim in finding.claims) == deep
 
 
 @pytest.mark.parametrize(
