@@ -31,7 +31,7 @@ Scale = Annotated[
     str | None,
     typer.Option(
         help="tiny (minutes), multi30k (hours), open-en-de (a day) or wmt14 (the paper's own).",
-        show_default="tiny; multi30k with --show; wmt14 for wmt14",
+        show_default="tiny; wmt14 for wmt14",
     ),
 ]
 Rows = Annotated[

@@ -9,6 +9,7 @@ product each.
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from headwise.config.model import AttentionOptions, WindowConfig
 from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, decide, plain
-from headwise.experiments.harness.records import Results, slope
+from headwise.experiments.harness.records import Results
 from headwise.experiments.harness.rows import MeasuredRow
 from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.paper import TABLE_1
@@ -284,8 +285,10 @@ def _table_row(points: Sequence[dict[str, Any]], kind: str) -> tuple[str, ...]:
 
 
 def _exponent(points: Sequence[dict[str, Any]], kind: str, along: str, key: str, start: int) -> float:
+    """Return the exponent b of key ~ along^b, by least squares on logarithms, from `start` on."""
     points_from_start = [p for p in series(points, kind, along) if p[along] >= start]
-    return slope([p[along] for p in points_from_start], [p[key] for p in points_from_start])
+    logarithms = ([math.log(p[name]) for p in points_from_start] for name in (along, key))
+    return statistics.linear_regression(*logarithms).slope
 
 
 def _chart(points: Sequence[dict[str, Any]]) -> Chart:

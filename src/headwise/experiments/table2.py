@@ -134,7 +134,9 @@ def _paper_note(scale: Scale) -> str:
 def _table_row(results: Results, row: TrainingRow, level: float | None) -> tuple[str, ...]:
     name = _system(row.name)
     costs = list(_costs(results, row, level).values())
-    parameters, steps, tokens = (results.mean(row.name, key) for key in ("parameters", "steps", "target_tokens"))
+    parameters, steps, tokens = (
+        results.mean(row.name, key) for key in ("parameters", "steps", "target_tokens")
+    )
     speeds = [_tokens_a_minute(r) / 60 for r in results.records[row.name] if "diverged" not in r.result]
     operations = (
         None if tokens is None else training_flops(row.configuration(), tokens.value, results.scale.sentence)

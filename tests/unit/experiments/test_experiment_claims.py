@@ -16,7 +16,7 @@ from headwise.evaluation.calibration import calibration
 from headwise.evaluation.translation import bleu
 from headwise.experiments import attention, extrapolation, figures, recall
 from headwise.experiments.gradients import flow
-from headwise.experiments.harness.records import mean, slope
+from headwise.experiments.harness.records import mean
 from headwise.experiments.harness.scoring import curve, minutes_to
 from headwise.experiments.harness.test_sets import rejoin_compounds, split_compounds
 from headwise.experiments.tagging import NO_TAG, Tagger, shape
@@ -197,7 +197,3 @@ def test_intervals_are_students() -> None:
         assert half == pytest.approx(stats.t.ppf(0.975, count - 1) * stats.sem(values), rel=2e-3)
     assert mean([3.0]).half is None
     assert mean([3.0]).text(1) == "3.0"
-
-
-def test_a_slope_is_the_exponent() -> None:
-    assert slope([1, 2, 4, 8], [3, 12, 48, 192]) == pytest.approx(2)

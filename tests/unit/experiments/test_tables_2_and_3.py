@@ -252,7 +252,13 @@ def test_systems_are_compared_over_paired_seeds_and_at_equal_quality(tried: Path
 def test_a_systems_row_has_the_means_of_all_seeds(tried: Path) -> None:
     results = found(tried, {})
     first = results.records[table2.OURS][0].result
-    first |= {"parameters": 6_000_000, "steps": 2000, "target_tokens": 4_000_000, "seconds": 60.0, "curve": []}
+    first |= {
+        "parameters": 6_000_000,
+        "steps": 2000,
+        "target_tokens": 4_000_000,
+        "seconds": 60.0,
+        "curve": [],
+    }
     table = table2.systems_table(results, "")
     (ours,) = (dict(zip(table.columns, row, strict=True)) for row in table.rows if row[0] == "Transformer")
     # Of five seeds, the others have 1,000 parameters, 1,000 steps, and 1,000,000 tokens in two minutes.

@@ -16,7 +16,7 @@ from headwise.config import Config
 from headwise.experiments.harness.outcome import Table
 from headwise.experiments.harness.rows import Place, TrainingRow
 from headwise.experiments.harness.runner import RowJob
-from headwise.models.build import build_model, training_precision
+from headwise.models.build import build_model, training_precision, weightless
 from headwise.models.counting import parameter_count, training_flops
 from headwise.nn.device import find_device
 from headwise.tasks.estimate import UTILIZATION, Gpu
@@ -47,8 +47,8 @@ class Cost:
 
 def parameters(config: Config) -> int:
     """Return the number of parameters of a configuration's model, without allocating it."""
-    with torch.device("meta"):
-        return parameter_count(build_model(config.model, config.subwords.size, config.subwords.size))
+    size = config.subwords.size
+    return parameter_count(weightless(lambda: build_model(config.model, size, size)))
 
 
 def estimates(

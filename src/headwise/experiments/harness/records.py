@@ -182,13 +182,6 @@ def _quantile(count: int) -> float:
     return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
-def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Return the exponent b of y ~ x^b, by least squares on logarithms."""
-    u, v = [math.log(value) for value in x], [math.log(value) for value in y]
-    mu, mv = sum(u) / len(u), sum(v) / len(v)
-    return sum((a - mu) * (b - mv) for a, b in zip(u, v, strict=True)) / sum((a - mu) ** 2 for a in u)
-
-
 @dataclass(frozen=True)
 class Results:
     """The recorded results of an experiment at one scale: the records of each row, in the order of seeds."""
