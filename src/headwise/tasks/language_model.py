@@ -20,10 +20,9 @@ from headwise.models.build import build_decoder_only, weightless
 from headwise.models.decoder_only import DecoderOnly
 from headwise.tasks.base import Evaluation, EvaluationRequest, Prediction, Predictor, PreparedTask, TaskKind
 from headwise.tasks.batches.windows import WindowBatch, WindowStream, make_windows, rows_of, scoring_windows
+from headwise.tasks.scored_text import scored_text
 from headwise.text.preparation.monolingual import PreparedText, prepare_text
-from headwise.text.reading.plain import LineReport, read_text
-from headwise.text.tokens.subwords import EOS, UNK
-from headwise.text.tokens.vocabulary import Vocabulary
+from headwise.text.tokens.subwords import UNK
 from headwise.training.loss import LossSum, smoothed_cross_entropy
 
 
@@ -186,21 +185,13 @@ class LanguageModeling(TaskKind):
         model, vocabulary = load_language_model(
             request.run, config, device=request.device, precision=request.precision
         )
-        if request.files:
-            ids, characters = _read_files(request, vocabulary)
-        else:
-            dev = PreparedText.open(request.run / "prepared").dev
-            ids, characters = dev.ids, dev.characters
-            if not len(dev):
-                raise ConfigError(
-                    f"evaluate: expected a file, as {request.run} has no development text, found none"
-                )
+        text = scored_text(request, vocabulary, documents=config.language_model.lines_are_documents)
         length = _window(config)
         stride = config.language_model.stride or length
         text_score = score_text(
             model,
-            ids,
-            characters,
+            text.ids,
+            text.characters,
             first=first_token(config, vocabulary),
             length=length,
             stride=stride,
@@ -211,7 +202,7 @@ class LanguageModeling(TaskKind):
         scores = text_score.scores | {"nats_per_character": text_score.nll / characters}
         lines = [f"{name.replace('_', ' '):<20} {value:8.4f}" for name, value in scores.items()]
         lines.append(f"of {tokens:,} tokens, {characters:,} characters; windows of {length}, stride {stride}")
-        unknown = int(np.count_nonzero(ids == UNK))
+        unknown = int(np.count_nonzero(text.ids == UNK))
         notes = [f"{unknown:,} tokens are unknown; each is predicted as one symbol"] if unknown else []
         return Evaluation({**scores, **counts, "unknown": unknown}, lines, notes)
 
@@ -233,15 +224,3 @@ def continuing(generator: Generator, options: GenerationOptions) -> Predictor:
 
 def _window(config: Config) -> int:
     return config.language_model.window or config.model.max_length
-
-
-def _read_files(request: EvaluationRequest, vocabulary: Vocabulary) -> tuple[NDArray[np.int64], int]:
-    """Encode files in the same way as training text; return the ids and the number of characters."""
-    documents = request.config.language_model.lines_are_documents
-    report, end = LineReport(documents), [EOS] if documents else []
-    ids = [
-        np.array([*vocabulary.encode(line.text), *end], np.int64)
-        for file in request.files
-        for line in read_text(file, report)
-    ]
-    return np.concatenate(ids), report.characters

@@ -1,0 +1,45 @@
+"""The plain text that `headwise evaluate` scores: files, encoded as for training, or a run's development text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.errors import ConfigError
+from headwise.tasks.base import EvaluationRequest
+from headwise.text.preparation.monolingual import PreparedText
+from headwise.text.reading.plain import LineReport, read_text
+from headwise.text.tokens.subwords import EOS
+from headwise.text.tokens.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class ScoredText:
+    """The ids of a text, where its lines begin in them (with the end of the last), and its number of characters."""
+
+    ids: NDArray[np.integer]
+    offsets: NDArray[np.int64]
+    characters: int
+
+
+def scored_text(request: EvaluationRequest, vocabulary: Vocabulary, *, documents: bool) -> ScoredText:
+    """Return the text of the request's files, whose lines may be `documents`, or else the run's development text.
+
+    Raises `ConfigError` without either, and `DataError` for a file without text.
+    """
+    if not request.files:
+        dev = PreparedText.open(request.run / "prepared").dev
+        if not len(dev):
+            raise ConfigError(
+                f"evaluate: expected a file, as {request.run} has no development text, found none"
+            )
+        return ScoredText(dev.ids, dev.table.offsets, dev.characters)
+    report, end = LineReport(documents), [EOS] if documents else []
+    lines = [
+        np.array([*vocabulary.encode(line.text), *end], np.int64)
+        for file in request.files
+        for line in read_text(file, report)
+    ]
+    return ScoredText(np.concatenate(lines), np.cumsum([0, *map(len, lines)]), report.characters)
