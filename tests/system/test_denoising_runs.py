@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import string
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,13 @@ def test_translation_is_initialized_from_denoising(program: Call, tmp_path: Path
     assert error.startswith(
         "denoising.window: expected at least 2, and at most what leaves room in model.max_length=40"
     )
+
+    (tmp_path / "text.txt").write_text("Another text has other subwords: zebra, quartz, jinx!\n" * 20)
+    assert program("train", "-c", config, "--max-steps=1", "-o", tmp_path / "other").code == 0
+    shutil.copy(tmp_path / "other" / "spm.model", begun / "spm.model")
+    for command in (("evaluate", begun, tmp_path / "text.txt"), ("train", "-c", file, "-o", tmp_path / "new")):
+        error = program(*command).error
+        assert error.startswith(f"{begun}: expected the vocabulary that it was trained with (")
 
 
 def test_a_development_text_of_one_token_is_refused(program: Call, tmp_path: Path) -> None:

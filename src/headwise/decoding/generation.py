@@ -13,14 +13,11 @@ from headwise.config import Config
 from headwise.decoding.sampling import draw, shaped
 from headwise.engine.options import GenerationOptions
 from headwise.engine.uniforms import uniforms
-from headwise.errors import CheckpointError
-from headwise.models.build import build_decoder_only, load_filled
+from headwise.models.build import build_decoder_only, load_trained
 from headwise.models.decoder_only import DecoderOnly, DecoderState
-from headwise.nn.device import find_device, find_precision
-from headwise.text.tokens.loading import load_vocabulary
+from headwise.text.tokens.loading import trained_vocabulary
 from headwise.text.tokens.subwords import EOS
 from headwise.text.tokens.vocabulary import TextDecoder, Vocabulary, refuse_unknown
-from headwise.weights import model_file, read_recipe
 
 _NUMBERS = 256  # random numbers drawn in advance
 
@@ -45,17 +42,9 @@ def load_language_model(
 
     Raises `CheckpointError` where the run is damaged, and `DeviceError` where the device isn't available.
     """
-    torch_device = find_device(device)
-    vocabulary = load_vocabulary(run)
-    trained_with = read_recipe(model_file(run)).get("vocabulary", vocabulary.digest())
-    if trained_with != vocabulary.digest():
-        raise CheckpointError(
-            f"{run}: expected the vocabulary that it was trained with ({trained_with}), "
-            f"found another ({vocabulary.digest()})"
-        )
-    model = load_filled(lambda: build_decoder_only(config.model, vocabulary.size), model_file(run))
-    model.compute_dtype = find_precision(precision, torch_device)
-    return model.to(torch_device).eval(), vocabulary
+    vocabulary = trained_vocabulary(run)
+    model = load_trained(lambda: build_decoder_only(config.model, vocabulary.size), run, device, precision)
+    return model, vocabulary
 
 
 @torch.no_grad()

@@ -19,7 +19,7 @@ from headwise.models.encoder_only import EncoderOnly
 from headwise.models.output_heads import HeadedEncoder
 from headwise.models.recurrent import RecurrentSeq2Seq
 from headwise.models.transformer import Transformer
-from headwise.nn.device import find_precision, keep_compiled_products
+from headwise.nn.device import find_device, find_precision, keep_compiled_products
 from headwise.nn.memory import LOADING, TRAINING, check_fits
 from headwise.weights import Weights, model_file
 
@@ -155,6 +155,17 @@ def load_filled(make: Callable[[], Model], path: Path) -> Model:
     model = make()
     _fill(dict(model.named_parameters()), weights)
     return model
+
+
+def load_trained(make: Callable[[], Model], run: Path, device: str, precision: str) -> Model:
+    """Build a model and load what a run has trained, in evaluation mode on a device, in a precision.
+
+    Raises `CheckpointError` like `fitting`, `DeviceError` and `ConfigError`.
+    """
+    where = find_device(device)
+    model = load_filled(make, model_file(run))
+    model.compute_dtype = find_precision(precision, where)  # type: ignore[assignment]
+    return model.to(where).eval()
 
 
 def _fill(parameters: Mapping[str, Tensor], weights: Weights) -> None:

@@ -20,15 +20,14 @@ from headwise.engine.options import SearchOptions
 from headwise.engine.symbols import SYMBOLS
 from headwise.errors import ConfigError, DataError
 from headwise.models.base import Seq2Seq
-from headwise.models.build import build_model, load_model, weightless
-from headwise.nn.device import find_device, find_precision
+from headwise.models.build import build_model, load_trained, weightless
 from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.tasks.batches.denoising import Damage, DenoisingStream, make_pairs, symbol_names
 from headwise.tasks.batches.pairs import Batch
 from headwise.tasks.batches.windows import WindowStream
+from headwise.tasks.scored_text import scored_text
 from headwise.text.preparation.monolingual import PreparedText, prepare_text
-from headwise.text.reading.plain import LineReport, read_text
-from headwise.text.tokens.loading import load_vocabulary
+from headwise.text.tokens.loading import trained_vocabulary
 from headwise.text.tokens.subwords import PAD
 from headwise.text.tokens.vocabulary import Vocabulary
 from headwise.training.loss import LossSum, smoothed_cross_entropy
@@ -126,12 +125,17 @@ class Denoising(TaskKind):
 
         A line shows the corrupted input, the target and the output.
         """
-        config, vocabulary = request.config, load_vocabulary(request.run)
-        model = load_model(request.run, vocabulary.size, vocabulary.size, config)
-        device = find_device(request.device)
-        model = model.to(device)
-        model.compute_dtype = find_precision(request.precision, device)
-        pairs = damaged(_text(request, vocabulary), config, damage_of(config, vocabulary))
+        config, vocabulary = request.config, trained_vocabulary(request.run)
+        model = load_trained(
+            lambda: build_model(config.model, vocabulary.size, vocabulary.size),
+            request.run,
+            request.device,
+            request.precision,
+        )
+        ids = scored_text(request, vocabulary, documents=False).ids
+        if len(ids) < 2:
+            raise DataError(f"{request.files[0]}: expected at least two tokens to damage, found {len(ids)}")
+        pairs = damaged(ids, config, damage_of(config, vocabulary))
         scores = score(model, pairs, config.batch.tokens)
         options = SearchOptions(
             beam=1, max_length=config.model.max_length - 1, extra_length=config.model.max_length
@@ -211,23 +215,3 @@ def _hidden(model: Seq2Seq, batch: Batch, device: torch.device) -> tuple[torch.T
     real = (targets != PAD).nonzero().squeeze(1)
     inputs = (batch.source.to(device), batch.source_mask.to(device), batch.target_input.to(device))
     return model(*inputs).flatten(0, 1)[real], targets[real]
-
-
-def _text(request: EvaluationRequest, vocabulary: Vocabulary) -> NDArray[np.integer]:
-    if not request.files:
-        dev = PreparedText.open(request.run / "prepared").dev
-        if not len(dev):
-            raise ConfigError(
-                f"evaluate: expected a file, as {request.run} has no development text, found none"
-            )
-        return dev.ids
-    report = LineReport(documents=False)
-    ids = [
-        token
-        for file in request.files
-        for line in read_text(file, report)
-        for token in vocabulary.encode(line.text)
-    ]
-    if len(ids) < 2:
-        raise DataError(f"{request.files[0]}: expected at least two tokens to damage, found {len(ids)}")
-    return np.array(ids, np.int64)

@@ -20,10 +20,9 @@ from torch import Tensor, nn
 from headwise.characters import check_characters
 from headwise.config import Config
 from headwise.data.plans import plan_rows
-from headwise.errors import CheckpointError, ConfigError
-from headwise.models.build import build_encoder_only, load_encoder, load_filled, weightless
+from headwise.errors import ConfigError
+from headwise.models.build import build_encoder_only, load_encoder, load_trained, weightless
 from headwise.models.output_heads import HeadedEncoder
-from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import (
     Evaluation,
     EvaluationRequest,
@@ -44,11 +43,10 @@ from headwise.text.preparation.labelled.examples import (
     prepare_examples,
 )
 from headwise.text.reading.lines import one_line
-from headwise.text.tokens.loading import load_vocabulary
+from headwise.text.tokens.loading import trained_vocabulary
 from headwise.text.tokens.subwords import SPECIAL, UNK
 from headwise.text.tokens.vocabulary import Vocabulary
 from headwise.training.loss import LossSum, choice_loss
-from headwise.weights import model_file, read_recipe
 
 
 @dataclass(frozen=True)
@@ -144,12 +142,11 @@ class EncoderKind(TaskKind, Generic[Example]):
 
     def load(self, run: Path, config: Config, *, device: str, precision: str) -> Tools:
         """Load a trained run; raises `CheckpointError` if it is damaged."""
-        torch_device = find_device(device)
-        vocabulary, labels = load_vocabulary(run), load_labels(run)
-        check_vocabulary(run, vocabulary)
-        model = load_filled(lambda: self._build(config, vocabulary.size, len(labels)), model_file(run))
-        model.compute_dtype = find_precision(precision, torch_device)
-        return Tools(config, model.to(torch_device).eval(), vocabulary, labels)
+        vocabulary, labels = trained_vocabulary(run), load_labels(run)
+        model = load_trained(
+            lambda: self._build(config, vocabulary.size, len(labels)), run, device, precision
+        )
+        return Tools(config, model, vocabulary, labels)
 
     def _build(self, config: Config, size: int, labels: int) -> HeadedEncoder:
         return HeadedEncoder(build_encoder_only(config.model, size), self.head(config, labels))
@@ -282,13 +279,3 @@ def _batches(encoded: Encoded, tokens: int) -> Iterator[list[int]]:
 def to_device(batch: RowBatch, device: torch.device) -> RowBatch:
     """Move a batch's tensors to a device."""
     return RowBatch(batch.ids.to(device), batch.mask.to(device), batch.targets.to(device), batch.rows)
-
-
-def check_vocabulary(run: Path, vocabulary: Vocabulary) -> None:
-    """Raise `CheckpointError` if a run's vocabulary isn't the one that its model was trained with."""
-    trained_with = read_recipe(model_file(run)).get("vocabulary", vocabulary.digest())
-    if trained_with != vocabulary.digest():
-        raise CheckpointError(
-            f"{run}: expected the vocabulary that it was trained with ({trained_with}), "
-            f"found another ({vocabulary.digest()})"
-        )

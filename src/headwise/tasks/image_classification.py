@@ -17,12 +17,10 @@ from headwise.errors import ConfigError
 from headwise.images.batches import RowDraws, augment
 from headwise.images.prepared import ImageFormat, PreparedImages, prepare_images
 from headwise.images.sets import Labeled
-from headwise.models.build import load_filled
+from headwise.models.build import load_trained
 from headwise.models.vision import ImageClassifier, build_classifier
-from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.training.loss import LossSum, choice_loss
-from headwise.weights import model_file
 
 
 @dataclass(frozen=True)
@@ -142,11 +140,8 @@ def load_classifier(
     run: Path, config: Config, *, device: str = "auto", precision: str = "float32"
 ) -> ImageClassifier:
     """Load the trained model of a run, in evaluation mode; raises `CheckpointError` and `DeviceError`."""
-    torch_device = find_device(device)
     form = ImageFormat.load(run)
-    model = load_filled(lambda: _build(config, form), model_file(run))
-    model.compute_dtype = find_precision(precision, torch_device)
-    return model.to(torch_device).eval()
+    return load_trained(lambda: _build(config, form), run, device, precision)
 
 
 @torch.no_grad()

@@ -19,14 +19,12 @@ from headwise.images.batches import RowDraws
 from headwise.images.captions import LEAST_CANVAS, PHRASINGS, CaptionWords, Facts, draw_picture
 from headwise.images.prepared import ImageFormat, PreparedImages, prepare_images
 from headwise.images.sets import DIGITS, Labeled
-from headwise.models.build import load_filled
+from headwise.models.build import load_trained
 from headwise.models.contrastive import ImageText, contrastive_loss
-from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.tasks.image_classification import held_out
 from headwise.text.tokens.subwords import PAD
 from headwise.training.loss import LossSum
-from headwise.weights import model_file
 
 TEST_SEED = 12  # seed of the pictures generated from held-out digits
 _DEV_SEED, _DRAWS = 11, 400  # seed of the development pictures, and the least number of pictures to generate
@@ -143,10 +141,10 @@ class ImageTextLearning(TaskKind):
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """Score retrieval on pictures of held-out digits, for seen and held-out combinations of digit and place."""
         test, form = held_out(request), ImageFormat.load(request.run)
-        model, words = (
-            load_image_text(request.run, request.config, device=request.device, precision=request.precision),
-            CaptionWords(),
+        model = load_image_text(
+            request.run, request.config, device=request.device, precision=request.precision
         )
+        words = CaptionWords()
         record: dict[str, Any] = {}
         lines = [f"{'':<42} text→image      image→text", f"{'':<42}  @1      @5      @1      @5"]
         for name, is_held_out in (("seen", False), ("held_out", True)):
@@ -210,10 +208,7 @@ def load_image_text(
     run: Path, config: Config, *, device: str = "auto", precision: str = "float32"
 ) -> ImageText:
     """Load the trained model of a run, in evaluation mode; raises `CheckpointError` and `DeviceError`."""
-    torch_device = find_device(device)
-    model = load_filled(lambda: _build(config), model_file(run))
-    model.compute_dtype = find_precision(precision, torch_device)
-    return model.to(torch_device).eval()
+    return load_trained(lambda: _build(config), run, device, precision)
 
 
 def _accuracies(logits: Tensor) -> dict[str, float]:

@@ -16,9 +16,8 @@ from torch import Tensor
 from headwise.config import Config
 from headwise.data.plans import plan_rows
 from headwise.errors import ConfigError, DataError
-from headwise.models.build import build_encoder_only, load_encoder, load_filled, weightless
+from headwise.models.build import build_encoder_only, load_encoder, load_trained, weightless
 from headwise.models.output_heads import HeadedEncoder, MaskedTokenHead
-from headwise.nn.device import find_device, find_precision
 from headwise.tasks.base import (
     Evaluation,
     EvaluationRequest,
@@ -29,15 +28,14 @@ from headwise.tasks.base import (
 )
 from headwise.tasks.batches.examples import RowBatch, RowStream, make_rows
 from headwise.tasks.batches.masking import MASK, Masking, cut_documents, cut_running
-from headwise.tasks.encoder import check_vocabulary, to_device
+from headwise.tasks.encoder import to_device
+from headwise.tasks.scored_text import scored_text
 from headwise.tasks.start import Start, find_start
 from headwise.text.preparation.monolingual import PreparedText, prepare_text
-from headwise.text.reading.plain import LineReport, read_text
-from headwise.text.tokens.loading import load_vocabulary
+from headwise.text.tokens.loading import trained_vocabulary
 from headwise.text.tokens.subwords import BOS, EOS
 from headwise.text.tokens.vocabulary import Vocabulary
 from headwise.training.loss import LossSum, choice_loss
-from headwise.weights import model_file
 
 _CANDIDATES = 5  # predicted tokens to report for every mask
 # The inputs and targets of a window, see `Masking.hide`.
@@ -206,20 +204,12 @@ class MaskedLanguageModeling(TaskKind):
         model, vocabulary = load_masked_model(
             request.run, config, device=request.device, precision=request.precision
         )
-        prepared = PreparedText.open(request.run / "prepared") if not request.files else None
-        if prepared is not None:
-            ids, offsets = prepared.dev.ids, prepared.dev.table.offsets
-            if not len(prepared.dev):
-                raise ConfigError(
-                    f"evaluate: expected a file, as {request.run} has no development text, found none"
-                )
-        else:
-            ids, offsets = _read_files(request, vocabulary)
-        scores = MaskedModel(config, model, vocabulary).score(ids, offsets)
+        documents = config.masked_language_model.lines_are_documents
+        text = scored_text(request, vocabulary, documents=documents)
+        scores = MaskedModel(config, model, vocabulary).score(text.ids, text.offsets)
         lines = [f"{name:<12} {value:8.3f}" for name, value in scores.items()]
-        return Evaluation(
-            scores | {"tokens": len(ids)}, [*lines, f"of {len(ids):,} tokens, some of them hidden"]
-        )
+        lines.append(f"of {len(text.ids):,} tokens, some of them hidden")
+        return Evaluation(scores | {"tokens": len(text.ids)}, lines)
 
     def predictor(self, run: Path, config: Config, *, device: str, precision: str) -> Predictor:
         """Load a trained run that fills in `<mask>`; several masks in a line are predicted independently."""
@@ -253,25 +243,8 @@ def load_masked_model(
     run: Path, config: Config, *, device: str, precision: str
 ) -> tuple[HeadedEncoder, Vocabulary]:
     """Load a trained run, in evaluation mode; raises `CheckpointError` if it is damaged."""
-    torch_device, vocabulary = find_device(device), load_vocabulary(run)
-    check_vocabulary(run, vocabulary)
-    model = load_filled(lambda: _build(config, vocabulary.size), model_file(run))
-    model.compute_dtype = find_precision(precision, torch_device)
-    return model.to(torch_device).eval(), vocabulary
-
-
-def _read_files(
-    request: EvaluationRequest, vocabulary: Vocabulary
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Encode files in the same way as training text; return the ids of all lines, and the lines' offsets in them."""
-    documents = request.config.masked_language_model.lines_are_documents
-    report, end = LineReport(documents), [EOS] if documents else []
-    lines = [
-        np.array([*vocabulary.encode(line.text), *end], np.int64)
-        for file in request.files
-        for line in read_text(file, report)
-    ]
-    return np.concatenate(lines), np.cumsum([0, *map(len, lines)])
+    vocabulary = trained_vocabulary(run)
+    return load_trained(lambda: _build(config, vocabulary.size), run, device, precision), vocabulary
 
 
 def _around_masks(line: str, vocabulary: Vocabulary) -> list[str]:

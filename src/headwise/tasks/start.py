@@ -10,7 +10,7 @@ from headwise.config import Config
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import file_sha256
 from headwise.shipped.runs import find_run
-from headwise.text.tokens.loading import load_vocabulary
+from headwise.text.tokens.loading import trained_vocabulary
 from headwise.text.tokens.subwords import Subwords
 from headwise.text.tokens.vocabulary import Pieces, Vocabulary
 from headwise.weights import model_file, read_recipe
@@ -31,8 +31,8 @@ class Start:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary of a run on single texts; raises `CheckpointError` if it is missing or damaged."""
-        return load_vocabulary(self.run)
+        """The vocabulary of a run on single texts; raises `CheckpointError` if it isn't that of its model."""
+        return trained_vocabulary(self.run)
 
     def subwords(self, config: Config) -> Subwords:
         """Return the run's subwords for a translation; raises `ConfigError` if they can't be used for `config`."""

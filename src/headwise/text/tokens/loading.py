@@ -11,6 +11,7 @@ from headwise.parsing import read_json
 from headwise.text.tokens.imported import ImportedVocabulary
 from headwise.text.tokens.subwords import JOINT_FILE, read_file
 from headwise.text.tokens.vocabulary import CHARACTERS_FILE, TOKENIZER_FILE, Characters, Pieces, Vocabulary
+from headwise.weights import model_file, read_recipe
 
 
 def learn_vocabulary(texts: Iterable[str], config: SubwordConfig, symbols: Sequence[str] = ()) -> Vocabulary:
@@ -36,3 +37,15 @@ def load_vocabulary(directory: Path) -> Vocabulary:
         return Characters(fields["characters"], fields["symbols"], lowercase=fields["lowercase"])
     except (OSError, ValueError, KeyError, TypeError, AssertionError, AttributeError):
         raise CheckpointError(f"{file}: expected a vocabulary of characters, found a damaged file") from None
+
+
+def trained_vocabulary(run: Path) -> Vocabulary:
+    """Read the vocabulary of a trained run; raises `CheckpointError` also if its model was trained with another one."""
+    vocabulary = load_vocabulary(run)
+    trained_with = read_recipe(model_file(run)).get("vocabulary", vocabulary.digest())
+    if trained_with != vocabulary.digest():
+        raise CheckpointError(
+            f"{run}: expected the vocabulary that it was trained with ({trained_with}), "
+            f"found another ({vocabulary.digest()})"
+        )
+    return vocabulary
