@@ -122,7 +122,10 @@ def test_translation_is_initialized_from_denoising(program: Call, tmp_path: Path
     (tmp_path / "text.txt").write_text("Another text has other subwords: zebra, quartz, jinx!\n" * 20)
     assert program("train", "-c", config, "--max-steps=1", "-o", tmp_path / "other").code == 0
     shutil.copy(tmp_path / "other" / "spm.model", begun / "spm.model")
-    for command in (("evaluate", begun, tmp_path / "text.txt"), ("train", "-c", file, "-o", tmp_path / "new")):
+    for command in (
+        ("evaluate", begun, tmp_path / "text.txt"),
+        ("train", "-c", file, "-o", tmp_path / "new"),
+    ):
         error = program(*command).error
         assert error.startswith(f"{begun}: expected the vocabulary that it was trained with (")
 
