@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 import statistics
-import threading
 import time
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import command_line
-from headwise.page.application import page_app
+from benchmarks.browser import served
 from headwise.page.runs import open_runs
-from headwise.web.server import listen, server
 
 SENTENCE = "a young man in a blue shirt is riding a brown horse along the beach with two dogs ."
 ROUNDS = 30
@@ -27,14 +25,13 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--text", default=SENTENCE)
     options = parser.parse_args(arguments)
-    listener = listen("127.0.0.1", 0)
     runs = open_runs([options.run], "cpu")
-    web_server = server(page_app(runs))
-    threading.Thread(target=web_server.run, kwargs={"sockets": [listener]}, daemon=True).start()
-    while not web_server.started:
-        time.sleep(0.05)
-    address = f"http://127.0.0.1:{listener.getsockname()[1]}/api/"
-    common = {"run": next(iter(runs)), "text": options.text, "arrays": "packed"}
+    with served(runs) as address:
+        measure(f"{address}api/", {"run": next(iter(runs)), "text": options.text, "arrays": "packed"})
+
+
+def measure(address: str, common: dict[str, object]) -> None:
+    """Print the latency of each kind of request; `common` are the fields that all of them have."""
 
     def ask(path: str, fields: dict[str, object]) -> tuple[float, dict[str, object], int]:
         body = json.dumps({**common, **fields}).encode()
@@ -60,4 +57,3 @@ def main(arguments: Sequence[str]) -> None:
             f"{name:<24} median {statistics.median(times):6.1f} ms   90 % {times[int(0.9 * ROUNDS)]:6.1f} ms"
         )
     print(f"{tokens} source tokens, {size:,} bytes a trace")
-    web_server.should_exit = True

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlencode
 
-import uvicorn
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from benchmarks import command_line
-from headwise.page.application import page_app
+from benchmarks.browser import chromium, served
 from headwise.page.runs import open_runs
-from headwise.web.server import listen
 
 # Name: width, color scheme, state, and whether the screenshot has the whole page or only its first screen.
 VIEWS: dict[str, tuple[int, Literal["light", "dark"], dict[str, str], bool]] = {
@@ -35,26 +30,17 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--text", help="the sentence; without, the run's first example")
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
-    listener = listen("127.0.0.1", 0)
-    app = page_app(open_runs([options.run]))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
-    threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True).start()
-    while not server.started:
-        time.sleep(0.05)
-    address = f"http://127.0.0.1:{listener.getsockname()[1]}/"
     text = {} if options.text is None else {"text": options.text}
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+    with served(open_runs([options.run])) as address, chromium() as browser:
         for name, (width, scheme, state, whole) in VIEWS.items():
             page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
             page.goto(address + "#" + urlencode({**text, **state}))
             expect(page.locator(".head").first).to_be_visible(timeout=30_000)
-            expect(page.locator("#evidence [role=status]:visible")).to_have_count(
-                0, timeout=120_000
-            )  # the heads have been measured
+            measured = page.locator(
+                "#evidence [role=status]:visible"
+            )  # none when the heads have been measured
+            expect(measured).to_have_count(0, timeout=120_000)
             expect(page.locator("[aria-busy=true]")).to_have_count(0)
             page.screenshot(path=options.out / f"{name}.png", full_page=whole)
             page.close()
             print(options.out / f"{name}.png")
-        browser.close()
-    server.should_exit = True

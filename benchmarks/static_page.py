@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import random
-import shutil
 import statistics
 import tempfile
 import threading
@@ -19,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from playwright.sync_api import sync_playwright
 from safetensors.torch import save_file
 
 from benchmarks import command_line
+from benchmarks.browser import chromium
 from headwise.config import Config
 from headwise.interop.runs import open_trained
 from headwise.models.build import build_model
@@ -76,16 +75,12 @@ def measure(page: Path, text: str) -> dict[str, Any]:
     """Open the page in headless Chromium and trace the text there."""
     files = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(QuietFiles, directory=str(page)))
     threading.Thread(target=files.serve_forever, daemon=True).start()
-    chromium = next(path for name in ("chromium", "google-chrome") if (path := shutil.which(name)))
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    address = f"http://127.0.0.1:{files.server_port}"
+    with chromium() as browser:
         tab = browser.new_page()
-        tab.goto(f"http://127.0.0.1:{files.server_port}/icon.svg")
-        tab.goto(
-            f"http://127.0.0.1:{files.server_port}/index.html#text=%20"
-        )  # blank: the page itself stays idle
+        tab.goto(f"{address}/icon.svg")
+        tab.goto(f"{address}/index.html#text=%20")  # blank: the page itself stays idle
         result: dict[str, Any] = tab.evaluate(MEASURE, [text, ROUNDS])
-        browser.close()
     files.shutdown()
     return result
 
