@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 import subprocess
-import sys
+
+from headwise.processes import python_command
 
 
 def command_line(name: str, description: str | None) -> argparse.ArgumentParser:
@@ -21,5 +22,5 @@ def command_line(name: str, description: str | None) -> argparse.ArgumentParser:
 
 def headwise(*arguments: object) -> str:
     """Run a command of Headwise in a process of its own; return its standard output."""
-    command = [sys.executable, "-P", "-m", "headwise", *map(str, arguments)]
+    command = python_command("-m", "headwise", *map(str, arguments))
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,8 +54,15 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return importlib.import_module(BENCHMARKS[name][0]).main(rest) or 0
     except HeadwiseError as error:
-        print(f"benchmarks: error: {error}", file=sys.stderr)
-        return 2
+        problem = str(error)
+    except subprocess.CalledProcessError as error:
+        problem = (
+            f"expected a command to end well, found exit code {error.returncode}: {shlex.join(error.cmd)}"
+        )
+    except FileNotFoundError as error:  # a file, or a program that isn't installed
+        problem = f"{error.filename}: {error.strerror}"
+    print(f"benchmarks: error: {problem}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

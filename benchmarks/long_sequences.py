@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import resource
 import sys
 import time
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ import torch
 from torch.nn import functional
 
 from benchmarks import command_line
+from benchmarks.systems.worker import resident
 from headwise.config import ModelConfig
 from headwise.models.transformer import Transformer
 from headwise.nn.attention import all_registered
@@ -80,18 +80,12 @@ def measure(pipe: Connection, kind: str, length: int, rounds: int, threads: int)
     model = model_for(kind, length)
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
     step(model, optimizer, 16)  # warm-up, not measured
-    before, seconds = peak_mib(), []
+    before, seconds = resident(peak=True), []
     for _ in range(rounds):
         began = time.perf_counter()
         step(model, optimizer, length)
         seconds.append(time.perf_counter() - began)
-    pipe.send((min(seconds), peak_mib() - before))
-
-
-def peak_mib() -> float:
-    """Return the peak resident memory of this process; the system reports KiB, on macOS bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+    pipe.send((min(seconds), (resident(peak=True) - before) / 2**20))
 
 
 def apart(kind: str, length: int, rounds: int, threads: int) -> Measurement:

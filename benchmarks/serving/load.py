@@ -24,8 +24,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import command_line
+from benchmarks import command_line, headwise
 from headwise.engine.translator import Translator
+from headwise.processes import python_command
 from headwise.web.server import listen
 
 HERE = Path(__file__).parent
@@ -87,7 +88,7 @@ def parser_of(name: str, description: str | None) -> argparse.ArgumentParser:
 def servers(run: Path, languages: Sequence[str], folder: Path, libretranslate: str | None) -> list[Server]:
     """Return the servers, with the run exported for those that need it."""
     pair = "-".join(languages)
-    own = [*headwise(), "serve", str(run), "--port", "PORT", "--languages", pair]
+    own = serve_command(run, pair)
     found = [Server("Headwise", own), Server("Headwise, 2 workers", [*own, "--workers", "2"])]
     exported = export(run, "ctranslate2", languages, folder / "ctranslate2")
     for workers, threads in ((1, 2), (2, 1)):
@@ -102,6 +103,11 @@ def servers(run: Path, languages: Sequence[str], folder: Path, libretranslate: s
     return found
 
 
+def serve_command(run: Path, languages: str) -> list[str]:
+    """Return the command of Headwise's server for a pair of languages, such as en-de."""
+    return python_command("-m", "headwise", "serve", str(run), "--port", "PORT", "--languages", languages)
+
+
 def unpack(file: Path, out: Path) -> Path:
     """Write the text of a plain or .gz file to another one."""
     opened = gzip.open if file.suffix == ".gz" else open
@@ -110,15 +116,10 @@ def unpack(file: Path, out: Path) -> Path:
     return out
 
 
-def headwise() -> list[str]:
-    return [sys.executable, "-P", "-m", "headwise"]
-
-
 def export(run: Path, form: str, languages: Sequence[str], out: Path) -> Path:
     if not out.exists():
-        command = [*headwise(), "export", str(run), "--to", form, "--precision", "int8", "-o", str(out)]
-        command += ["--from-language", languages[0], "--to-language", languages[1]]
-        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+        pair = ("--from-language", languages[0], "--to-language", languages[1])
+        headwise("export", run, "--to", form, "--precision", "int8", *pair, "-o", out)
     return out
 
 
@@ -150,13 +151,31 @@ def started(server: Server) -> Iterator[tuple[str, int]]:
 
 def load(address: str, clients: int, seconds: int, sentences: Path, languages: Sequence[str]) -> Load:
     """Let some clients ask for some seconds."""
-    command = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}s", "--timeout", "30s"]
-    command += ["-s", str(HERE / "requests.lua"), address, "--", str(sentences), *languages]
+    command = wrk(address, clients, seconds, sentences, languages)
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found = json.loads(output.splitlines()[-1])
     translated = found["statuses"].pop("200", 0)
     failures = sum(found["statuses"].values()) + found["socket_errors"]
     return Load(translated / found["seconds"], found["p50"], found["p95"], found["p99"], failures)
+
+
+def wrk(
+    address: str, clients: int, seconds: float, sentences: Path, languages: Sequence[str], lines: int = 1
+) -> list[str]:
+    """Return the command by which clients ask for some seconds, each request for so many sentences."""
+    return [
+        *(
+            "wrk",
+            "-t1",
+            f"-c{clients}",
+            f"-d{seconds:.0f}s",
+            "--timeout",
+            "60s",
+            "-s",
+            str(HERE / "requests.lua"),
+        ),
+        *(address, "--", str(sentences), *languages, str(lines)),
+    ]
 
 
 def report(measured: dict[tuple[str, int], list[Load]]) -> None:

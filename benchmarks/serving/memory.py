@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.serving.load import Server, headwise, parser_of, started, unpack
+from benchmarks.serving.load import Server, parser_of, serve_command, started, unpack
 
 ASKED = 200  # requests of each kind
 CLIENTS = 8
@@ -46,8 +46,8 @@ def main(arguments: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as name:
         sentences = unpack(options.sentences, Path(name) / "sentences.txt").read_text().splitlines()[:ASKED]
         for count in options.workers:
-            command = [*headwise(), "serve", str(options.run), "--port", "PORT", "--workers", str(count)]
-            server = Server(str(count), [*command, "--languages", options.languages])
+            command = serve_command(options.run, options.languages)
+            server = Server(str(count), [*command, "--workers", str(count)])
             with started(server) as (address, process):
                 use(address, sentences, options.languages.split("-"))
                 children = children_of(process)

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import command_line
-from benchmarks.serving.load import HERE, Server, headwise, started, unpack
+from benchmarks.serving.load import Server, serve_command, started, unpack, wrk
 
 SHORT = 20  # requests whose median latency is compared
 SAMPLED = 2.0  # seconds between two looks at the memory
@@ -64,8 +64,7 @@ def main(arguments: Sequence[str]) -> None:
         run = folder / "run"
         shutil.copytree(options.run, run, ignore=shutil.ignore_patterns("checkpoints", "prepared"))
         sentences = unpack(options.sentences, folder / "sentences.txt")
-        command = [*headwise(), "serve", str(run), "--port", "PORT", "--languages", options.languages]
-        server = Server("Headwise", [*command, "--limit-queue", "400"])
+        server = Server("Headwise", [*serve_command(run, options.languages), "--limit-queue", "400"])
         languages = options.languages.split("-")
         with started(server) as (address, process):
             if options.test == "overload":
@@ -119,7 +118,7 @@ class Soak:
         """Soak the server of a run, whose model is replaced by each of `models` in turn; print what is found."""
         end = time.monotonic() + self.seconds
         wrk_process = await asyncio.create_subprocess_exec(
-            *wrk(self.address, 4, self.seconds, self.sentences, self.languages, 1), stdout=subprocess.PIPE
+            *wrk(self.address, 4, self.seconds, self.sentences, self.languages), stdout=subprocess.PIPE
         )
         tasks = [self._sample(end), self._change(end, run, models)]
         tasks += [self._repeat(end, kind) for kind in KINDS for _ in range(5)]
@@ -222,16 +221,6 @@ async def misbehave(kind: str, port: int, languages: list[str]) -> None:
         await writer.drain()
     finally:
         writer.close()
-
-
-def wrk(
-    address: str, clients: int, seconds: float, sentences: Path, languages: list[str], lines: int
-) -> list[str]:
-    command = ["wrk", "-t1", f"-c{clients}", f"-d{seconds:.0f}s", "--timeout", "60s"]
-    return [
-        *command,
-        *("-s", str(HERE / "requests.lua"), address, "--", str(sentences), *languages, str(lines)),
-    ]
 
 
 def ask(address: str, languages: list[str]) -> float:

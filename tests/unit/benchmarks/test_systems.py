@@ -8,12 +8,14 @@ import pytest
 import torch
 
 from benchmarks.__main__ import BENCHMARKS, run
+from benchmarks.browser import chromium
 from benchmarks.decode import DecodingJob, _jobs, _spread
 from benchmarks.systems import PEERS, find_peer, options
 from benchmarks.systems.own import NATIVE
 from benchmarks.systems.peer import Decoding, Room, Setting
 from benchmarks.systems.pool import Measured
 from benchmarks.systems.report import grid, rows_of
+from headwise.errors import ConfigError
 from headwise.nn import device as devices
 from headwise.nn.device import has_fast_bfloat16
 from toy import toy_pairs
@@ -53,6 +55,21 @@ def read(file: Path) -> list[dict[str, Any]]:
         for key, kind in KEYS.items():
             assert isinstance(row[key], kind), (key, row)
     return record["rows"]
+
+
+def test_what_fails_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["general-pair", "--text", str(tmp_path / "none"), "--out", str(tmp_path)]) == 2
+    missing = tmp_path / "none" / "train.en"
+    assert capsys.readouterr().err == f"benchmarks: error: {missing}: No such file or directory\n"
+    assert run(["estimate", "-o", str(tmp_path), "--models", "tiny", "--tokens", "0"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("benchmarks: error: expected a command to end well, found exit code 2: ")
+
+
+def test_a_missing_browser_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ConfigError, match=r"Chromium: expected chromium-headless-shell or .*, found none"):
+        chromium().__enter__()
 
 
 def test_training(tmp_path: Path, text: list[str], capsys: pytest.CaptureFixture[str]) -> None:
