@@ -19,6 +19,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from headwise.clock import in_words
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.files import hold
@@ -33,9 +34,8 @@ from headwise.training.parallel.world import World
 from headwise.training.task import Task
 from headwise.training.trial import Trial, choose_processes, possible_numbers, time_steps
 
-UTILIZATION = (
-    0.35  # assumed share of a GPU's peak: 0.3 to 0.5 is usual for Transformers (Chowdhery et al. 2022)
-)
+# Assumed share of a GPU's peak: 0.3 to 0.5 is usual for Transformers (Chowdhery et al. 2022).
+UTILIZATION = 0.35
 _PROBE_SECONDS = 8.0
 _BATCHES = 16  # among which that of most tokens is looked for
 _FLOAT = 4  # bytes
@@ -148,7 +148,7 @@ class Estimate:
             f"step: {self.tokens:,} target tokens, {self.flops * self.tokens / 1e12:,.3f} TFLOP",
             f"memory: {_bytes(memory.total)} ({parts})",
             f"speed: {self.tokens_per_second:,.0f} target tokens/s {self.place}",
-            f"time: {_duration(self.seconds)} for {self.steps:,} steps, without validations and checkpoints",
+            f"time: {in_words(self.seconds)} for {self.steps:,} steps, without validations and checkpoints",
             f"energy: {energy}",
             f"least number of devices: {fits}",
         ]
@@ -264,10 +264,3 @@ def _say(line: str) -> None:
 
 def _bytes(size: float) -> str:
     return f"{size / 1e9:,.2f} GB" if size >= 1e8 else f"{size / 1e6:,.1f} MB"
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:,.1f} {unit}"
-    return f"{seconds:,.0f} seconds"

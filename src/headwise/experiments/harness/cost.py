@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from headwise.clock import in_words
 from headwise.config import Config
 from headwise.experiments.harness.outcome import Table
 from headwise.experiments.harness.rows import Place, TrainingRow
@@ -145,7 +146,7 @@ def table(
         for cost in costs
     ]
     total = sum(cost.minutes or 0.0 for cost in costs)
-    rows.append(("all", "", "", "", "", duration(total), _price_cell(total, processes, price)))
+    rows.append(("all", "", "", "", "", in_words(60 * total), _price_cell(total, processes, price)))
     columns = ("row", "seed", "parameters", "target tokens", "operations", "time", "price")
     priced = len(columns) if price is not None else -1
     return Table(
@@ -165,12 +166,4 @@ def _price_cell(minutes: float | None, processes: int, price: float | None) -> s
 def _time_cell(cost: Cost) -> str:
     if cost.recorded:
         return "recorded already"
-    return "measured, not trained" if cost.minutes is None else duration(cost.minutes)
-
-
-def duration(minutes: float) -> str:
-    """Format minutes in a readable unit: `0.4 min`, `3.2 h`, `12.0 days`, `2.1 years`."""
-    for limit, unit, size in ((90, "min", 1), (48 * 60, "h", 60), (2 * 365 * 1440, "days", 1440)):
-        if minutes < limit:
-            return f"{minutes / size:.1f} {unit}"
-    return f"{minutes / (365 * 1440):.1f} years"
+    return "measured, not trained" if cost.minutes is None else in_words(60 * cost.minutes)
