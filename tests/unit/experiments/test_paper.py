@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from headwise.config.presets import PRESETS, preset
+from headwise.errors import ConfigError
+from headwise.experiments.harness.runner import find_experiment
 from headwise.experiments.paper import (
     DEVICE_FLOPS,
     DEVICES,
@@ -171,3 +173,9 @@ def test_headwise_prints_the_papers_table_and_its_own(
     as_json = json.loads(call(capsys, "reproduce", "table3", "--show", "--json").out)
     assert len(as_json["rows"]) == 20
     assert call(capsys, "reproduce", "table9", "--show").code == 2
+
+
+@pytest.mark.parametrize("name", ["table4", "parameters"])
+def test_a_table_without_an_experiment_is_shown_alone(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^{name}: expected --show beside it"):
+        find_experiment(name)

@@ -95,6 +95,10 @@ class Experiment:
 def find_experiment(name: str) -> Experiment:
     """Import an experiment by name; raises `ConfigError` with all names."""
     if name not in NAMES:
+        from headwise.experiments.paper import TABLES
+
+        if name in TABLES:
+            raise ConfigError(f"{name}: expected --show beside it, as no experiment is about it, found none")
         known = ", ".join([*NAMES, "all", "report", "list"])
         raise ConfigError(f"reproduce: expected the name of an experiment, found {name!r} (known: {known})")
     module, _, attribute = NAMES[name][0].partition(":")
