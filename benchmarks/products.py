@@ -114,9 +114,8 @@ def measure(rows: int, inputs: int, outputs: int, ways: dict[str, GemmBackend], 
                 began = clock()
                 compute(products, rows - turn)
                 times[way].append(clock() - began)
-        speed = (
-            2 * rows * inputs * outputs / statistics.median(times["torch"][1:]) / 1e9
-        )  # the first is a warm-up
+        # The first time of each is a warm-up.
+        speed = 2 * rows * inputs * outputs / statistics.median(times["torch"][1:]) / 1e9
         line = f"{f'{rows:,} x {inputs:,} x {outputs:,}':<24} {name:3} {speed:8.1f}"
         for way in ways:
             if way != "torch":

@@ -49,10 +49,8 @@ class System(Peer):
         import transformers
 
         transformers.utils.logging.set_verbosity_error()
-        _ = (
-            transformers.MarianMTModel,
-            transformers.PegasusForConditionalGeneration,
-        )  # triggers their lazy import
+        # Triggers their lazy import.
+        _ = transformers.MarianMTModel, transformers.PegasusForConditionalGeneration
 
     def training_settings(self, room: Room) -> list[Setting]:
         processes = [

@@ -14,10 +14,9 @@ from headwise import __version__
 from headwise.config import Config
 from headwise.native.library import PRECISIONS, find_library
 
-NATIVE = (
-    "native"  # word in `Setting.detail`: decode with the native engine, or train with its matrix products
-)
-SHORTLIST = "shortlist"  # word in `Setting.detail`: search with the workload's shortlist
+# Words in `Setting.detail`.
+NATIVE = "native"  # decode with the native engine, or train with its matrix products
+SHORTLIST = "shortlist"  # search with the workload's shortlist
 
 if TYPE_CHECKING:
     from headwise.engine.base import Engine

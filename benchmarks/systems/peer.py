@@ -39,9 +39,8 @@ class Room:
 
     device: str = "cpu"
     threads: int = 1
-    precisions: tuple[str, ...] = (
-        "float32",
-    )  # of PyTorch's matrix products; first the one that `auto` selects
+    # Of PyTorch's matrix products; first the one that `auto` selects.
+    precisions: tuple[str, ...] = ("float32",)
 
     @property
     def process_counts(self) -> list[int]:

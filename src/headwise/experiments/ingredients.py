@@ -76,9 +76,8 @@ _BASE_SHAPE = (
     "training.validate_every=500",
     "training.checkpoint_every=250",
 )
-_BASE_RATE = (
-    "schedule={name: inverse_sqrt, peak: 0.001, warmup: 400, cooldown: 0.2}"  # ours for 512 dimensions
-)
+# Ours for 512 dimensions.
+_BASE_RATE = "schedule={name: inverse_sqrt, peak: 0.001, warmup: 400, cooldown: 0.2}"
 
 
 def _shape(scale: Scale) -> RowRecipe:

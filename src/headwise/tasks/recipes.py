@@ -189,14 +189,14 @@ def subword_count(size: CorpusSize) -> int:
     return max(16, math.ceil(merges) + len(size.alphabet))
 
 
-def _steps(size: CorpusSize, tokens: int, *, least: int = 1_000) -> int:
+def _steps(size: CorpusSize, tokens: int) -> int:
     """Return the optimizer steps of 120 epochs for the smallest corpora, down to about 25 for millions of pairs.
 
-    The paper trains for about 20 epochs.
+    There are at least 1,000. The paper trains for about 20 epochs.
     """
     passes = min(120.0, 20 + 55 * math.sqrt(30_000 / max(size.pairs, 1)))
     steps = passes * size.target_tokens / (_FILLED * tokens)
-    return max(least, 100 * round(steps / 100))
+    return max(1_000, 100 * round(steps / 100))
 
 
 def _training(steps: int, *, average: int) -> TrainingConfig:

@@ -77,8 +77,8 @@ class TranslationTask(PreparedTask[AnyPrepared, Seq2Seq]):
     def validate(self, *, final: bool = False) -> dict[str, float]:
         """Return the loss (nats per target subword, without smoothing), perplexity and BLEU on the development set.
 
-        BLEU is sacreBLEU's default on the development text. The final
-        validation searches with the run's own options; earlier ones limit the output length (see `usual_lengths`).
+        BLEU is sacreBLEU's default on the development text. The final validation searches with the run's own options;
+        earlier ones limit the output length (see `usual_lengths`).
         """
         if not len(self.prepared.dev):
             return {}

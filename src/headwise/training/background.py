@@ -35,9 +35,8 @@ class BackgroundWork:
             if error is not None:
                 raise error
         finally:
-            del (
-                error
-            )  # its traceback has this frame, and what training keeps open must not wait for the collector
+            # Its traceback has this frame, and what training keeps open must not wait for the collector.
+            del error
 
     def abandon(self) -> None:
         """Wait for the end of the work without raising its error, because there is another one already."""

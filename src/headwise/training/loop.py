@@ -261,7 +261,9 @@ class Trainer:
             return True
         due = self.progress.step % every == 0
         if due and not self.pace.affords(kind):
-            self._say(self.pace.skipped())
+            line = self.pace.skipped()
+            if line and not self.progress.finished:
+                self.monitor.say(line)
             return False
         return due
 
@@ -327,10 +329,6 @@ class Trainer:
         if self.world.first:
             self.monitor.validation(progress.step, scores, best=best, seconds=progress.seconds)
         return best
-
-    def _say(self, line: str) -> None:
-        if line and not self.progress.finished:
-            self.monitor.say(line)
 
     def _save(self, best: bool) -> None:
         """Save a checkpoint; with several ranks, training continues while it is written.

@@ -28,9 +28,8 @@ MUON_STATE = frozenset({"momentum_buffer"})
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 _ITERATIONS = 5
 _SMALLEST_NORM = 1e-7
-_ADAMS_RMS = (
-    0.2  # root mean square of an update of Adam at a rate of 1, roughly (Liu et al. 2025, section 2.2)
-)
+# Root mean square of an update of Adam at a rate of 1, roughly (Liu et al. 2025, section 2.2).
+_ADAMS_RMS = 0.2
 
 
 class _Uncompiled(torch.optim.Optimizer):

@@ -36,12 +36,10 @@ _FINAL_SEARCH = 2.0  # duration of the final validation, with beam search, relat
 _LAST = 1.5  # a step that begins less than so many steps before the deadline is the last one
 _SMOOTHING = 0.1  # weight of a step in the mean duration of a step
 _OUTLIER = 2.0  # a step counts at most so many mean durations in it
-_FASTEST_WARMUP = (
-    0.05  # greatest share of the warm-up in a step whose share of the time is larger than its own
-)
-_GRACE = (
-    2.0  # seconds of validations beyond their share, without a time limit: short trainings aren't changed
-)
+# Greatest share of the warm-up in a step whose share of the time is larger than its own.
+_FASTEST_WARMUP = 0.05
+# Seconds of validations beyond their share, without a time limit, so that short trainings aren't changed.
+_GRACE = 2.0
 _LARGEST_STEP = 0.99  # share of what is left that one step may take, unless it is the last
 _ROUNDING = 1e-9  # of a sum of the steps' shares of a warm-up
 

@@ -66,9 +66,8 @@ def read_progress(file: Path, tree: dict[str, Any]) -> Progress:
     earlier = {name: tree[name] for name in _EARLIER if name in tree}
     tree = {name: value for name, value in tree.items() if name not in earlier}
     try:
-        progress = _PROGRESS.validate_json(
-            json.dumps(tree)
-        )  # JSON, as strict validation of Python expects an instance
+        # JSON, as strict validation of Python expects an instance.
+        progress = _PROGRESS.validate_json(json.dumps(tree))
     except ValidationError as error:
         problem = error.errors()[0]
         name = ".".join(["progress", *map(str, problem["loc"])])

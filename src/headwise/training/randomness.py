@@ -10,9 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_STEPS = (
-    0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio, so that no other rank or step has the same seed
-)
+_STEPS = 0x9E3779B97F4A7C15  # 2^64 by the golden ratio, so that no other rank or step has the same seed
 _WORDS = 624  # 32-bit words of a Mersenne Twister's state, besides a position in them
 
 

@@ -31,9 +31,8 @@ WORTH = 60.0  # seconds of training from which on workers, which take seconds to
 _MANY_STEPS = 500  # of a training that is likely to be worth it, before a step has been timed
 _FEW_WORKERS = 7  # most workers that are started before that
 _FEWEST_STEPS = 20  # of a training for which the threads are tried
-_ROUNDS = (
-    3  # in which the candidates take turns; the best round of each counts, as others may have been disturbed
-)
+# In which the candidates take turns; the best round of each counts, as others may have been disturbed.
+_ROUNDS = 3
 GAIN = 1.05  # least speedup of more processes, and of the native library's products
 
 

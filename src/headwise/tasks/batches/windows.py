@@ -28,9 +28,7 @@ class WindowBatch:
     inputs: torch.Tensor  # (batch, time)
     outputs: torch.Tensor  # (batch, time)
     starts: NDArray[np.int64]  # (batch,) position in the text of each window's first output
-    prefix: torch.Tensor | None = (
-        None  # (batch,) length of the prefix: visible to all positions, not predicted
-    )
+    prefix: torch.Tensor | None = None  # (batch,) length of the prefix, which all see and none predicts
 
     @property
     def predicted(self) -> torch.Tensor | None:

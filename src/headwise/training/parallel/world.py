@@ -28,9 +28,8 @@ from headwise.errors import HeadwiseError, TrainingError
 _GLOO_RELEASE = 0.3  # seconds
 _LOOPBACK = ("lo", "lo0")  # loopback interface on Linux and on macOS
 _JOINING = timedelta(minutes=2)  # until all ranks have connected to each other, after all have been started
-CONNECTION_TIMEOUT = timedelta(
-    days=7
-)  # ranks wait for work of the first one; a process that ends is noticed at once, one that hangs by the watchdog
+# Ranks wait for work of the first one; a process that ends is noticed at once, one that hangs by the watchdog.
+CONNECTION_TIMEOUT = timedelta(days=7)
 _POLL = 0.02  # seconds
 _START = "start"  # key of the name of the ranks' latest start, in torchrun's store
 
