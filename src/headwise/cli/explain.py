@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,6 +14,8 @@ from headwise.cli.checks import refuse_beside, refuse_without
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
+    from headwise.analysis.interventions import Intervention
+    from headwise.analysis.tracer import Tracer
     from headwise.api.explaining import Explanation
 
 
@@ -136,9 +139,7 @@ def command(
     if text is None:
         raise ConfigError("explain: expected --text, or --image or --row for a model of images, found none")
     if recurrence:
-        from headwise.cli.recurrence import show as show_recurrence
-
-        show_recurrence(open_tracer(run, device), text, radius, interventions, out)
+        _compare(open_tracer(run, device), text, radius, interventions, out)
         return
     asked = {"target": target, "hypothesis": None if hypothesis is None else hypothesis - 1, **search}
     asked = {key: value for key, value in asked.items() if value is not None}
@@ -166,6 +167,22 @@ def _check_inside(recurrence: bool, radius: float | None, out: Path | None, look
         check_json(out, "boxes are")
     if recurrence:
         check_json(out, "the comparison is")
+
+
+def _compare(
+    tracer: Tracer, text: str, radius: float | None, interventions: Sequence[Intervention], out: Path | None
+) -> None:
+    """Print recurrent networks beside attention, with their times, or write them to a .json file."""
+    from headwise.analysis.recurrence.comparing import STRETCHING, compare, comparison_lines
+    from headwise.analysis.recurrence.timing import measure_times, time_lines
+    from headwise.cli.boxes import write_json
+
+    found = compare(tracer, text, STRETCHING if radius is None else radius, interventions)
+    times = measure_times(found.width)
+    if out is not None:
+        write_json(out, {**vars(found), "times": times})
+        return
+    typer.echo("\n".join([*comparison_lines(found), "", *time_lines(times)]))
 
 
 def _print(explanation: Explanation, word: str | None, *, words: bool, steps: bool, tree: bool) -> None:
