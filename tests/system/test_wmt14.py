@@ -148,6 +148,6 @@ def test_the_papers_machine_would_take_the_papers_time(program: Call, tmp_path: 
     assert outcome.code == 0, outcome.err
     row = next(line.split() for line in outcome.out.splitlines() if line.startswith("table2-transformer"))
     *_, hours, unit, price = row
-    assert unit == "h"
+    assert unit == "hours"
     assert 0.6 * HOURS["base"] < float(hours) <= HOURS["base"]
     assert float(price) == pytest.approx(DEVICES * float(hours), rel=0.01)
