@@ -1,7 +1,8 @@
 """The marks in numbers: 1,250.5 in English is 1.250,5 in German. A small model repeats a number as it is written.
 
 What may be no amount stays: versions, sections and times, as in Python 3.11. The marks are those of Unicode's Common
-Locale Data Repository (https://cldr.unicode.org).
+Locale Data Repository (https://cldr.unicode.org). An hour that is repeated on a clock that hasn't it, as in 21:30 a.m.,
+is put right.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ _BEFORE_UNIT = (
     r"pound|kilomet(?:er|re)|met(?:er|re)|mile|hour|minute|second|year|time|point|magnitude)s?\b)"
 )
 _ANY = re.compile(f"{_BEGIN}[0-9]++(?:[.,{_SPACES}][0-9]++)++{_END}")
+# Times of day from 1 p.m. on by a clock with 24 hours, and as a clock with twelve hours never has them.
+_LATE = r"(?P<hour>1[3-9]|2[0-3])(?P<minute>(?:[:.][0-5][0-9])?)"
+_LATE_TIME = re.compile(f"{_BEGIN}{_LATE}{_END}")
+_HALVED_TIME = re.compile(rf"{_BEGIN}{_LATE}(?P<space>[ \u00a0]?)(?P<half>[aApP])(?=\.?[ \u00a0]?[mM]\b)")
 
 
 @functools.cache
@@ -71,6 +76,23 @@ class NumberMarks:
     def read(self, text: str) -> Reading | None:
         """Return a text, and what makes a translation of it have its numbers in their form; None without any."""
         written = {found[0]: found[0].translate(self._marks) for found in self._number.finditer(text)}
-        if not written:
+        late = {_clock(found) for found in _LATE_TIME.finditer(text)}
+        if not written and not late:
             return None
-        return Reading(text, functools.partial(_ANY.sub, lambda number: written.get(number[0], number[0])))
+
+        def restore(translation: str) -> str:
+            marked = _ANY.sub(lambda number: written.get(number[0], number[0]), translation)
+            return _HALVED_TIME.sub(
+                lambda time: _afternoon(time) if _clock(time) in late else time[0], marked
+            )
+
+        return Reading(text, restore)
+
+
+def _clock(time: re.Match[str]) -> tuple[str, str]:
+    return time["hour"], time["minute"][1:]
+
+
+def _afternoon(time: re.Match[str]) -> str:
+    half = "P" if time["half"].isupper() else "p"
+    return f"{int(time['hour']) - 12}{time['minute']}{time['space']}{half}"

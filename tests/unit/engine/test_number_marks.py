@@ -87,6 +87,25 @@ def test_a_number_that_the_source_has_not_stays() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "translation", "expected"),
+    [
+        ("Der Zug fährt um 21:30 Uhr.", "The train leaves at 21:30 a.m.", "The train leaves at 9:30 p.m."),
+        ("Um 21.30 Uhr!", "At 21:30 PM!", "At 9:30 PM!"),
+        ("Um 19 Uhr oder um 20.", "At 19am or 20\u00a0p.m.", "At 7pm or 8\u00a0p.m."),
+        ("Um 19 Uhr.", "At 20 a.m., 7 a.m., 19:30 a.m. and 19 amps.", None),
+        ("Um 13 Uhr.", "At 13 o'clock.", None),
+        ("Um 24 Uhr, 12 Uhr.", "At 24 a.m., 12 a.m.", None),
+        ("Um 9.15 Uhr, 3.15.9.", "At 9:15 p.m., 3.15.9 a.m.", None),
+    ],
+)
+def test_an_hour_stands_on_the_clock_that_has_it(text: str, translation: str, expected: str | None) -> None:
+    marks = number_marks("de", "en")
+    assert marks is not None
+    reading = marks.read(text)
+    assert (translation if reading is None else reading.restore(translation)) == (expected or translation)
+
+
 def test_unknown_languages_have_no_marks() -> None:
     assert number_marks(None, "de") is None
     assert number_marks("en", None) is None
