@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 CURRENCY_SIGNS, CURRENCY_CODES = "€$£¥", "EUR|USD|GBP|CHF"
-UNITS = (
-    "°C|°F|°|K|%|‰|[kcmµμn]?m[²³23]?|[kKMGT]?B|[KMGT]iB|[kmµμ]?g|t|lbs?|oz|[mcd]?[lL]|[mµμn]?s|min|h|[kMG]?Hz|[km]?V|[km]?A|"
-    "[kMG]?W|[kM]?Wh|[kM]?J|kcal|[km]?Pa|px|pt|dpi|km/h|m/s|mph|kbps|[MG]bit/s|ft|"
-    f"[{CURRENCY_SIGNS}]|{CURRENCY_CODES}"
+# Symbols of units that are the same in every language, and nothing else behind a number; then the others.
+SYMBOLS = (
+    "°C|°F|[kcmµμn]m[²³23]?|m[²³23]|[kKMGT]B|[KMGT]iB|[kmµμ]?g|[mcd]?[lL]|[mµμn]s|[kMG]?Hz|[km]?V|[kMG]?W|[kM]?Wh|m?Ah|[kM]?J|"
+    "kcal|[hkm]?Pa|px|dpi|km/h|m/s|kbps|[MG]bit/s"
 )
+UNITS = rf"{SYMBOLS}|°|K|%|‰|m|B|t|lbs?|oz|s|min|h|[km]?A|pt|mph|ft|[{CURRENCY_SIGNS}]|{CURRENCY_CODES}"
 _NUMBER = r"\d++(?:[.,]\d++)*+"
 _EMOJI = (
     r"[0-9#*]\ufe0f?\u20e3|[\U0001f1e6-\U0001f1ff]{2}|"
