@@ -151,7 +151,7 @@ class Left:
 def _part(read: Read, change: Change, number: int, count: int) -> Array:
     """Read a tensor, and return one of the equal parts of which it consists."""
     tensor = change.inward(read())
-    return tensor if count == 1 or not tensor.ndim else np.array_split(tensor, count)[number]
+    return tensor if count == 1 or not tensor.ndim else np.array_split(tensor, count)[number].copy()
 
 
 def their_tensors(rows: Iterable[Row], get: Callable[[str], Array | None]) -> dict[str, Array]:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from headwise.config import ModelConfig
 from headwise.errors import CheckpointError
 from headwise.interop.ctranslate2.binary import ModelFile
-from headwise.interop.ctranslate2.layout import ACTIVATIONS, PROJECTION, SIDES, TARGET_EMBEDDING
+from headwise.interop.ctranslate2.layout import ACTIVATIONS, LOGIT_BIAS, SIDES, TARGET_EMBEDDING
 
 SPECIFICATION, REVISIONS = "TransformerSpec", range(3, 8)
 _ACTIVATIONS = ("relu", "gelu_tanh", "silu", "gelu")  # in the order of CTranslate2's `Activation`
@@ -69,8 +69,9 @@ def starts_empty(file: ModelFile) -> bool:
     return bool(file.number("decoder/start_from_zero_embedding"))
 
 
-def shape_of(file: ModelFile, name: str, dimensions: int) -> tuple[int, ...]:
-    """Return the shape of a parameter; raises `CheckpointError` where it is missing or isn't one of that kind."""
+def shape_of(file: ModelFile, name: str) -> tuple[int, ...]:
+    """Return the shape of a parameter; raises `CheckpointError` where it is missing or isn't of its name's kind."""
+    dimensions = 2 if name.endswith(("/weight", "/encodings")) else 1
     if name not in file.variables:
         raise CheckpointError(f"{file.path}: expected a variable {name}, found none of that name")
     variable = file.variables[name]
@@ -99,13 +100,13 @@ def read_model(
         )
     first = "encoder/layer_0"
     normalization = "layer" if f"{first}/ffn/layer_norm/beta" in file.variables else "rms"
-    d_model = shape_of(file, TARGET_EMBEDDING, 2)[1]
+    d_model = shape_of(file, TARGET_EMBEDDING)[1]
     try:
         return ModelConfig(
             encoder_layers=_layers(file, "encoder"),
             decoder_layers=_layers(file, "decoder"),
             d_model=d_model,
-            d_ff=shape_of(file, f"{first}/ffn/linear_0/weight", 2)[0],
+            d_ff=shape_of(file, f"{first}/ffn/linear_0/weight")[0],
             heads=int(attribute(file, "num_heads", 8)),
             norm="pre" if attribute(file, "pre_norm", 1) else "post",
             normalization=normalization,
@@ -114,7 +115,7 @@ def read_model(
             gated=f"{first}/ffn/linear_0_noact/weight" in file.variables,
             feed_forward_bias=f"{first}/ffn/linear_0/bias" in file.variables,
             attention_bias=f"{first}/self_attention/linear_0/bias" in file.variables,
-            logit_bias=f"{PROJECTION}/bias" in file.variables,
+            logit_bias=LOGIT_BIAS in file.variables,
             positions=positions,
             max_length=max_length,
             share_embeddings=share,  # type: ignore[arg-type]

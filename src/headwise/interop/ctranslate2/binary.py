@@ -175,19 +175,17 @@ class ModelFile:
         except UnicodeDecodeError:
             raise CheckpointError(f"{self.path}: expected {name} in UTF-8, found other bytes") from None
 
-    def tensor(self, name: str, rows: slice = slice(None)) -> NDArray[np.float32]:
-        """Return a variable, or some of its rows, in float32; int8 and int16 are divided by their scales.
+    def tensor(self, name: str) -> NDArray[np.float32]:
+        """Return a variable in float32; int8 and int16 are divided by their scales.
 
         Of integers only matrices have scales; see `attributes.shape_of`.
         """
         kind, array = self.variables[name].type, self.array(name)
-        array = array[rows] if array.ndim else array
         if kind == "bfloat16":
             array = (array.astype(np.uint32) << 16).view(np.float32)
         numbers = array.astype(np.float32)
         if kind in ("int8", "int16"):
-            scales = self.array(self.scale(name)).reshape(-1, 1)
-            numbers /= scales[rows] if len(scales) > 1 else scales
+            numbers /= self.array(self.scale(name)).reshape(-1, 1)
         return numbers
 
     def _check_scales(self) -> None:

@@ -6,10 +6,9 @@ What is written is a directory for `ctranslate2.Translator`, with the SentencePi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from headwise.config import Config, ModelConfig
 from headwise.engine.native.positions import sinusoids
@@ -17,19 +16,9 @@ from headwise.extras import installed, not_installed
 from headwise.files import write_bytes
 from headwise.interop import base
 from headwise.interop.base import Array, Trained
-from headwise.interop.ctranslate2.layout import (
-    ACTIVATIONS,
-    POSITIONS,
-    PROJECTION,
-    SIDES,
-    SOURCE_EMBEDDING,
-    TARGET_EMBEDDING,
-    embeddings,
-    linear_layers,
-    norms,
-    unsupported,
-)
+from headwise.interop.ctranslate2.layout import ACTIVATIONS, table, unsupported
 from headwise.interop.pieces import source_code_notes, symbol_notes
+from headwise.interop.table import their_tensors
 
 PRECISIONS = ("float32", "float16", "bfloat16", "int8")  # in which weights can be stored
 SPM_FILES = ("source.spm", "target.spm")
@@ -110,14 +99,17 @@ def convert(
         ffn_glu=config.gated,
         rms_norm=config.normalization == "rms",
     )
-    for scope, modules in linear_layers(config).items():
-        _set_linear(index_spec(spec, scope), tensors, modules)
-    for scope, module in norms(config).items():
-        norm = index_spec(spec, scope)
-        norm.gamma = _array(tensors(f"{module}.weight"))
-        if config.normalization == "layer":
-            norm.beta = _array(tensors(f"{module}.bias"))
-    _set_embeddings(spec, config, tensors, index_spec)
+
+    @lru_cache(maxsize=1)  # a matrix that is tied to others is read once, as these follow one another
+    def ours(name: str) -> Array | None:
+        if name == "positions.table" and config.positions == "sinusoidal":
+            return sinusoids(config.max_length, config.d_model)
+        return tensors(name)
+
+    for name, tensor in their_tensors(table(config), ours).items():
+        scope, _, part = name.rpartition("/")
+        setattr(index_spec(spec, scope), part, tensor)
+    spec.encoder.scale_embeddings = spec.decoder.scale_embeddings = config.scale_embeddings
     for tokens, register in zip(
         vocabularies, (spec.register_source_vocabulary, spec.register_target_vocabulary), strict=True
     ):
@@ -127,43 +119,3 @@ def convert(
     spec.validate()
     spec.optimize(quantization=precision)
     spec.save(str(folder))
-
-
-def _set_linear(spec: Any, tensors: Callable[[str], Array | None], modules: Sequence[str]) -> None:
-    """Set the weight and the bias, if there is one, of modules joined along the output dimension."""
-    spec.weight = _array(*(tensors(f"{module}.weight") for module in modules))
-    if (bias := tensors(f"{modules[0]}.bias")) is not None:
-        spec.bias = _array(bias, *(tensors(f"{module}.bias") for module in modules[1:]))
-
-
-def _set_embeddings(
-    spec: Any, config: ModelConfig, tensors: Callable[[str], Array | None], index_spec: Callable[..., Any]
-) -> None:
-    """Set the embeddings, the positions and the output projection; equal matrices are stored once."""
-    parameters = {name: _array(tensors(name)) for name in dict.fromkeys(embeddings(config))}
-    source, target, output = (parameters[name] for name in embeddings(config))
-    index_spec(spec, SOURCE_EMBEDDING.removesuffix("/weight")).weight = source
-    index_spec(spec, TARGET_EMBEDDING.removesuffix("/weight")).weight = target
-    index_spec(spec, PROJECTION).weight = output
-    if (bias := tensors("logit_bias")) is not None:
-        index_spec(spec, PROJECTION).bias = _array(bias)
-    table = _array(_positions(config, tensors))
-    for side in SIDES:
-        index_spec(spec, side).scale_embeddings = config.scale_embeddings
-        index_spec(spec, POSITIONS.format(side=side).removesuffix("/encodings")).encodings = table
-
-
-def _positions(config: ModelConfig, tensors: Callable[[str], Array | None]) -> Array | None:
-    if config.positions == "learned":
-        return tensors("positions.table")
-    if config.positions == "none":
-        return np.zeros((config.max_length, config.d_model), dtype=np.float32)
-    return sinusoids(config.max_length, config.d_model)
-
-
-def _array(*parts: Array | None) -> Any:
-    """Return tensors as one NumPy array, joined along the first dimension."""
-    present = [part for part in parts if part is not None]
-    assert present
-    assert len(present) == len(parts)
-    return np.concatenate(present)

@@ -5,7 +5,6 @@ int8 matrices stay in int8, as they have one scale for each row there, too. Othe
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,18 +25,11 @@ from headwise.interop.ctranslate2.attributes import (
     starts_empty,
 )
 from headwise.interop.ctranslate2.binary import ModelFile
-from headwise.interop.ctranslate2.layout import (
-    POSITIONS,
-    PROJECTION,
-    SIDES,
-    TARGET_EMBEDDING,
-    embeddings,
-    linear_layers,
-    norms,
-)
+from headwise.interop.ctranslate2.layout import LOGIT_BIAS, POSITIONS, PROJECTION, TARGET_EMBEDDING, table
 from headwise.interop.ctranslate2.vocabulary import read_settings, read_text
 from headwise.interop.pieces import Rows
 from headwise.interop.reading import assembled
+from headwise.interop.table import Change, Left, Read
 
 # Positions of a table that CTranslate2 would make (`src/layers/common.cc`): OpenNMT-tf's sinusoids, from position 1 on.
 _MADE = 512  # Headwise's default of model.max_length
@@ -68,40 +60,32 @@ def read_directory(
     settings = read_settings(source, file)
     empty = starts_empty(file)
     text, rows = read_text(source, settings, models, starts_empty=empty, target_language=target_language)
-    tables = [POSITIONS.format(side=side) for side in SIDES]
-    positions, table = _read_positions(file, tables, shape_of(file, TARGET_EMBEDDING, 2)[1])
+    positions, encodings = _read_positions(file, shape_of(file, TARGET_EMBEDDING)[1])
     model = read_model(
         file,
         share=_shared(file, joint=text.joint),
         positions=positions,
-        max_length=len(table),
+        max_length=len(encodings),
         # Marian reads the end symbol of the source, which the tokenizer of transformers adds.
         source_end=settings.add_source_eos or empty,
         epsilon=settings.layer_norm_epsilon,
     )
     model.logit_bias = model.logit_bias or bool(rows[-1].never)
-    parameters = _Parameters(file, model)
-    parameters.take_layers()
-    parameters.take_embeddings(rows)
-    if positions == "learned":
-        parameters.tensors["positions.table"] = lambda: table
-    parameters.check_rest({*tables} & file.variables.keys())
-    notes = _notes(model, stored_positions=tables[0] in file.variables)
-    imported = assembled(model, DecodingConfig(), text, parameters.tensors, notes)
-    return replace(imported, quantized=frozenset(parameters.quantized))
+    parameters, quantized = _parameters(file, model, rows, encodings)
+    notes = _notes(model, stored_positions=POSITIONS[0] in file.variables)
+    return replace(assembled(model, DecodingConfig(), text, parameters, notes), quantized=quantized)
 
 
 def _shared(file: ModelFile, *, joint: bool) -> str:
     """Return which embeddings are the same matrix; all can be where there is one vocabulary."""
-    output = f"{PROJECTION}/weight"
-    if not _equal(file, TARGET_EMBEDDING, output):
+    if not _equal(file, TARGET_EMBEDDING, PROJECTION):
         return "none"
     return "all" if joint and _equal(file, TARGET_EMBEDDING, source_embedding(file)) else "target"
 
 
 def _equal(file: ModelFile, *names: str) -> bool:
     """Whether two matrices, with their scales if they have some, are the same."""
-    shapes = [shape_of(file, name, 2) for name in names]
+    shapes = [shape_of(file, name) for name in names]
     first, second = (file.variables[name] for name in names)
     if first is second:
         return True
@@ -124,112 +108,75 @@ def _notes(model: ModelConfig, *, stored_positions: bool) -> list[str]:
     return notes
 
 
-class _Parameters:
-    """Collector of the parameters of a model, which marks the variables that it has used.
+def _parameters(
+    file: ModelFile, model: ModelConfig, rows: list[Rows], encodings: Array
+) -> tuple[dict[str, Read], frozenset[str]]:
+    """Return the parameters by our names, and the names of those in int8; `encodings` are the table of positions.
 
-    Attributes:
-        tensors: the parameters by name.
-        quantized: names of those that are stored in int8.
+    Raises `CheckpointError` before one is read where it is missing, isn't of its kind or has too few rows for the
+    tokens, and for a variable that has an effect and no place in the model.
     """
 
-    def __init__(self, file: ModelFile, model: ModelConfig) -> None:
-        self._file, self._model = file, model
-        self._used: set[str] = set()
-        self.tensors: dict[str, Callable[[], Array]] = {}
-        self.quantized: set[str] = set()
-
-    def take_layers(self) -> None:
-        """Take the linear layers and normalizations; raises `CheckpointError` where one is missing or too small."""
-        for scope, modules in linear_layers(self._model).items():
-            ours = self._model.feed_forward_bias if "/ffn/" in scope else self._model.attention_bias
-            for part, dimensions in (("weight", 2), *([("bias", 1)] if ours else [])):
-                name = f"{scope}/{part}"
-                length = shape_of(self._file, name, dimensions)[0] // len(modules)
-                for number, module in enumerate(modules):
-                    rows = slice(number * length, (number + 1) * length)
-                    self._take(f"{module}.{part}", name, partial(self._file.tensor, name, rows))
-        parts = {"gamma": "weight"} | ({"beta": "bias"} if self._model.normalization == "layer" else {})
-        for scope, module in norms(self._model).items():
-            for theirs, ours in parts.items():
-                name = f"{scope}/{theirs}"
-                shape_of(self._file, name, 1)
-                self._take(f"{module}.{ours}", name, partial(self._file.tensor, name))
-
-    def take_embeddings(self, rows: list[Rows]) -> None:
-        """Take the embeddings and the output projection with rows in Headwise's order, and the bias of the logits."""
-        source, target, output = embeddings(self._model)
-        names = {
-            source: source_embedding(self._file),
-            target: TARGET_EMBEDDING,
-            output: f"{PROJECTION}/weight",
-        }
-        self._used |= {source_embedding(self._file), TARGET_EMBEDDING, f"{PROJECTION}/weight"}
-        for ours, theirs in names.items():
-            order = rows[0] if ours == source else rows[-1]
-            self._check_rows(theirs, shape_of(self._file, theirs, 2)[0], order)
-            self._take(ours, theirs, partial(self._ordered, theirs, order))
-        if self._model.logit_bias:
-            bias = f"{PROJECTION}/bias"
-            if bias in self._file.variables:
-                self._check_rows(bias, shape_of(self._file, bias, 1)[0], rows[-1])
-            self._used.add(bias)
-            self.tensors["logit_bias"] = partial(self._logit_bias, bias, rows[-1])
-
-    def _check_rows(self, name: str, found: int, rows: Rows) -> None:
-        """Raise `CheckpointError`, before a variable is read, if it has fewer rows than tokens."""
-        if found < rows.needed:
+    def words(ours: str, theirs: str) -> Change:
+        order = rows[0] if ours == "source_embedding.weight" else rows[-1]
+        found = shape_of(file, theirs)[0] if theirs in file.variables else order.needed
+        if found < order.needed:
             raise CheckpointError(
-                f"{self._file.path}: expected {name} with a row for each of {rows.needed} tokens, found {found}"
+                f"{file.path}: expected {theirs} with a row for each of {order.needed} tokens, found {found}"
             )
+        if ours == "logit_bias":
+            return Change(partial(_logit_bias, file, order))
+        return order.into(file.path)(theirs)
 
-    def _take(self, ours: str, theirs: str, read: Callable[[], Array]) -> None:
-        self.tensors[ours] = read
-        self._used.add(theirs)
-        if self._file.variables[theirs].type == "int8":
-            self.quantized.add(ours)
-
-    def _ordered(self, name: str, rows: Rows) -> Array:
-        return rows.of(self._file.tensor(name), f"{self._file.path}: {name}")
-
-    def _logit_bias(self, name: str, rows: Rows) -> Array:
-        """Return the bias of the logits, so low for ids that can't be an output that they don't count."""
-        stored = self._file.tensor(name) if name in self._file.variables else None
-        bias = rows.logit_bias(stored, f"{self._file.path}: {name}")
-        return np.zeros(len(rows.order), np.float32) if bias is None else bias
-
-    def check_rest(self, used: set[str]) -> None:
-        """Raise `CheckpointError` for a variable that has an effect and wasn't used."""
-        used = used | self._used
-        scales = {self._file.scale(name) for name in used if name in self._file.variables}
-        for name in sorted(self._file.variables.keys() - used - scales):
-            if name not in IGNORED and name.partition("/")[2] not in IGNORED:
-                raise CheckpointError(
-                    f"{self._file.path}: found the variable {name}, which Headwise has no place for"
-                )
+    described, quantized = table(model, source_embedding(file), words), set[str]()
+    for row in described:
+        if row.theirs in file.variables:
+            shape_of(file, row.theirs)
+            quantized.update(row.names if file.variables[row.theirs].type == "int8" else ())
+    used = {name for name in file.variables if not {name, name.partition("/")[2]} & IGNORED}
+    reads: dict[str, Read] = dict.fromkeys(POSITIONS, lambda: encodings)
+    if model.logit_bias:
+        reads[LOGIT_BIAS] = partial(np.zeros, rows[-1].needed, np.float32)
+    scales = {file.scale(name) for name in used}
+    reads |= {name: partial(file.tensor, name) for name in used - scales - {*POSITIONS}}
+    left = Left(file.path, reads, "a variable")
+    parameters = left.take_rows(described)
+    left.finish()
+    if model.positions != "learned":
+        del parameters["positions.table"]
+    return parameters, frozenset(quantized)
 
 
-def _read_positions(file: ModelFile, names: list[str], d_model: int) -> tuple[str, Array]:
-    """Return the kind of positions and their table (max_length, d_model); `names` are the tables of both sides.
+def _logit_bias(file: ModelFile, rows: Rows, stored: Array) -> Array:
+    """Return the bias of the logits, so low for ids that can't be an output that they don't count."""
+    bias = rows.logit_bias(stored, f"{file.path}: {LOGIT_BIAS}")
+    return np.zeros(len(rows.order), np.float32) if bias is None else bias
+
+
+def _read_positions(file: ModelFile, d_model: int) -> tuple[str, Array]:
+    """Return the kind of positions and their table (max_length, d_model).
 
     Sinusoids that were rounded become the paper's again.
 
     Raises `CheckpointError` unless both sides have the same table, or neither has one.
     """
-    present = [name for name in names if name in file.variables]
+    present = [name for name in POSITIONS if name in file.variables]
     if not present:
         return "learned", tensor2tensor_sinusoids(_MADE, d_model, start=1)
-    if len(present) < len(names):
-        raise CheckpointError(f"{file.path}: expected {' and '.join(names)}, found only {present[0]}")
-    shapes = [shape_of(file, name, 2) for name in names]
-    for name, shape in zip(names, shapes, strict=True):
+    if len(present) < len(POSITIONS):
+        raise CheckpointError(f"{file.path}: expected {' and '.join(POSITIONS)}, found only {present[0]}")
+    shapes = [shape_of(file, name) for name in POSITIONS]
+    for name, shape in zip(POSITIONS, shapes, strict=True):
         if shape[1] != d_model or not shape[0]:
             raise CheckpointError(f"{file.path}: expected {name} of shape (…, {d_model}), found {shape}")
     length = min(shape[0] for shape in shapes)
-    tables = [file.tensor(name, slice(length)) for name in names]
+    tables = [file.tensor(name)[:length] for name in POSITIONS]
     if not np.array_equal(tables[0], tables[1]):
-        raise CheckpointError(f"{file.path}: expected {' and '.join(names)} to be equal, found other numbers")
+        raise CheckpointError(
+            f"{file.path}: expected {' and '.join(POSITIONS)} to be equal, found other numbers"
+        )
     table = tables[0]
-    tolerance = _COARSE if file.variables[names[0]].type == "bfloat16" else _TOLERANCE
+    tolerance = _COARSE if file.variables[POSITIONS[0]].type == "bfloat16" else _TOLERANCE
     if d_model % 2 == 0 and np.allclose(table, sinusoids(length, d_model), rtol=0, atol=tolerance):
         return "sinusoidal", table
     return ("learned" if bool(table.any()) else "none"), table

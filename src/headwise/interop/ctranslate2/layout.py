@@ -6,18 +6,22 @@ self-attention, key and value of cross-attention. A position table is stored for
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headwise.config import ModelConfig
 from headwise.config.support import Support
+from headwise.interop.table import SAME, Change, Row
 
 # Headwise's activations, and the names in CTranslate2's `Activation`.
 ACTIVATIONS = {"relu": "RELU", "gelu_tanh": "GELUTanh", "silu": "SWISH", "gelu": "GELU"}
 TABLES = ("sinusoidal", "learned", "none")  # positions that are a table
 
 SIDES = ("encoder", "decoder")
-POSITIONS = "{side}/position_encodings/encodings"
+POSITIONS = tuple(f"{side}/position_encodings/encodings" for side in SIDES)
 SOURCE_EMBEDDING = "encoder/embeddings_0/weight"
 TARGET_EMBEDDING = "decoder/embeddings/weight"
-PROJECTION = "decoder/projection"
+PROJECTION = "decoder/projection/weight"
+LOGIT_BIAS = "decoder/projection/bias"
 
 SUPPORTED = Support(
     *(
@@ -42,49 +46,53 @@ def unsupported(config: ModelConfig) -> str | None:
     return f"it has no {', '.join(problems)}" if problems else None
 
 
-def linear_layers(config: ModelConfig) -> dict[str, tuple[str, ...]]:
-    """Return the modules whose outputs each linear layer of CTranslate2 joins, by the layer's scope."""
-    layers: dict[str, tuple[str, ...]] = {}
+def table(
+    model: ModelConfig,
+    source_embedding: str = SOURCE_EMBEDDING,
+    words: Callable[[str, str], Change] = lambda ours, theirs: SAME,
+) -> list[Row]:
+    """Return our parameters and theirs; theirs that are tied follow one another.
 
-    def attention(scope: str, module: str, *joined: tuple[str, ...]) -> None:
-        for number, parts in enumerate((*joined, ("output",))):
-            layers[f"{scope}/linear_{number}"] = tuple(f"{module}.{part}" for part in parts)
+    `source_embedding` is their name of it. `words` returns the change of what has a row for each word, by our name and
+    theirs.
+    """
+    rows: list[Row] = []
 
-    for scope, module in _stack(config):
-        attention(f"{scope}/self_attention", f"{module}.self_attention", ("query", "key", "value"))
-        if module.startswith("decoder"):
-            attention(f"{scope}/attention", f"{module}.cross_attention", ("query",), ("key", "value"))
-        layers[f"{scope}/ffn/linear_0"] = (f"{module}.feed_forward.w1",)
-        if config.gated:
-            layers[f"{scope}/ffn/linear_0_noact"] = (f"{module}.feed_forward.gate",)
-        layers[f"{scope}/ffn/linear_1"] = (f"{module}.feed_forward.w2",)
-    return layers
+    def linear(theirs: str, modules: list[str], *, bias: bool) -> None:
+        for part in ("weight", "bias") if bias else ("weight",):
+            rows.append(Row(tuple(f"{module}.{part}" for module in modules), f"{theirs}/{part}"))
 
+    def norm(theirs: str, module: str) -> None:
+        rows.append(Row(f"{module}.weight", f"{theirs}/gamma"))
+        if model.normalization == "layer":
+            rows.append(Row(f"{module}.bias", f"{theirs}/beta"))
 
-def norms(config: ModelConfig) -> dict[str, str]:
-    """Return the module of each normalization, by its scope in CTranslate2."""
-    modules: dict[str, str] = {}
-    for scope, module in _stack(config):
-        decodes = module.startswith("decoder")
-        own = "around_self_attention" if decodes else "around_attention"
-        modules[f"{scope}/self_attention/layer_norm"] = f"{module}.{own}.norm"
-        if decodes:
-            modules[f"{scope}/attention/layer_norm"] = f"{module}.around_cross_attention.norm"
-        modules[f"{scope}/ffn/layer_norm"] = f"{module}.around_feed_forward.norm"
-    if config.norm == "pre":
-        modules |= {f"{side}/layer_norm": f"{side}_norm" for side in SIDES}
-    return modules
+    def attention(theirs: str, module: str, around: str, *joined: str) -> None:
+        for number, parts in enumerate((*joined, "output")):
+            modules = [f"{module}.{part}" for part in parts.split()]
+            linear(f"{theirs}/linear_{number}", modules, bias=model.attention_bias)
+        norm(f"{theirs}/layer_norm", f"{around}.norm")
 
+    for side, layers in zip(SIDES, (model.encoder_layers, model.decoder_layers), strict=True):
+        for number in range(layers):
+            ours, theirs = f"{side}.{number}", f"{side}/layer_{number}"
+            around = f"{ours}.around_{'self_attention' if side == 'decoder' else 'attention'}"
+            attention(f"{theirs}/self_attention", f"{ours}.self_attention", around, "query key value")
+            if side == "decoder":
+                around = f"{ours}.around_cross_attention"
+                attention(f"{theirs}/attention", f"{ours}.cross_attention", around, "query", "key value")
+            layer = {"linear_0": "w1", "linear_1": "w2"} | ({"linear_0_noact": "gate"} if model.gated else {})
+            for part, own in layer.items():
+                linear(f"{theirs}/ffn/{part}", [f"{ours}.feed_forward.{own}"], bias=model.feed_forward_bias)
+            norm(f"{theirs}/ffn/layer_norm", f"{ours}.around_feed_forward.norm")
+        if model.norm == "pre":
+            norm(f"{side}/layer_norm", f"{side}_norm")
 
-def _stack(config: ModelConfig) -> list[tuple[str, str]]:
-    """Return the scope and the module of each layer."""
-    depths = zip(SIDES, (config.encoder_layers, config.decoder_layers), strict=True)
-    return [(f"{side}/layer_{i}", f"{side}.{i}") for side, depth in depths for i in range(depth)]
-
-
-def embeddings(config: ModelConfig) -> tuple[str, str, str]:
-    """Return the parameters of the source embedding, the target embedding and the output projection."""
     source = "source_embedding.weight"
-    target = source if config.share_embeddings == "all" else "target_embedding.weight"
-    output = "output_projection.weight" if config.share_embeddings == "none" else target
-    return source, target, output
+    target = source if model.share_embeddings == "all" else "target_embedding.weight"
+    output = "output_projection.weight" if model.share_embeddings == "none" else target
+    of_words = {source_embedding: source, TARGET_EMBEDDING: target, PROJECTION: output}
+    of_words |= {LOGIT_BIAS: "logit_bias"} if model.logit_bias else {}
+    rows += [Row(ours, theirs, words(ours, theirs)) for theirs, ours in of_words.items()]
+    rows += [Row("positions.table", theirs, zeros=(model.max_length, model.d_model)) for theirs in POSITIONS]
+    return rows
