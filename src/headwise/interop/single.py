@@ -10,15 +10,11 @@ from torch import nn
 from headwise.config import Config
 from headwise.images.prepared import ImageFormat
 from headwise.interop.base import TrainedSingle
-from headwise.models.build import build_decoder_only, build_encoder_only, fitting, shapes, weightless
-from headwise.models.output_heads import (
-    ClassificationHead,
-    HeadedEncoder,
-    MaskedTokenHead,
-    SpanHead,
-    TaggingHead,
-)
-from headwise.models.vision import build_classifier
+from headwise.models.build import build_decoder_only, fitting, shapes, weightless
+from headwise.tasks.encoder import EncoderKind
+from headwise.tasks.image_classification import build_for_images
+from headwise.tasks.masked_language_model import build_masked
+from headwise.tasks.registry import find_task
 from headwise.text.preparation.labelled.examples import load_labels
 from headwise.text.tokens.loading import load_vocabulary
 from headwise.weights import model_file
@@ -34,24 +30,17 @@ def shapes_of(build: Callable[[], nn.Module]) -> Callable[[], dict[str, tuple[in
 
 def encoder_builder(config: Config, size: int, labels: int) -> Callable[[], nn.Module]:
     """Return what builds an untrained encoder-only model with the head of the task."""
-    model, task = config.model, config.task
-
-    def head() -> nn.Module:
-        if task == "classification":
-            return ClassificationHead(model, labels, config.classification.pooling)
-        if task == "tagging":
-            return TaggingHead(model, labels)
-        return SpanHead(model) if task == "question_answering" else MaskedTokenHead(model, size)
-
-    return lambda: HeadedEncoder(build_encoder_only(model, size), head())
+    kind = find_task(config.task)
+    if isinstance(kind, EncoderKind):
+        return lambda: kind.untrained(config, size, labels)
+    return lambda: build_masked(config, size)
 
 
 def single_builder(run: Path, config: Config) -> Callable[[], nn.Module]:
     """Return what builds the untrained model of a run; raises `CheckpointError` if its files are damaged."""
     if config.task == "image_classification":
-        form, options = ImageFormat.load(run), config.image_classification
-        shape, classes, class_token = form.shape, len(form.classes), options.pooling == "class"
-        return lambda: build_classifier(config.model, shape, options.patch, classes, class_token=class_token)
+        form = ImageFormat.load(run)
+        return lambda: build_for_images(config, form)
     size = load_vocabulary(run).size
     if config.task == "language_model":
         return lambda: build_decoder_only(config.model, size)

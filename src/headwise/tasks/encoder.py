@@ -132,7 +132,7 @@ class EncoderKind(TaskKind, Generic[Example]):
         )
 
     def build(self, config: Config, prepared: PreparedExamples) -> HeadedEncoder:  # noqa: D102
-        model = self._build(config, prepared.vocabulary.size, len(prepared.labels))
+        model = self.untrained(config, prepared.vocabulary.size, len(prepared.labels))
         if start := find_start(config):
             load_encoder(model, start.model)
         return model
@@ -144,11 +144,12 @@ class EncoderKind(TaskKind, Generic[Example]):
         """Load a trained run; raises `CheckpointError` if it is damaged."""
         vocabulary, labels = trained_vocabulary(run), load_labels(run)
         model = load_trained(
-            lambda: self._build(config, vocabulary.size, len(labels)), run, device, precision
+            lambda: self.untrained(config, vocabulary.size, len(labels)), run, device, precision
         )
         return Tools(config, model, vocabulary, labels)
 
-    def _build(self, config: Config, size: int, labels: int) -> HeadedEncoder:
+    def untrained(self, config: Config, size: int, labels: int) -> HeadedEncoder:
+        """Build the untrained model for a vocabulary and a number of labels."""
         return HeadedEncoder(build_encoder_only(config.model, size), self.head(config, labels))
 
     def predict(self, tools: Tools, examples: Sequence[Example]) -> list[Any]:

@@ -88,7 +88,7 @@ class ImageClassification(TaskKind):
         return prepare_images(config.image_classification, directory, expected=expected, say=say)
 
     def build(self, config: Config, prepared: PreparedImages) -> ImageClassifier:  # noqa: D102
-        return _build(config, prepared.format)
+        return build_for_images(config, prepared.format)
 
     def task(  # noqa: D102
         self, config: Config, prepared: PreparedImages, model: ImageClassifier
@@ -141,7 +141,7 @@ def load_classifier(
 ) -> ImageClassifier:
     """Load the trained model of a run, in evaluation mode; raises `CheckpointError` and `DeviceError`."""
     form = ImageFormat.load(run)
-    return load_trained(lambda: _build(config, form), run, device, precision)
+    return load_trained(lambda: build_for_images(config, form), run, device, precision)
 
 
 @torch.no_grad()
@@ -168,7 +168,8 @@ def _batch(form: ImageFormat, images: Labeled, rows: NDArray[np.int64]) -> Image
     return ImageBatch(pixels, torch.from_numpy(images.labels.copy()), rows.tolist())
 
 
-def _build(config: Config, form: ImageFormat) -> ImageClassifier:
+def build_for_images(config: Config, form: ImageFormat) -> ImageClassifier:
+    """Build the untrained model for images of a format."""
     options = config.image_classification
     class_token = options.pooling == "class"
     return build_classifier(

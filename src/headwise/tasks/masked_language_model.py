@@ -190,7 +190,7 @@ class MaskedLanguageModeling(TaskKind):
         )
 
     def build(self, config: Config, prepared: PreparedText) -> HeadedEncoder:  # noqa: D102
-        model = _build(config, prepared.vocabulary.size)
+        model = build_masked(config, prepared.vocabulary.size)
         if start := find_start(config):
             load_encoder(model, start.model)
         return model
@@ -235,7 +235,8 @@ def _lengths(spans: NDArray[np.int64]) -> NDArray[np.int64]:
     return spans[:, 1] - spans[:, 0] + 2
 
 
-def _build(config: Config, size: int) -> HeadedEncoder:
+def build_masked(config: Config, size: int) -> HeadedEncoder:
+    """Build the untrained model for a vocabulary of this size."""
     return HeadedEncoder(build_encoder_only(config.model, size), MaskedTokenHead(config.model, size))
 
 
@@ -244,7 +245,7 @@ def load_masked_model(
 ) -> tuple[HeadedEncoder, Vocabulary]:
     """Load a trained run, in evaluation mode; raises `CheckpointError` if it is damaged."""
     vocabulary = trained_vocabulary(run)
-    return load_trained(lambda: _build(config, vocabulary.size), run, device, precision), vocabulary
+    return load_trained(lambda: build_masked(config, vocabulary.size), run, device, precision), vocabulary
 
 
 def _around_masks(line: str, vocabulary: Vocabulary) -> list[str]:

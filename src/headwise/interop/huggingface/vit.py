@@ -35,7 +35,7 @@ from headwise.interop.huggingface.keys import (
 from headwise.interop.huggingface.tensors import folder_tensors
 from headwise.interop.single import shapes_of
 from headwise.interop.table import Change, Left, Row, both, their_tensors
-from headwise.models.vision import build_classifier
+from headwise.tasks.image_classification import build_for_images
 from headwise.weights import saved
 
 # Our names of an encoder layer's parts, and theirs; those of queries, keys and values may lack a bias.
@@ -169,14 +169,8 @@ def read(source: Path) -> Imported:
         f"task image_classification, from {name}; `headwise explain --image` reads images of {width} x {height} "
         "pixels, and doesn't resize others as transformers does"
     ]
-    return Imported(
-        config,
-        shapes_of(lambda: build_classifier(model, form.shape, side, len(form.classes), class_token=True)),
-        found,
-        None,
-        notes,
-        {FORMAT_FILE: (json.dumps(asdict(form), indent=1) + "\n").encode()},
-    )
+    files = {FORMAT_FILE: (json.dumps(asdict(form), indent=1) + "\n").encode()}
+    return Imported(config, shapes_of(lambda: build_for_images(config, form)), found, None, notes, files)
 
 
 def _pair(sides: int | list[int]) -> tuple[int, int]:
