@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from headwise.errors import ConfigError, DataError, TrainingError
+from headwise.errors import CheckpointError, ConfigError, DataError, TrainingError
 
 _DISK_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _TEMPORARY = ".partial-"  # part of the name of every temporary file and directory
@@ -232,6 +232,12 @@ def _sync_tree(root: Path) -> None:
             with open(Path(folder, name), "rb") as file:
                 os.fsync(file.fileno())
         sync_directory(folder)
+
+
+def check_new(path: Path, kind: str = "directory") -> None:
+    """Raise `CheckpointError` if something is where a new directory, or another kind of thing, is to be written."""
+    if path.exists():
+        raise CheckpointError(f"{path}: expected a new {kind}'s name, found something there")
 
 
 def check_output(path: Path, *inputs: Path | None) -> None:

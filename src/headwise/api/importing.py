@@ -15,10 +15,12 @@ def import_run(
 ) -> list[str]:
     """Make a run directory of another toolkit's model; return notes. Arguments and errors as for `import_model`."""
     from headwise.config.languages import parse_languages
+    from headwise.files import check_new
     from headwise.interop.formats import find_importer
     from headwise.interop.runs import with_language, write_run
     from headwise.interop.sources import locate
 
+    check_new(out)  # before a download
     pair = None if languages is None else parse_languages(languages)
     path = locate(source)
     name, importer = find_importer(path, form)

@@ -38,7 +38,7 @@ def write_other_run(
     """
     from headwise.config import Config
     from headwise.engine.shortlist import FILE as SHORTLIST
-    from headwise.files import atomic_directory, write_bytes
+    from headwise.files import atomic_directory, check_new, write_bytes
     from headwise.images.prepared import FORMAT_FILE
     from headwise.text.preparation.labelled.examples import LABELS_FILE
     from headwise.text.reading.dictionary import FILE as DICTIONARY
@@ -55,8 +55,7 @@ def write_other_run(
         raise CheckpointError(f"{run}: expected a run directory, found none")
     if last is not None and others:
         raise ConfigError("--average: expected it without --with, found both")
-    if out.exists():
-        raise CheckpointError(f"{out}: expected a new directory's name, found something there")
+    check_new(out)
     config, said = Config.of_run(run), ""
     model = run / _MODEL if last is not None else model_file(run)
     with atomic_directory(out) as folder:

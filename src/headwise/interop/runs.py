@@ -20,7 +20,7 @@ from headwise.config.languages import is_code
 from headwise.engine.native.shapes import parameter_shapes
 from headwise.errors import CheckpointError, ConfigError
 from headwise.extras import optional_module
-from headwise.files import atomic_directory, atomic_file, write_bytes, write_text
+from headwise.files import atomic_directory, atomic_file, check_new, write_bytes, write_text
 from headwise.interop.base import Exporter, Imported, Trained
 from headwise.text.tokens.subwords import Subwords
 from headwise.weights import Weights, check_finite, model_file, quantized, read_recipe, saved
@@ -33,8 +33,7 @@ def write_run(imported: Imported, run: Path, source: str) -> int:
 
     Raises `CheckpointError` if the tensors don't fit the configuration or aren't finite, or if `run` exists.
     """
-    if run.exists():
-        raise CheckpointError(f"{run}: expected a new directory's name, found something there")
+    check_new(run)
     shapes = imported.shapes()
     tensors: dict[str, NDArray[Any]] = {}
     for name, shape in shapes.items():
@@ -123,9 +122,7 @@ def export_run(
         )
     if exporter.suffix is not None and not out.name.endswith(exporter.suffix):
         raise ConfigError(f"--out: expected a name that ends with {exporter.suffix}, found {str(out)!r}")
-    if out.exists():
-        kind = "directory" if exporter.suffix is None else "file"
-        raise CheckpointError(f"{out}: expected a new {kind}'s name, found something there")
+    check_new(out, "directory" if exporter.suffix is None else "file")
     config = Config.of_run(run, *exporter.tasks)
     _check_languages(languages, config, exporter, name)
     if reason := exporter.refuses(config):

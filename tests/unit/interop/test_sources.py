@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from headwise.cli.main import run as headwise
 from headwise.errors import CheckpointError, ConfigError
 from headwise.interop.sources import locate
 
@@ -82,6 +83,14 @@ def test_a_proxy_that_refuses_gets_a_sentence(tmp_path: Path) -> None:
         server.shutdown()
     assert result.returncode == 2
     assert "hf:owner/model: can't be downloaded (403" in result.stderr
+
+
+def test_what_is_at_the_new_run_is_found_before_a_download(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwise.interop.sources.locate", lambda _: pytest.fail("downloaded"))
+    assert headwise(["import", "hf:owner/model", "-o", str(tmp_path)]) == 2
+    assert f"{tmp_path}: expected a new directory's name, found something there" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
