@@ -345,7 +345,7 @@ def test_a_seed_that_is_named_twice_counts_once(tmp_path: Path, capsys: pytest.C
     """A claim of two seeds of which one is the other would be decided by one."""
     (job,) = plan(find_experiment("gradients"), SCALES["tiny"], rows=["gradients-untrained"], seeds=(1,))
     flows = {name: {"encoder": [1.0] * 10, "decoder": [1.0] * 9 + [len(name)]} for name in ARCHITECTURES}
-    write_record(Record(job.row.name, job.row.folder, 1, job.row.identity(1), "", flows), tmp_path)
+    write_record(Record(job.row.name, job.row.scale, 1, job.row.identity(1), "", flows), tmp_path)
     command = ["reproduce", "gradients", "--rows", job.row.name, "--out", tmp_path, "--results", tmp_path]
     once, twice = (call(capsys, *map(str, command), "--seeds", seeds) for seeds in ("1", "1,01"))
     assert "undecided" in once.out.split("untrained: the")[1]

@@ -55,7 +55,7 @@ def record(results: Path, row: ExperimentRow, seed: int, score: float, text: str
         "calibration": {"error": 0.1, "counts": [50], "confidence": [0.5], "accuracy": [0.6]},
         "steps": 100, "parameters": 1000, "target_tokens": 1000, "seconds": 60.0, "curve": [],
     }  # fmt: skip
-    write_record(Record(row.name, row.folder, seed, row.identity(seed), "", result, {"data": text}), results)
+    write_record(Record(row.name, row.scale, seed, row.identity(seed), "", result, {"data": text}), results)
 
 
 def test_the_report_is_generated_from_records_only(tmp_path: Path) -> None:

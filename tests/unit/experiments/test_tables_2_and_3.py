@@ -49,7 +49,7 @@ def record(results: Path, row: ExperimentRow, seed: int, score: float | None) ->
                 {"step": 1000, "minutes": 2.0, "loss": 1.0, "bleu": score},
             ],
         }  # fmt: skip
-    write_record(Record(row.name, row.folder, seed, row.identity(seed), "", result), results)
+    write_record(Record(row.name, row.scale, seed, row.identity(seed), "", result), results)
 
 
 @pytest.fixture(scope="module")
@@ -480,7 +480,7 @@ def test_what_is_unfinished_is_continued(tmp_path: Path) -> None:
     place = Place(TINY, tmp_path / "runs", tmp_path / "results", Machine("cpu"))
     said: list[str] = []
     (done,), (open_,) = plan(SCALING, TINY), plan(PERMUTATION, TINY)
-    write_record(Record(done.row.name, done.row.folder, 1, done.row.identity(1), "", {}), place.results)
+    write_record(Record(done.row.name, done.row.scale, 1, done.row.identity(1), "", {}), place.results)
     finish(place, 2, said.append, [["permutation", "sqrt-dk"], ["sqrt-dk"]])
     assert said == ["permutation, sqrt-dk: 1 rows to run, 2 at a time", "sqrt-dk: 0 rows to run, 2 at a time"]
     bases = [job.row.name for _, job in unfinished(place, ["permutation", "trials"], ["*-base-*"])]

@@ -51,7 +51,7 @@ class ReportSection:
     def scale(self) -> str:
         """The scale's name; empty if the experiment's rows are the same at every scale."""
         rows = self.results.rows
-        same = all(isinstance(row, MeasuredRow) and row.folder != self.results.scale.name for row in rows)
+        same = all(isinstance(row, MeasuredRow) and row.scale != self.results.scale.name for row in rows)
         return "" if same else self.results.scale.name
 
     @property
@@ -103,7 +103,7 @@ def _sections(experiment: Experiment, results: Path) -> Iterator[ReportSection]:
 
 def _has_record_of_scale(results: Results) -> bool:
     """Whether a row that depends on the scale is recorded at this scale."""
-    return any(results.records[row.name] for row in results.rows if row.folder == results.scale.name)
+    return any(results.records[row.name] for row in results.rows if row.scale == results.scale.name)
 
 
 def _without_repeats(finding: Finding, earlier_findings: Sequence[Finding]) -> Finding:

@@ -62,17 +62,12 @@ class Place:
         return self.runs / self.scale.name / f"{row}.seed{seed}"
 
 
-@dataclass(frozen=True)
 class ExperimentRow(ABC):
-    """One row of a table; `name` is unique within its scale."""
+    """One row of a table; `name` is unique within its scale, `MEASURED` if the result doesn't depend on the scale."""
 
     name: str
     label: str
-
-    @property
-    @abstractmethod
-    def folder(self) -> str:
-        """Name of the folder of its records."""
+    scale: str
 
     @abstractmethod
     def identity(self, seed: int) -> str:
@@ -101,16 +96,14 @@ class TrainingRow(ExperimentRow):
     the checksum of the text, part of the identity of rows that state it.
     """
 
+    name: str
+    label: str
     scale: str
     config: str
     changes: tuple[str, ...] = ()
     scored: bool = True
     test: str = ""
     text: str = ""
-
-    @property
-    def folder(self) -> str:  # noqa: D102
-        return self.scale
 
     def configuration(self, seed: int = 1) -> Config:
         """Load the configuration with the overrides, as the command does."""
@@ -222,15 +215,13 @@ class MeasuredRow(ExperimentRow):
     whose runs it measures: their identities are part of its own, and those that aren't trained here are, first.
     """
 
+    name: str
+    label: str
     measure: Callable[..., dict[str, Any]]
     settings: Mapping[str, Any] = field(default_factory=dict)
     experiment: str = ""
     scale: str = MEASURED
     trained: tuple[TrainingRow, ...] = ()
-
-    @property
-    def folder(self) -> str:  # noqa: D102
-        return self.scale
 
     def identity(self, seed: int) -> str:  # noqa: D102
         runs = {"runs": [row.identity(seed) for row in self.trained]} if self.trained else {}

@@ -114,7 +114,7 @@ class RowJob:
 
     def record(self, results: Path) -> Record | None:
         """Return the job's record, None if there is none or if its identity is another one."""
-        record = read_record(record_file(results, self.row.folder, self.row.name, self.seed))
+        record = read_record(record_file(results, self.row.scale, self.row.name, self.seed))
         return record if record is not None and record.identity == self.row.identity(self.seed) else None
 
 
@@ -179,7 +179,7 @@ def _run_job(job: RowJob, place: Place, say: Callable[[str], None]) -> None:
         **result.pop("checksums", {}),
         "seconds": round(time.perf_counter() - began, 1),
     }
-    record = Record(row.name, row.folder, seed, row.identity(seed), command, rounded(result), recipe)
+    record = Record(row.name, row.scale, seed, row.identity(seed), command, rounded(result), recipe)
     say(f"{write_record(record, place.results)}: written after {recipe['seconds']:,.0f} s")
 
 
@@ -257,7 +257,7 @@ def collect(experiment: Experiment, scale: Scale, results: Path, seeds: Sequence
     records = {
         row.name: [
             record
-            for seed in (seeds or recorded_seeds(results, row.folder, row.name))
+            for seed in (seeds or recorded_seeds(results, row.scale, row.name))
             if (record := RowJob(row, seed).record(results)) is not None
         ]
         for row in rows

@@ -29,7 +29,7 @@ def prepare_text(rows: Sequence[ExperimentRow], scale: Scale, say: Callable[[str
     Raises `DataError` for a missing file, with the command that makes it, for text that isn't the scale's, or if a
     command fails.
     """
-    if not any(row.folder == scale.name for row in rows):
+    if not any(row.scale == scale.name for row in rows):
         return
     folder = scale.test.target.parent
     if scale.built_in and not (folder / "train.en").exists():  # the last that is written
