@@ -44,3 +44,7 @@ class DeviceError(HeadwiseError):
 
 class TrainingError(HeadwiseError):
     """Training can't continue, for example because the loss is not finite or the disk is full."""
+
+
+class LockedError(TrainingError):
+    """Another process writes the same file or directory."""

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from headwise.errors import CheckpointError, ConfigError, DataError, TrainingError
+from headwise.errors import CheckpointError, ConfigError, DataError, LockedError, TrainingError
 
 _DISK_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _TEMPORARY = ".partial-"  # part of the name of every temporary file and directory
@@ -125,8 +125,8 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
 def hold(folder: str | Path) -> Iterator[None]:
     """Hold an exclusive lock on a directory while the block runs; the directory is created if missing.
 
-    Raises `TrainingError` as `lock` does, and where the directory isn't writable. The operating system releases the
-    lock when the process ends, even by a crash.
+    Raises `LockedError` as `lock` does, and `TrainingError` where the directory isn't writable. The operating system
+    releases the lock when the process ends, even by a crash.
     """
     folder = Path(folder)
     with disk_errors(folder):
@@ -157,7 +157,7 @@ def appending(path: str | Path, size: int) -> Iterator[BinaryIO]:
 def lock(file: int | BinaryIO, path: str | Path, *, wait: bool = False) -> None:
     """Lock an open file for this process alone, until it is closed; on Windows there is no lock.
 
-    Raises `TrainingError`, which names `path`, if another process holds the lock and the call doesn't `wait` for it.
+    Raises `LockedError`, which names `path`, if another process holds the lock and the call doesn't `wait` for it.
     """
     if os.name != "posix":
         return
@@ -166,7 +166,7 @@ def lock(file: int | BinaryIO, path: str | Path, *, wait: bool = False) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise TrainingError(f"{path}: is being written by another process") from None
+        raise LockedError(f"{path}: is being written by another process") from None
 
 
 def remove_directory(path: str | Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headwise.errors import TrainingError
+from headwise.errors import LockedError, TrainingError
 from headwise.files import atomic_directory, atomic_file, disk_errors, hold, remove_partial, write_text
 
 
@@ -126,7 +126,7 @@ def test_a_folder_is_held_by_one_at_a_time(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "run"
     with (
         hold(folder),
-        pytest.raises(TrainingError, match="run: is being written by another process"),
+        pytest.raises(LockedError, match="run: is being written by another process"),
         hold(folder),
     ):
         pass

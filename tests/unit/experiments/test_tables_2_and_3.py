@@ -21,11 +21,12 @@ from headwise.experiments.attention import PERMUTATION, SCALING
 from headwise.experiments.harness.cost import parameters
 from headwise.experiments.harness.outcome import BLEU, Measure, compare, judge
 from headwise.experiments.harness.records import Mean, Record, Results, mean, write_record
-from headwise.experiments.harness.rows import ExperimentRow, Machine, Place, TrainingRow
-from headwise.experiments.harness.runner import collect, finish, plan, unfinished
+from headwise.experiments.harness.rows import ExperimentRow, Machine, MeasuredRow, Place, TrainingRow
+from headwise.experiments.harness.runner import RowJob, collect, finish, plan, run, unfinished
 from headwise.experiments.harness.test_sets import TestSet
 from headwise.experiments.harness.texts import part_of, prepare_text
 from headwise.experiments.scales import ARCHITECTURES, SCALES, RowRecipe, Scale
+from headwise.files import hold
 from headwise.training.schedule import decays
 from paths import ROOT
 
@@ -492,6 +493,18 @@ def test_what_is_unfinished_is_continued(tmp_path: Path) -> None:
     place.results.write_text("a file where the folder of records is to be")
     with pytest.raises(TrainingError, match=r"found 1 that failed: permutation \(seed 1\)"):
         finish(place, 1, said.append, [["permutation"]])
+
+
+def test_what_another_process_runs_or_trains_is_skipped(tmp_path: Path) -> None:
+    place = Place(TINY, tmp_path / "runs", tmp_path / "results")
+    row = TrainingRow("base", "", "tiny", TINY.base.file)
+    measured = MeasuredRow("measured", "", dict, {}, "heads", "tiny", (row,))
+    said: list[str] = []
+    with hold(place.lock("base", 1)):
+        run([RowJob(row, 1), RowJob(measured, 1)], place, said.append)
+    assert [line for line in said if not line.startswith("$ ")] == [
+        f"{name} (seed 1): another process is at it" for name in ("base", "measured")
+    ]
 
 
 def test_where_a_row_was_stopped_no_other_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

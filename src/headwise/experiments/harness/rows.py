@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwise.config import Config
 from headwise.errors import TrainingError
+from headwise.files import hold
 from headwise.parsing import parse_json
 from headwise.processes import child_environment, python_command
 
@@ -60,6 +61,10 @@ class Place:
     def run(self, row: str, seed: int) -> Path:
         """Return the run directory of a row."""
         return self.runs / self.scale.name / f"{row}.seed{seed}"
+
+    def lock(self, row: str, seed: int) -> Path:
+        """Return the directory that is held while a row is run or trained."""
+        return self.runs / self.scale.name / f".{row}.seed{seed}"
 
 
 class ExperimentRow(ABC):
@@ -139,9 +144,10 @@ class TrainingRow(ExperimentRow):
         return result | score_run(run, place.scale.test_set(self.test), threads=threads, device=device)
 
     def train(self, seed: int, place: Place) -> None:
-        """Train the run, if it isn't trained; raises `TrainingError` if it diverges."""
+        """Train the run, if it isn't trained; raises `TrainingError` if it diverges, `LockedError` if others do."""
         if not (place.run(self.name, seed) / "model.safetensors").exists():
-            result = self._train(self.command(seed, place))
+            with hold(place.lock(self.name, seed)):
+                result = self._train(self.command(seed, place))
             if "diverged" in result:
                 raise TrainingError(
                     f"row {self.name}: expected a trained run, found that {result['diverged']}"

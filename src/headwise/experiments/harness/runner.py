@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headwise.errors import ConfigError, TrainingError
+from headwise.errors import ConfigError, LockedError, TrainingError
 from headwise.experiments.harness.outcome import Finding
 from headwise.experiments.harness.records import (
     Record,
@@ -157,14 +157,11 @@ def run(jobs: Sequence[RowJob], place: Place, say: Callable[[str], None]) -> Non
         if job.record(place.results) is not None:
             say(f"{job.row.name} (seed {job.seed}): recorded already")
             continue
-        lock = place.runs / place.scale.name / f".{job.row.name}.seed{job.seed}"
         try:
-            with hold(lock):
+            with hold(place.lock(job.row.name, job.seed)):
                 if job.record(place.results) is None:  # another process may have finished it
                     _run_job(job, place, say)
-        except TrainingError as error:
-            if "another process" not in str(error):
-                raise
+        except LockedError:
             say(f"{job.row.name} (seed {job.seed}): another process is at it")
 
 
