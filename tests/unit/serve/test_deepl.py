@@ -49,11 +49,6 @@ def client(address: str, keys: tuple[KeyStore, str, str]) -> Iterator[Any]:
         yield client
 
 
-@pytest.fixture(scope="module")
-def translator(runs: list[Path]) -> Translator:
-    return Translator.load(runs[0], device="cpu")
-
-
 def test_its_client_translates_as_the_library(client: Any, translator: Translator) -> None:
     one, two = (translation.text for translation in translator.translate(ENGLISH[:2]))
     result = client.translate_text(ENGLISH[0], source_lang="EN", target_lang="DE")

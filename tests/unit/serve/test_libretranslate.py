@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import urllib.request
-from collections.abc import Iterator
 from email.utils import collapse_rfc2231_value
 from pathlib import Path
 from typing import Any
@@ -20,26 +19,7 @@ import httpx
 import libretranslatepy
 
 from headwise.engine.translator import Translator
-from headwise.serve.translation.limits import ServiceLimits
-from translation_server import make_pair, translating
 from translator_run import ENGLISH
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("runs")
-    return [make_pair(folder, "en", "de"), make_pair(folder, "de", "fr", seed=1)]
-
-
-@pytest.fixture(scope="module")
-def address(runs: list[Path]) -> Iterator[str]:
-    with translating(runs, ServiceLimits(characters=3_000, items=10)) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def translator(runs: list[Path]) -> Translator:
-    return Translator.load(runs[0], device="cpu")
 
 
 def post(address: str, path: str, **fields: Any) -> httpx.Response:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,25 +19,13 @@ import polib
 from lxml import etree
 
 from headwise.engine.translator import Translator
-from translation_server import deepl_client, make_pair, translating
+from translation_server import deepl_client
 from translator_run import ENGLISH
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("runs")
-    return [make_pair(folder, "en", "de"), make_pair(folder, "de", "fr", seed=1)]
-
-
-@pytest.fixture(scope="module")
-def address(runs: list[Path]) -> Iterator[str]:
-    with translating(runs) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def german(runs: list[Path]) -> list[str]:
-    return [one.text for one in Translator.load(runs[0], device="cpu").translate(ENGLISH)]
+def german(translator: Translator) -> list[str]:
+    return [one.text for one in translator.translate(ENGLISH)]
 
 
 @pytest.fixture

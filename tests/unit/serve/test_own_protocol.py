@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +15,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headwise.engine.translator import Translator
 from headwise.serve.protocols.keys import KeyStore
-from headwise.serve.translation.limits import ServiceLimits
 from serve_sockets import serving
-from translation_server import make_pair, production_of, translating
+from translation_server import production_of, translating
 from translator_run import ENGLISH, GERMAN
 
 CANARY = "Kanarienvogelgesang"
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("runs")
-    return [make_pair(folder, "en", "de"), make_pair(folder, "de", "fr", seed=1)]
-
-
-@pytest.fixture(scope="module")
-def address(runs: list[Path]) -> Iterator[str]:
-    with translating(runs, ServiceLimits(characters=3_000, items=10)) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def translator(runs: list[Path]) -> Translator:
-    return Translator.load(runs[0], device="cpu")
 
 
 def post(address: str, path: str, **fields: Any) -> httpx.Response:
