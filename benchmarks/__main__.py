@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = {
     "decode": ("benchmarks.decode", "Decoding, against other systems: speed, latency, memory, outputs."),
     "train": ("benchmarks.train", "Training, against other systems: speed, memory, share of the peak."),
-    "attention": ("benchmarks.attention", "Attention by sentence length, and the loss by vocabulary."),
+    "attention": ("benchmarks.attention", "Attention or a step by length, the loss by vocabulary."),
     "start": ("benchmarks.start", "Time to the help, the import and the first translation."),
     "serve": ("benchmarks.serving.load", "Requests a second and latency, against other servers."),
     "serve-memory": ("benchmarks.serving.memory", "Memory of the server by its number of workers."),
@@ -27,10 +27,6 @@ BENCHMARKS = {
     "static-page": ("benchmarks.static_page", "Time of a translation on the page without a server."),
     "screenshots": ("benchmarks.screenshots", "Screenshots of the page, to look at after every change."),
     "products": ("benchmarks.products", "Matrix products of a training step, by each way to compute them."),
-    "long-sequences": (
-        "benchmarks.long_sequences",
-        "A training step by length, for every kind of attention.",
-    ),
     "estimate": ("benchmarks.estimate", "`headwise train --estimate` beside what training really needs."),
     "preparation": ("benchmarks.preparation", "`headwise data prepare`, beside a plain SentencePiece loop."),
     "robustness": ("benchmarks.robustness", "Translations of text as people type it: capitals, typos, …"),

@@ -1,7 +1,9 @@
 """Time and memory as functions of size: attention by sequence length, the loss by vocabulary size.
 
-A point is a forward and a backward pass. Every kind has its own process, which measures its points in increasing
-order, so that the peak resident memory is that of the current point; the memory before the first point is subtracted.
+A point is a forward and a backward pass, or with --step a training step (with Adam) of a model, which has a decoder of
+two layers, 256 symbols, and a source of 8: any value of `model.attention`, with layers in its place. Every kind has its
+own process, which measures its points in increasing order, so that the peak resident memory is that of the current
+point; the memory before the first point is subtracted.
 
 Example: python -m benchmarks attention --kinds all --lengths 1024,4096 --json curves.json
 """
@@ -27,10 +29,12 @@ from benchmarks.systems.worker import answering, resident
 from headwise import bounds
 from headwise.nn import device as devices
 
-_ALL_PAIRS = ("reference",)  # kinds of attention that store the scores of all pairs
+_ALL_PAIRS = ("reference", "unscaled")  # kinds of attention that store the scores of all pairs
 _MOST_SCORE_BYTES = 6 * 2**30  # of their scores
 _ROUND_SECONDS = 0.5  # seconds over which a round repeats a point
 _MEBI = 2**20
+_TITLES = {"attention": "causal self-attention", "step": "a training step", "loss": "the loss"}
+_SYMBOLS, _SOURCE, _LAYERS = 256, 8, 2  # of the model of a training step
 
 
 @dataclass(frozen=True)
@@ -38,10 +42,10 @@ class Point:
     """A point to measure.
 
     Attributes:
-        task: `attention`: causal self-attention over `batch` sequences of `length` tokens; or `loss`, of `length`
-            target tokens.
+        task: `attention`: causal self-attention over `batch` sequences of `length` tokens; `step`: a training step of a
+            model over them; or `loss`, of `length` target tokens.
         kind: the kind of attention; `fused` or `plain` for the loss.
-        heads, width: the heads of attention and their dimension; the product is the loss's d_model.
+        heads, width: the heads of attention and their dimension; the product is the d_model of loss and model.
     """
 
     task: str
@@ -60,11 +64,12 @@ class Point:
         """Bytes of all scores and their softmax, 0 for kinds that don't store them."""
         if self.task == "loss" or self.kind not in _ALL_PAIRS:
             return 0
-        return 3 * 4 * self.batch * self.heads * self.length**2
+        layers = _LAYERS if self.task == "step" else 1
+        return layers * 3 * 4 * self.batch * self.heads * self.length**2
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure time and peak memory of attention by sentence length, and of the loss by vocabulary."""
+    """Measure time and peak memory of attention, or a training step, by length, and of the loss by vocabulary."""
     chosen = _parser().parse_args(arguments)
     room = options.make_room(chosen.device, chosen.threads)
     devices.find_precision(chosen.precision, devices.find_device(room.device))
@@ -76,24 +81,25 @@ def main(arguments: Sequence[str]) -> None:
         "device": room.device,
         "threads": room.threads,
     }
-    attention = [
-        Point("attention", kind, size, length, **shared)
+    points = [
+        Point("step" if chosen.step else "attention", kind, size, length, **shared)
         for size in options.parse_numbers("--batch", chosen.batch, bounds.COUNT)
         for length in sorted(options.parse_numbers("--lengths", chosen.lengths, bounds.LENGTH))
-        for kind in _kinds(chosen.kinds)
+        for kind in _kinds(chosen.kinds, step=chosen.step)
     ]
-    loss = [
+    points += [
         Point("loss", kind, 1, chosen.tokens, vocabulary, **shared)
         for vocabulary in sorted(
             options.parse_numbers("--vocabularies", chosen.vocabularies, bounds.VOCABULARY)
         )
         for kind in ("plain", "fused")
+        if not chosen.step
     ]
     rows = []
-    for title, points in (("causal self-attention", attention), ("the loss", loss)):
-        results = measure(points, chosen.rounds, options.tell)
+    for task, of_task in itertools.groupby(points, lambda point: point.task):
+        results = measure(list(of_task), chosen.rounds, options.tell)
         print(
-            f"\n{title}, forward and backward, {chosen.heads} heads of {chosen.width}, {chosen.precision}, "
+            f"\n{_TITLES[task]}, forward and backward, {chosen.heads} heads of {chosen.width}, {chosen.precision}, "
             f"{room.device}, {room.threads} threads, median of {chosen.rounds} rounds\n\n{curves_table(results)}",
             flush=True,
         )
@@ -109,6 +115,7 @@ def _parser() -> ArgumentParser:
         default="reference,fused",
         help="kinds of attention, such as reference,fused,window; all: every one",
     )
+    parser.add_argument("--step", action="store_true", help="measure a training step of a model, and no loss")
     parser.add_argument(
         "--lengths", default="16,32,64,128,256,512,1024,2048,4096,8192", help="tokens of a sentence"
     )
@@ -129,13 +136,14 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def _kinds(text: str) -> list[str]:
-    """Return the requested kinds of attention; raises `ConfigError` for an unknown one."""
-    from headwise.nn.attention import attention_kind, attention_kinds
+def _kinds(text: str, *, step: bool) -> list[str]:
+    """Return the requested kinds of attention, of a `step` also layers; raises `ConfigError` for an unknown one."""
+    from headwise.nn.attention import all_registered, attention_kind, attention_kinds, registered
 
     if text == "all":
-        return [kind.name for kind in attention_kinds()]
-    return [attention_kind(name, "--kinds").name for name in options.parse_names(text)]
+        return [kind.name for kind in (all_registered() if step else attention_kinds())]
+    find = registered if step else attention_kind
+    return [find(name, "--kinds").name for name in options.parse_names(text)]
 
 
 def measure(points: Sequence[Point], rounds: int, say: Say) -> list[ReportRow]:
@@ -231,6 +239,47 @@ def _attention(point: Point) -> Callable[[], None]:
     return run
 
 
+def _step(point: Point) -> Callable[[], None]:
+    """Return a training step on random symbols; `block_sparse` has √n as window and stride, for its cost of n √n."""
+    import torch
+    from torch.nn import functional
+
+    from headwise.config import ModelConfig
+    from headwise.models.transformer import Transformer
+    from headwise.nn.device import PRECISIONS
+
+    root, d_model = round(point.length**0.5), point.heads * point.width
+    config = ModelConfig.model_validate(
+        {
+            "encoder_layers": 1,
+            "decoder_layers": _LAYERS,
+            "d_model": d_model,
+            "d_ff": 4 * d_model,
+            "heads": point.heads,
+            "max_length": max(point.length, _SOURCE),
+            "attention": point.kind,
+            "cross_attention": "fused",
+            "attention_options": {"block_sparse": {"local": root, "stride": root}},
+        }
+    )
+    model = Transformer(config, _SYMBOLS, _SYMBOLS).to(point.device)
+    model.compute_dtype = PRECISIONS[point.precision]
+    optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
+    source, target = (
+        torch.randint(4, _SYMBOLS, (point.batch, length), device=point.device)
+        for length in (_SOURCE, point.length + 1)
+    )
+
+    def run() -> None:
+        hidden = model(source, torch.ones_like(source, dtype=torch.bool), target[:, :-1])
+        loss = functional.cross_entropy(model.project(hidden).flatten(0, 1), target[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return run
+
+
 def _loss(point: Point) -> Callable[[], None]:
     import torch
     from torch.nn import functional
@@ -258,7 +307,7 @@ def _loss(point: Point) -> Callable[[], None]:
     return run
 
 
-_TASKS = {"attention": _attention, "loss": _loss}
+_TASKS = {"attention": _attention, "step": _step, "loss": _loss}
 
 
 def _serve(first: dict[str, Any], answer: Callable[[dict[str, Any]], None]) -> None:

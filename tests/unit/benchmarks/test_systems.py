@@ -170,6 +170,12 @@ def test_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("loss", "fused", 8),
     ]
     assert "reference, 1 x 300000: skipped, its scores need" in capsys.readouterr().err
+    step = ["--step", "--kinds", "state_space", "--lengths", "3,16"]
+    assert run(["attention", *sizes, *few, *step]) == 0
+    assert [(row["task"], row["model"], row["length"]) for row in read(file)] == [
+        ("step", "state_space", 3),
+        ("step", "state_space", 16),
+    ]
 
 
 def test_start(tmp_path: Path) -> None:
