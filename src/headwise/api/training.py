@@ -30,28 +30,18 @@ Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 class TrainingRequest:
     """What `headwise train` and `headwise.train` are asked for; what is None or empty isn't.
 
-    Attributes:
-        changes: overrides of the configuration, `key.sub=value`.
-        config: a YAML file, or a configuration.
-        source, target, dev_source, dev_target: text files.
-        languages: codes, such as en-de.
-        initialize_from: a trained run to adapt.
-        mix: text to replay, OLD=SHARE each.
-        out: the run directory.
-        preset: tiny, base, big, student, or a row of Table 3.
-        max_steps, max_minutes, device, seed: keys of `training`.
-        restart: whether a run in the directory is begun anew.
-        checks: whether the texts of a new training are looked at (see `headwise.text.reading.inspection`).
+    `changes` are overrides of the configuration, `key.sub=value`; the others are the arguments of `headwise.train`,
+    which describes them.
     """
 
     changes: Sequence[str] = ()
     config: Path | Config | None = None
     source: list[str] | None = None
     target: list[str] | None = None
-    dev_source: str | None = None
-    dev_target: str | None = None
+    dev_source: str | os.PathLike[str] | None = None
+    dev_target: str | os.PathLike[str] | None = None
     languages: str | None = None
-    initialize_from: str | None = None
+    initialize_from: str | os.PathLike[str] | None = None
     mix: Sequence[str] = ()
     out: Path | None = None
     preset: str | None = None
@@ -223,13 +213,13 @@ def train(
     import_modules(imports)
     request = TrainingRequest(
         changes=settings(keys),
-        config=config if isinstance(config, Config) else _path(config),
+        config=Path(config) if isinstance(config, str | os.PathLike) else config,
         source=_files(source),
         target=_files(target),
-        dev_source=_text(dev_source),
-        dev_target=_text(dev_target),
+        dev_source=dev_source,
+        dev_target=dev_target,
         languages=languages,
-        initialize_from=_text(initialize_from),
+        initialize_from=initialize_from,
         mix=mix,
         out=Path(out),
         preset=preset,
@@ -272,14 +262,6 @@ def _files(files: Files | None) -> list[str] | None:
     if files is None:
         return None
     return [os.fspath(files)] if isinstance(files, str | os.PathLike) else [os.fspath(file) for file in files]
-
-
-def _text(path: str | os.PathLike[str] | None) -> str | None:
-    return None if path is None else os.fspath(path)
-
-
-def _path(path: str | os.PathLike[str] | None) -> Path | None:
-    return None if path is None else Path(path)
 
 
 def _choose(changes: list[str], *, checks: bool) -> Recipe:

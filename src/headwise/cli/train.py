@@ -109,7 +109,7 @@ def command(
         dev_source=dev_source,
         dev_target=dev_target,
         languages=languages,
-        initialize_from=None if start is None else str(start),
+        initialize_from=start,
         mix=mix or [],
         out=out,
         preset=preset,
