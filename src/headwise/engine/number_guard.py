@@ -66,8 +66,10 @@ class SourceNumbers:
             return form is None
 
         missing = [number for number in self.numbers if is_missing([_form(number)])]
-        for form in list(there):  # 12 may be 12 kg
-            there[form.partition(" ")[0]] += there.pop(form)
+        amounts = Counter[str]()
+        for form, count in there.items():  # 12 may be 12 kg
+            amounts[form.partition(" ")[0]] += count
+        there = amounts
         missing = [number for number in missing if is_missing([_form(number), *_at_other_clocks(number)])]
         others = any(there.values())
         return Counter(number for number in missing if others or len(_form(number)) > 1)

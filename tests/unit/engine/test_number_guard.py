@@ -104,6 +104,7 @@ def lacking(subwords: Subwords, source: str, output: str) -> list[str]:
         ("am 7 am 5", "on 7 on 5", []),
         ("in 2019 PM A", "in 2019 PM A", []),
         ("3 am 7. ", "3 on 7", []),
+        ("at 5:30, at 5:30", "um 17.30", ["5:30"]),
         ("50 g of 200 g", "50 von 200 g", ["50 g"]),
         ("2.5 kg", "2,5 kg", []),
         ("2.5 kg", "2,5\u00a0Kg", ["2.5 kg"]),
