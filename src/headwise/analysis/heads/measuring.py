@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from headwise.analysis.attention import SentenceWords, overlap
 from headwise.analysis.heads.roles import HeadRoles, LinkCounts, RelationRate, TokenCounts, head_roles
 from headwise.analysis.heads.similarity import SimilarityCounts
 from headwise.analysis.interventions import PARTS, Part
-from headwise.analysis.recording import attention_by_part
+from headwise.analysis.recording import Stack, attention_by_part
 from headwise.decoding.batching import batches, padded
 from headwise.decoding.ensemble import Ensemble
 from headwise.decoding.translator_model import pytorch_model
@@ -28,6 +28,12 @@ from headwise.text.reading.conllu import Tree
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 
 BATCH_TOKENS = 2048
+
+_STACKS: dict[Part, tuple[Stack, Stack]] = {  # of the queries and of the keys
+    "encoder": ("encoder", "encoder"),
+    "decoder": ("decoder", "decoder"),
+    "cross": ("decoder", "encoder"),
+}
 
 
 @dataclass(frozen=True)
@@ -63,27 +69,70 @@ class PartReport:
     sentences: int
 
 
-class Measured:
+@dataclass(frozen=True)
+class StackTexts:
+    """The sentences as one stack of a model, its encoder or its decoder, reads them.
+
+    Attributes:
+        sentences: with their annotation.
+        ids: of each sentence, with the symbols around its words.
+        words: where the ids of the words are; the others are symbols.
+        frequencies: of ids, for the rare-word role.
+        similarity: counts of similar tokens.
+        pieces: returns the pieces of ids.
+        shared: returns how many bytes each word of a sentence shares with each of its pieces, (words, pieces).
+    """
+
+    sentences: Sequence[Annotated]
+    ids: Sequence[list[int]]
+    words: slice
+    frequencies: Counter[int]
+    similarity: SimilarityCounts
+    pieces: Callable[[Sequence[int]], Sequence[str]]
+    shared: Callable[[SentenceWords, Sequence[str]], NDArray[np.float64]] = overlap
+
+
+class _Measured:
     """Counts of one part while sentences are read: its tokens, syntactic links, pronouns, and similar tokens."""
 
-    def __init__(self, causal: bool, similarity: SimilarityCounts | None = None) -> None:
-        self.similarity = similarity
-        self.tokens = TokenCounts(causal)
-        self.links, self.pronouns = LinkCounts(causal=causal), LinkCounts(causal=causal)
+    def __init__(self, part: Part, texts: StackTexts) -> None:
+        self.part: Part = part
+        self.texts, self.causal = texts, part == "decoder"
+        self.tokens = TokenCounts(self.causal)
+        self.links, self.pronouns = LinkCounts(causal=self.causal), LinkCounts(causal=self.causal)
 
-    def add_words(self, weights: NDArray[np.float32], annotated: Annotated) -> None:
-        """Count the links of a sentence; weights (layers, heads, words, words)."""
-        self.links.add(weights, annotated.edges)
+    def add(self, weights: NDArray[np.float32], number: int) -> None:
+        """Count the sentence of this number; weights (layers, heads, rows, columns), the columns those of its ids."""
+        texts, words = self.texts, self.texts.words
+        ids, annotated = texts.ids[number], texts.sentences[number]
+        pieces = texts.pieces(ids[words])
+        separators = np.ones(len(ids), np.bool_)
+        separators[words] = [is_punctuation(piece) for piece in pieces]
+        counted = (
+            slice(None) if self.causal else words
+        )  # of the symbols, only a decoder's first has a frequency
+        frequencies = np.full(len(ids), np.inf)
+        frequencies[counted] = [texts.frequencies[token] for token in ids[counted]]
+        rows = weights[:, :, words] if self.part == "encoder" else weights
+        end = 0 if self.causal else -1
+        self.tokens.add(rows, frequencies.tolist(), end=end, separators=separators.tolist())
+        if self.part == "cross":
+            return
+        inner = weights[:, :, words, words]
+        texts.similarity.add(inner, ids[words])
+        by_word = _by_words(inner, texts.shared(annotated.sentence, pieces))
+        self.links.add(by_word, annotated.edges)
         antecedents = [(pronoun, noun, "coreference") for pronoun, noun in annotated.coreference]
-        self.pronouns.add(weights, antecedents, both=False)
+        self.pronouns.add(by_word, antecedents, both=False)
 
-    def report(self, part: Part) -> PartReport:
+    def report(self) -> PartReport:
         """Return the measurements."""
+        similarity = None if self.part == "cross" else self.texts.similarity
         relations = [self.links.relation(key) for key in self.links.relations()]
         coreference = [self.pronouns.relation(key) for key in self.pronouns.relations()]
         return PartReport(
-            part,
-            tuple(head_roles(self.tokens, self.links, self.pronouns, self.similarity)),
+            self.part,
+            tuple(head_roles(self.tokens, self.links, self.pronouns, similarity)),
             tuple(rate for rate in relations if rate is not None),
             tuple(rate for rate in coreference if rate is not None),
             self.links.sentences or self.tokens.sentences,
@@ -114,9 +163,8 @@ def measure_heads(
     kept = [
         n
         for n, (s, t) in enumerate(zip(source_ids, target_ids, strict=True))
-        if max(len(s), len(t) + 1) <= max_length
+        if len(s) > 1 and t and max(len(s), len(t) + 1) <= max_length
     ]
-    kept = [n for n in kept if len(source_ids[n]) > 1 and target_ids[n]]
     if not kept:
         raise ConfigError(
             f"heads: expected a sentence pair of at most model.max_length={max_length} subwords, found none"
@@ -125,77 +173,32 @@ def measure_heads(
         Counter(token for ids in source_ids for token in ids),
         Counter(token for ids in target_ids for token in [BOS, *ids]),
     )
-    counts: dict[Part, Measured] = {}
-    for index, attention in _recorded(translator, source_ids, target_ids, kept):
-        source, target = sources[index], targets[index]
-        for part, weights in attention.items():
-            causal = part == "decoder"
-            if part not in counts:
-                side = (
-                    (model.target_embedding, target_ids) if causal else (model.source_embedding, source_ids)
-                )
-                counts[part] = Measured(
-                    causal, None if part == "cross" else similarity_of(*side, causal=causal)
-                )
-            measured = counts[part]
-            if causal:
-                pieces = subwords.target_pieces(target_ids[index])
-                measured.tokens.add(
-                    weights,
-                    [target_counts[i] for i in [BOS, *target_ids[index]]],
-                    end=0,
-                    separators=[True, *map(is_punctuation, pieces)],
-                )
-            else:
-                key_frequencies = [source_counts[i] for i in source_ids[index]]
-                query_rows = weights[:, :, :-1] if part == "encoder" else weights
-                pieces = subwords.source_pieces(source_ids[index][:-1])
-                measured.tokens.add(
-                    query_rows,
-                    [*key_frequencies[:-1], np.inf],
-                    end=-1,
-                    separators=[*map(is_punctuation, pieces), True],
-                )
-            if part == "cross":
-                continue
-            annotated = target if causal else source
-            # The decoder's first column is the start symbol, the encoder's last the end symbol: neither is a word.
-            token_weights = weights[:, :, 1:, 1:] if causal else weights[:, :, :-1, :-1]
-            ids = target_ids[index] if causal else source_ids[index][:-1]
-            assert measured.similarity is not None
-            measured.similarity.add(token_weights, ids)
-            measured.add_words(by_words(token_weights, overlap(annotated.sentence, pieces)), annotated)
-    return [counts[part].report(part) for part in PARTS if part in counts]
+    source_similarity = similarity_of(model.source_embedding, source_ids, causal=False)
+    target_similarity = similarity_of(model.target_embedding, target_ids, causal=True)
+    target_ids = [[BOS, *ids] for ids in target_ids]
+    pieces = subwords.source_pieces, subwords.target_pieces
+    encoder = StackTexts(sources, source_ids, slice(0, -1), source_counts, source_similarity, pieces[0])
+    decoder = StackTexts(targets, target_ids, slice(1, None), target_counts, target_similarity, pieces[1])
+    return measured(model, {"encoder": encoder, "decoder": decoder}, kept)
 
 
 @torch.inference_mode()
-def _recorded(
-    translator: Translator, sources: Sequence[list[int]], targets: Sequence[list[int]], kept: Sequence[int]
-) -> Iterator[tuple[int, dict[Part, NDArray[np.float32]]]]:
-    """Yield the index and the attention, without padding, of each kept pair; batches are of similar length."""
-    model = pytorch_model(translator)
+def measured(model: nn.Module, texts: Mapping[Stack, StackTexts], kept: Sequence[int]) -> list[PartReport]:
+    """Record the attention to the sentences of these numbers, and return the measurements of each part of the model."""
+    counts: dict[Part, _Measured] = {}
     device = next(model.parameters()).device
-    lengths = [max(len(sources[n]), len(targets[n]) + 1) for n in kept]
+    lengths = [max(len(read.ids[n]) for read in texts.values()) for n in kept]
     for positions in batches(lengths, BATCH_TOKENS):
-        indices = [kept[position] for position in positions]
-        source, mask = padded([sources[n] for n in indices], PAD, device)
-        inputs, _ = padded([[BOS, *targets[n]] for n in indices], PAD, device)
+        numbers = [kept[position] for position in positions]
+        inputs = {s: padded([read.ids[n] for n in numbers], PAD, device) for s, read in texts.items()}
         with recording(model) as recorded:
-            model(source, mask, inputs)
-        for row, index in enumerate(indices):
-            sizes = {"source": len(sources[index]), "target": len(targets[index]) + 1}
-            shapes = {
-                "encoder": ("source", "source"),
-                "decoder": ("target", "target"),
-                "cross": ("target", "source"),
-            }
-            yield (
-                index,
-                {
-                    part: weights[:, :, : sizes[shapes[part][0]], : sizes[shapes[part][1]]]
-                    for part, weights in attention_by_part(recorded, row).items()
-                },
-            )
+            model(*inputs.get("encoder", ()), *inputs.get("decoder", ())[:1])
+        for row, number in enumerate(numbers):
+            for part, weights in attention_by_part(recorded, row).items():
+                queries, keys = (texts[stack] for stack in _STACKS[part])
+                cropped = weights[:, :, : len(queries.ids[number]), : len(keys.ids[number])]
+                counts.setdefault(part, _Measured(part, keys)).add(cropped, number)
+    return [counts[part].report() for part in PARTS if part in counts]
 
 
 def is_punctuation(piece: str) -> bool:
@@ -210,7 +213,7 @@ def similarity_of(embedding: nn.Module, ids: Iterable[Iterable[int]], *, causal:
     return SimilarityCounts(weight, (number for row in ids for number in row), causal=causal)
 
 
-def by_words(weights: NDArray[np.float32], shared: NDArray[np.float64]) -> NDArray[np.float32]:
+def _by_words(weights: NDArray[np.float32], shared: NDArray[np.float64]) -> NDArray[np.float32]:
     """Aggregate token weights into words, sum over columns, mean over rows; `shared` is `overlap` (words, pieces)."""
     columns = shared / np.maximum(shared.sum(axis=0), 1)
     rows = (shared > 0) / np.maximum((shared > 0).sum(axis=1, keepdims=True), 1)

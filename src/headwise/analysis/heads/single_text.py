@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from headwise.analysis.attention import SentenceWords, shared_bytes
-from headwise.analysis.heads.measuring import (
-    BATCH_TOKENS,
-    Annotated,
-    Measured,
-    PartReport,
-    by_words,
-    is_punctuation,
-    similarity_of,
-)
-from headwise.analysis.interventions import Part, attention_parts
-from headwise.analysis.recording import attention_by_part
+from headwise.analysis.heads.measuring import Annotated, PartReport, StackTexts, measured, similarity_of
+from headwise.analysis.interventions import attention_parts
+from headwise.analysis.recording import Stack
 from headwise.config import Config
-from headwise.decoding.batching import batches, padded
 from headwise.decoding.generation import first_token, load_language_model
 from headwise.errors import ConfigError
 from headwise.models.decoder_only import DecoderOnly
-from headwise.nn.recording import recording
 from headwise.tasks.encoder import EncoderKind
 from headwise.tasks.masked_language_model import load_masked_model
 from headwise.tasks.registry import find_task
-from headwise.text.tokens.subwords import BOS, EOS, PAD
+from headwise.text.tokens.subwords import BOS, EOS
 from headwise.text.tokens.vocabulary import Vocabulary
 from headwise.text.tokens.words import encode_words
 
@@ -49,34 +38,30 @@ def measure_single_text(
     model, vocabulary = _load(run, config, device)
     causal = isinstance(model, DecoderOnly)
     begin = first_token(config, vocabulary) if causal else BOS
-    units = [split_words(vocabulary, annotated.sentence) for annotated in sentences]
-    ids = [[begin, *numbers] if causal else [begin, *numbers, EOS] for numbers, _ in units]
-    kept = [index for index, row in enumerate(ids) if units[index][0] and len(row) <= config.model.max_length]
+    words = [split_words(vocabulary, annotated.sentence)[0] for annotated in sentences]
+    ids = [[begin, *numbers] if causal else [begin, *numbers, EOS] for numbers in words]
+    kept = [index for index, row in enumerate(ids) if words[index] and len(row) <= config.model.max_length]
     if not kept:
         raise ConfigError(
             f"heads: expected a sentence of at most model.max_length={config.model.max_length} tokens, found none"
         )
-    counts = Counter(number for row in ids for number in row)
-    part: Part = "decoder" if causal else "encoder"
-    if not attention_parts(model)[part]:
+    stack: Stack = "decoder" if causal else "encoder"
+    if not attention_parts(model)[stack]:
         raise ConfigError(
             f"heads: expected a model with attention weights, found model.attention={config.model.attention}"
         )
-    stack = model if isinstance(model, DecoderOnly) else model.get_submodule("encoder")
-    measured = Measured(causal, similarity_of(stack.get_submodule("embedding"), ids, causal=causal))
-    for index, weights in _recorded(model, ids, kept):
-        frequencies = [float(counts[number]) for number in ids[index]]
-        marks = [is_punctuation(vocabulary.piece(number)) for number in units[index][0]]
-        if causal:
-            measured.tokens.add(weights, frequencies, end=0, separators=[True, *marks])
-        else:
-            frequencies = [np.inf, *frequencies[1:-1], np.inf]
-            measured.tokens.add(weights[:, :, 1:-1], frequencies, end=-1, separators=[True, *marks, True])
-        inner = weights[:, :, 1:, 1:] if causal else weights[:, :, 1:-1, 1:-1]
-        assert measured.similarity is not None
-        measured.similarity.add(inner, units[index][0])
-        measured.add_words(by_words(inner, units[index][1]), sentences[index])
-    return measured.report(part)
+    embedding = (model if causal else model.get_submodule("encoder")).get_submodule("embedding")
+    read = StackTexts(
+        sentences,
+        ids,
+        slice(1, None) if causal else slice(1, -1),
+        Counter(number for row in ids for number in row),
+        similarity_of(embedding, ids, causal=causal),
+        lambda numbers: list(map(vocabulary.piece, numbers)),
+        lambda sentence, _: split_words(vocabulary, sentence)[1],
+    )
+    (report,) = measured(model, {stack: read}, kept)
+    return report
 
 
 def split_words(vocabulary: Vocabulary, sentence: SentenceWords) -> tuple[list[int], NDArray[np.float64]]:
@@ -114,20 +99,3 @@ def _load(run: Path, config: Config, device: str) -> tuple[nn.Module, Vocabulary
     assert isinstance(kind, EncoderKind)
     tools = kind.load(run, config, device=device, precision="float32")
     return tools.model, tools.vocabulary
-
-
-@torch.inference_mode()
-def _recorded(
-    model: nn.Module, ids: Sequence[list[int]], kept: Sequence[int]
-) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Yield the index of each kept sentence and its attention (layers, heads, tokens, tokens), without padding."""
-    device = next(model.parameters()).device
-    part: Part = "decoder" if isinstance(model, DecoderOnly) else "encoder"
-    for positions in batches([len(ids[index]) for index in kept], BATCH_TOKENS):
-        indices = [kept[position] for position in positions]
-        tokens, mask = padded([ids[index] for index in indices], PAD, device)
-        with recording(model) as recorded:
-            model(tokens) if isinstance(model, DecoderOnly) else model(tokens, mask)
-        for row, index in enumerate(indices):
-            size = len(ids[index])
-            yield index, attention_by_part(recorded, row)[part][:, :, :size, :size]
