@@ -7,22 +7,27 @@ head = Σ_j α_j v_j,  part = W^O[head] head,  output = Σ_heads part + bias
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from headwise.analysis.interventions import Part, attention_parts
+from headwise.analysis.json_arrays import as_json
 from headwise.analysis.recording import ForwardPass
 from headwise.errors import ConfigError
 from headwise.nn.attention import attention_kind, attention_weights
 from headwise.nn.multihead import Attended, MultiHeadAttention
 
+Floats = NDArray[np.float32]
+
 
 @dataclass(frozen=True)
 class HeadArithmetic:
-    """One head's arithmetic for one query and all keys; lists are over keys unless stated otherwise.
+    """One head's arithmetic for one query and all keys; arrays are over keys unless stated otherwise.
 
     Attributes:
         part, layer, head, query: location, counted from 0.
@@ -51,31 +56,27 @@ class HeadArithmetic:
     query: int
     query_piece: str
     key_pieces: tuple[str, ...]
-    q: list[float]
-    k: list[list[float]]
-    terms: list[list[float]]
-    dots: list[float]
+    q: Floats
+    k: Floats
+    terms: Floats
+    dots: Floats
     scale: float
-    scaled: list[float]
-    bias: list[float]
+    scaled: Floats
+    bias: Floats
     seen: list[bool]
-    softmax: list[float]
-    weights: list[float]
-    v: list[list[float]]
-    weighted: list[list[float]]
-    result: list[float]
-    part_of_output: list[float]
-    output: list[float]
+    softmax: Floats
+    weights: Floats
+    v: Floats
+    weighted: Floats
+    result: Floats
+    part_of_output: Floats
+    output: Floats
 
     def to_json(self, key: int | None = None) -> dict[str, Any]:
         """Return plain lists; with `key`, `k`, `terms`, `v` and `weighted` have only that key's row."""
-        if key is None:
-            return asdict(self)
-        rows = slice(key, key + 1)
-        restricted = replace(
-            self, k=self.k[rows], terms=self.terms[rows], v=self.v[rows], weighted=self.weighted[rows]
-        )
-        return asdict(restricted)
+        rows = slice(None) if key is None else slice(key, key + 1)
+        of_rows = {name: getattr(self, name)[rows] for name in ("k", "terms", "v", "weighted")}
+        return as_json(replace(self, **of_rows))
 
 
 def head_arithmetic(recorded: ForwardPass, part: Part, layer: int, head: int, query: int) -> HeadArithmetic:
@@ -146,7 +147,6 @@ def _numbers(attention: MultiHeadAttention, attended: Attended, head: int, query
         "dots": dots,
         "scaled": dots / scale,
         "bias": bias,
-        "seen": unmasked,
         "softmax": softmax,
         "weights": weights,
         "v": v,
@@ -155,4 +155,5 @@ def _numbers(attention: MultiHeadAttention, attended: Attended, head: int, query
         "part_of_output": attention.output.weight[:, columns].float() @ result,
         "output": attention.output(concatenated)[0],
     }
-    return {"scale": scale, **{name: tensor.tolist() for name, tensor in numbers.items()}}
+    arrays = {name: tensor.float().cpu().numpy() for name, tensor in numbers.items()}
+    return {"scale": scale, "seen": unmasked.tolist(), **arrays}

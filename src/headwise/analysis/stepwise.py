@@ -7,8 +7,8 @@ equal, but for rounding.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.analysis.interventions import Intervention, part_of
+from headwise.analysis.json_arrays import as_json, rounded
 from headwise.analysis.trace import Alternative, Side
 from headwise.analysis.tracer import likeliest
 from headwise.analysis.translation_tracer import TranslationTracer
@@ -60,9 +61,9 @@ class Stepwise:
         """The largest difference of all steps."""
         return max(step.difference for step in self.steps)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON-serializable values, without `attention`."""
-        return {**asdict(replace(self, attention=None)), "difference": self.difference}
+    def to_json(self, array: Callable[[NDArray], Any] = rounded) -> dict[str, Any]:
+        """Return JSON-serializable values, `attention` as `array` makes it."""
+        return as_json({**vars(self), "difference": self.difference}, array)
 
 
 def step_by_step(

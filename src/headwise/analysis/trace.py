@@ -13,18 +13,18 @@ by the predicted one; columns of the decoder's self-attention are the input toke
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headwise.analysis.interventions import Intervention, Part
+from headwise.analysis.json_arrays import as_json, rounded
 from headwise.errors import ConfigError
 
 SCHEMA = 1  # version of `Trace.to_json`; it changes when a field's meaning changes
-_DIGITS = 6  # decimals of a weight in JSON: a row of 128 still sums to 1 within 1e-4
 
 
 @dataclass(frozen=True)
@@ -174,20 +174,21 @@ class Trace:
             return AttentionMap(rows.pieces, columns.pieces, weights)
         return AttentionMap(rows.words, columns.words, join_words(weights, rows.word_of, columns.word_of))
 
-    def to_json(self, *, attention: bool = True) -> dict[str, Any]:
-        """Return JSON-serializable values, `attention` optional; the schema is in docs/look-inside.md."""
-        return {
+    def to_json(self, array: Callable[[NDArray], Any] = rounded) -> dict[str, Any]:
+        """Return JSON-serializable values, `attention` as `array` makes it; the schema is in docs/look-inside.md."""
+        content = {
             "schema": SCHEMA,
             "architecture": self.architecture,
             "beam": self.beam,
             "alpha": self.alpha,
             "interventions": [str(intervention) for intervention in self.interventions],
-            "notes": list(self.notes),
-            "source": asdict(self.source),
-            "forced": None if self.forced is None else forced_json(self.forced, attention=attention),
-            "hypotheses": [asdict(hypothesis) for hypothesis in self.hypotheses],
-            "tree": [asdict(node) for node in self.tree],
+            "notes": self.notes,
+            "source": self.source,
+            "forced": self.forced,
+            "hypotheses": self.hypotheses,
+            "tree": self.tree,
         }
+        return as_json(content, array)
 
     def dumps(self) -> str:
         """Return `to_json` as one line of JSON."""
@@ -205,14 +206,3 @@ def join_words(
         np.eye(max(words) + 1, dtype=np.float32)[list(words)] for words in (row_words, column_words)
     )  # (tokens, words) each
     return (rows / rows.sum(0)).T @ weights @ columns
-
-
-def forced_json(forced: ForcedDecoding, *, attention: bool = True) -> dict[str, Any]:
-    """Return a `ForcedDecoding` as JSON-serializable values; weights have six decimals, masked ones are exactly 0."""
-    weights = forced.attention.items() if attention else ()
-    return {
-        **asdict(replace(forced, attention={})),
-        "attention": {
-            part: np.round(layers.astype(np.float64), _DIGITS).tolist() for part, layers in weights
-        },
-    }

@@ -90,7 +90,7 @@ def check_json(out: Path | None, what: str) -> None:
 
 def write_json(out: Path, content: Any) -> None:
     """Write dataclasses as JSON, their arrays as lists with null for infinite entries (scores of masked keys)."""
-    from headwise.analysis.boxes.steps import as_json
+    from headwise.analysis.json_arrays import as_json
     from headwise.files import write_text
 
     write_text(out, json.dumps(as_json(content), ensure_ascii=False, allow_nan=False) + "\n")

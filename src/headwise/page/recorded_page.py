@@ -15,6 +15,7 @@ from posixpath import dirname, join, normpath
 from typing import Any
 from urllib.parse import urlencode
 
+from headwise.analysis.json_arrays import as_json, packed
 from headwise.analysis.language_models import LanguageModelTracer
 from headwise.analysis.stepwise import step_by_step
 from headwise.analysis.trace import Trace
@@ -22,7 +23,6 @@ from headwise.analysis.tracer import Tracer
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.config import Config
 from headwise.page.evidence import Evidence
-from headwise.page.json_arrays import reading_json, steps_json, trace_json
 from headwise.page.requests import TextRequest
 from headwise.page.runs import PageRun
 from headwise.page.static_page import CHAPTERS, PAGE
@@ -115,10 +115,10 @@ def _about_text(
     """Yield the trace, its hypotheses read and decoded step by step, and the trace without interventions (`plain`)."""
     changes = [str(change) for change in trace.interventions]
     searched = {"text": text, "beam": None, "alpha": None}
-    yield _answer("trace", {**searched, "interventions": changes}, trace_json(trace, "packed"))
+    yield _answer("trace", {**searched, "interventions": changes}, trace.to_json(packed))
     targets = [trace.path(hypothesis.node) for hypothesis in trace.hypotheses] if trace.tree else []
     if trace.interventions:
-        yield _answer("trace", {**searched, "interventions": []}, trace_json(plain, "packed"))
+        yield _answer("trace", {**searched, "interventions": []}, plain.to_json(packed))
         if plain.forced is not None:
             targets.append(plain.forced.target.ids)
     if trace.forced is not None:
@@ -126,10 +126,10 @@ def _about_text(
     for target in dict.fromkeys(targets):
         asked = {"text": text, "interventions": changes, "target": target}
         forced = tracer.force(trace.source, target, trace.interventions, alpha=trace.alpha)
-        yield _answer("force", asked, reading_json(forced, "packed"))
+        yield _answer("force", asked, as_json(forced, packed))
         if isinstance(tracer, TranslationTracer):
             stepwise = step_by_step(tracer, trace.source, target, trace.interventions)
-            yield _answer("steps", asked, steps_json(stepwise, "packed"))
+            yield _answer("steps", asked, stepwise.to_json(packed))
     if isinstance(tracer, LanguageModelTracer):
         request = TextRequest(run=run.name, text=text)
         asked = request.model_dump(include={"text", "temperature", "top_k", "top_p"})

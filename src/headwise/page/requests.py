@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from headwise import bounds
 from headwise.analysis.interventions import Intervention, Part, parse_interventions
+from headwise.analysis.json_arrays import packed, rounded
 from headwise.analysis.recurrence.comparing import STRETCHING, WIDEST
 from headwise.errors import ConfigError
 
@@ -45,6 +48,10 @@ class InterventionsRequest(BaseModel):
         list[Annotated[str, Field(max_length=MOST_CHARACTERS)]], Field(max_length=MOST_CHANGES)
     ] = []
     arrays: Arrays = "lists"
+
+    def array(self, lists: Callable[[NDArray], Any] = rounded) -> Callable[[NDArray], Any]:
+        """Return what makes an array JSON: `packed`, or `lists`."""
+        return packed if self.arrays == "packed" else lists
 
     def changes(self) -> tuple[Intervention, ...]:
         """Parse the interventions; raises `ConfigError` for a malformed one and for too many forced words."""

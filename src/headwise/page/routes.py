@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from functools import partial, wraps
 from typing import Any
 
@@ -11,12 +10,12 @@ from starlette.requests import Request
 
 from headwise.analysis.boxes.architecture import architecture, box_of
 from headwise.analysis.head_arithmetic import head_arithmetic
+from headwise.analysis.json_arrays import as_json, listed
 from headwise.analysis.recurrence.comparing import compare
 from headwise.analysis.recurrence.timing import measure_times
 from headwise.analysis.stepwise import step_by_step
 from headwise.page.curves import read_curves
 from headwise.page.evidence import Evidence
-from headwise.page.json_arrays import arrays_json, products_json, reading_json, steps_json, trace_json
 from headwise.page.request_queue import RequestQueue
 from headwise.page.requests import (
     BoxesRequest,
@@ -88,47 +87,46 @@ def interface(
 def _trace(run: PageRun, fields: TraceRequest) -> dict[str, Any]:
     overrides = {"beam": fields.beam, "alpha": fields.alpha}
     options = {name: value for name, value in overrides.items() if value is not None}
-    return trace_json(
-        run.view_as(TextView).model.trace(fields.text, fields.changes(), **options), fields.arrays
-    )
+    trace = run.view_as(TextView).model.trace(fields.text, fields.changes(), **options)
+    return trace.to_json(fields.array())
 
 
 def _force(run: PageRun, fields: ForceRequest) -> dict[str, Any]:
     forced = run.view_as(TextView).model.force(
         fields.text, fields.target, fields.changes(), alpha=fields.alpha
     )
-    return reading_json(forced, fields.arrays)
+    return as_json(forced, fields.array())
 
 
 def _products(run: PageRun, fields: ProductsRequest) -> dict[str, Any]:
     cell = (fields.part, fields.layer, fields.head, fields.query)
     forward = run.view_as(TextView).model.record(fields.text, fields.target, fields.changes())
-    return products_json(head_arithmetic(forward, *cell), fields.arrays)
+    return as_json(head_arithmetic(forward, *cell), fields.array(listed))
 
 
 def _boxes(run: PageRun, fields: BoxesRequest) -> dict[str, Any]:
-    return arrays_json(architecture(run.view().record(fields)), fields.arrays)
+    return as_json(architecture(run.view().record(fields)), fields.array(listed))
 
 
 def _box(run: PageRun, fields: BoxRequest) -> dict[str, Any]:
     recorded = run.view().record(fields)
     found = box_of(recorded, fields.box, fields.layer, fields.position, temperature=fields.temperature)
-    return arrays_json(found, fields.arrays)
+    return as_json(found, fields.array(listed))
 
 
 def _steps(run: PageRun, fields: StepsRequest) -> dict[str, Any]:
     question = (fields.text, fields.target, fields.changes())
     found = step_by_step(run.view_as(TranslationView).model, *question, alternatives=fields.alternatives)
-    return steps_json(found, fields.arrays)
+    return found.to_json(fields.array())
 
 
 def _recurrence(run: PageRun, fields: RecurrenceRequest) -> dict[str, Any]:
     found = compare(run.view_as(TextView).model, fields.text, fields.radius, fields.changes())
-    return arrays_json(found, fields.arrays)
+    return as_json(found, fields.array(listed))
 
 
 def _times(run: PageRun, fields: TimesRequest) -> dict[str, Any]:
-    return asdict(measure_times(fields.width))
+    return as_json(measure_times(fields.width))
 
 
 def _next(run: PageRun, fields: TextRequest) -> dict[str, Any]:

@@ -15,13 +15,13 @@ from safetensors.torch import load_file, save_file
 
 from headwise.analysis.head_arithmetic import head_arithmetic
 from headwise.analysis.interventions import parse_interventions
+from headwise.analysis.json_arrays import as_json, packed
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.cli.main import run as command_line
 from headwise.config import Config, SubwordConfig
 from headwise.engine.translator import Translator
 from headwise.errors import HeadwiseError
 from headwise.interop.runs import open_trained
-from headwise.page.json_arrays import products_json, reading_json, trace_json
 from headwise.page.requests import MOST_CHARACTERS
 from headwise.page.static_page import Exporter
 from headwise.text.tokens.pair_vocabulary import PairVocabulary
@@ -50,11 +50,11 @@ def answer(tracer: TranslationTracer, path: str, request: dict[str, Any]) -> Any
     try:
         changes = parse_interventions(request.pop("interventions", []))
         if path == "trace":
-            return trace_json(tracer.trace(interventions=changes, **request), "packed")
+            return tracer.trace(interventions=changes, **request).to_json(packed)
         if path == "force":
-            return reading_json(tracer.force(interventions=changes, **request), "packed")
+            return as_json(tracer.force(interventions=changes, **request), packed)
         recorded = tracer.record(request.pop("text"), request.pop("target"), changes)
-        return products_json(head_arithmetic(recorded, **request), "packed")
+        return as_json(head_arithmetic(recorded, **request), packed)
     except HeadwiseError as error:
         return {"error": str(error)}
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, is_dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -100,26 +100,6 @@ class Box:
 def floats(values: Any) -> Floats:
     """Return an array of 32-bit floats."""
     return np.ascontiguousarray(values, dtype=np.float32)
-
-
-def listed(values: Floats) -> list[Any]:
-    """Return nested lists; the infinite scores of masked keys become None."""
-    shown = values.astype(object)
-    shown[~np.isfinite(values)] = None
-    return shown.tolist()
-
-
-def as_json(content: Any, array: Callable[[NDArray], Any] = listed) -> Any:
-    """Return dataclasses, tuples and arrays as JSON has them; `array` makes what stands for an array."""
-    if isinstance(content, np.ndarray):
-        return array(content)
-    if is_dataclass(content):
-        content = vars(content)
-    if isinstance(content, Mapping):
-        return {key: as_json(value, array) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [as_json(value, array) for value in content]
-    return content
 
 
 def box_lines(box: Box) -> list[str]:

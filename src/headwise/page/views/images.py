@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from headwise.analysis.json_arrays import as_json
 from headwise.analysis.patches import Maps
 from headwise.analysis.recording import ForwardPass
 from headwise.analysis.viewer import TASKS, ClassifierViewer, Viewer, open_viewer
@@ -15,8 +16,7 @@ from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.models.counting import parameter_count
 from headwise.nn.multihead import MultiHeadAttention
-from headwise.page.json_arrays import packed
-from headwise.page.requests import Arrays, BoxesRequest, PatchesRequest
+from headwise.page.requests import BoxesRequest, PatchesRequest
 from headwise.page.views.view import View
 
 
@@ -64,23 +64,20 @@ def patches_json(viewer: Viewer, request: PatchesRequest) -> dict[str, Any]:
     pixels, truth = pixels_of(viewer, request.image, request.pixels)
     caption = "" if viewer.classes else (request.caption.strip() or truth or "")
     view = viewer.view(pixels, caption, request.changes())
-
-    def array(values: Maps) -> Any:
-        return _array(values, request.arrays)
-
-    return {
+    content = {
         "image": request.image if request.pixels is None else None,
         "truth": truth,
-        "pixels": array(pixels),
+        "pixels": pixels,
         "grid": view.seen.grid,
         "class_token": view.seen.class_token,
-        "attention": array(view.seen.attention),
-        "rollout": array(view.seen.through),
+        "attention": view.seen.attention,
+        "rollout": view.seen.through,
         "probabilities": None if view.probabilities is None else view.probabilities.tolist(),
         "caption": caption,
         "words": view.words,
-        "shares": None if view.shares is None else array(view.shares),
+        "shares": view.shares,
     }
+    return as_json(content, request.array())
 
 
 def pixels_of(viewer: Viewer, image: int, pixels: str | None) -> tuple[Maps, str | None]:
@@ -108,7 +105,3 @@ def _decoded(pixels: str, shape: tuple[int, int, int]) -> Maps:
             f"pixels: expected {np.prod(shape)} bytes (channels, height, width: {shape}), found {len(values)}"
         )
     return (values.reshape(shape) / 255).astype(np.float32)
-
-
-def _array(values: Maps, arrays: Arrays) -> Any:
-    return packed(values) if arrays == "packed" else values.astype(np.float64).round(6).tolist()
