@@ -1,8 +1,9 @@
 """Word alignment from cross-attention.
 
-The cross-attention weights of a given output (`Engine.cross_attention`) are averaged over all heads of one layer and
-summed from subwords to words. Each target word is aligned to the source word that it attends to most (Garg et al. 2019,
-"Jointly learning to align and translate with Transformer models", section 3, which takes the last but one layer).
+The cross-attention weights of a given output (`Engine.cross_attention`) are averaged over heads and layers, without the
+first and the last layer where there are more, and aggregated from subwords to words. Words to which everything attends,
+such as full stops, are discounted: each weight is multiplied by its share of the weights of its source word. A factor
+exp(-4 d) prefers words at about the same place, where d from 0 to 1 is the distance from the diagonal.
 """
 
 from __future__ import annotations
@@ -16,27 +17,36 @@ from numpy.typing import NDArray
 from headwise.engine.hypotheses import Hypothesis
 
 Link = tuple[int, int]
+SubwordWeights = tuple[
+    NDArray[np.float32], list[str], list[str]
+]  # (target, source), and the subwords of both
 _WORD_START = "▁"
+_NEAR = 4.0
+
+
+def sharpened(words: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return weights of words in which those of an alignment stand out; rows sum to 1, or to 0 without any weight."""
+    rows, columns = words.shape
+    words = words / np.maximum(words.sum(1, keepdims=True), 1e-9)
+    shares = words / np.maximum(words.sum(0, keepdims=True), 1e-9)
+    places = np.linspace(0, 1, rows)[:, None] - np.linspace(0, 1, columns)[None]
+    words = words * shares * np.exp(-_NEAR * np.abs(places))
+    return (words / np.maximum(words.sum(1, keepdims=True), 1e-9)).astype(np.float32)
 
 
 def word_links(
     weights: NDArray[np.float32], source_pieces: Sequence[str], target_pieces: Sequence[str]
 ) -> tuple[Link, ...]:
-    """Return one (source word, target word) link for each target word; indices start at 0.
+    """Return one (source word, target word) link for each target word, that of the largest weight; indices start at 0.
 
-    `weights` is (layers, heads, target, source) over subwords; rows and columns of end symbols are ignored. Words
-    are separated by spaces.
+    `weights` are those of the subwords, (target, source). Words are separated by spaces.
     """
     if not source_pieces or not target_pieces:
         return ()
     target_words, source_words = word_numbers(target_pieces), word_numbers(source_pieces)
-    heads_mean = weights[max(len(weights) - 2, 0)].mean(0)
-    subword_weights = heads_mean[: len(target_pieces), : len(source_pieces)]
-    by_target_word = np.zeros((target_words[-1] + 1, len(source_pieces)), dtype=np.float32)
-    np.add.at(by_target_word, target_words, subword_weights)
-    by_word = np.zeros((len(by_target_word), source_words[-1] + 1), dtype=np.float32)
-    np.add.at(by_word.T, source_words, by_target_word.T)
-    return tuple((source, target) for target, source in enumerate(by_word.argmax(1).tolist()))
+    by_word = np.zeros((target_words[-1] + 1, source_words[-1] + 1), dtype=np.float32)
+    np.add.at(by_word, np.ix_(target_words, source_words), weights)
+    return tuple((source, target) for target, source in enumerate(sharpened(by_word).argmax(1).tolist()))
 
 
 def word_numbers(pieces: Sequence[str]) -> list[int]:

@@ -22,7 +22,7 @@ from headwise.characters import check_characters, has_letters
 from headwise.chunks import chunks, growing, results
 from headwise.config import Config, DecodingConfig
 from headwise.config.languages import short_code
-from headwise.engine.alignment import Link, each_links, word_links
+from headwise.engine.alignment import Link, SubwordWeights, each_links, word_links
 from headwise.engine.base import Engine, SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.loading import EngineOptions, ensemble, open_run
@@ -487,16 +487,20 @@ class Translator:
     def links(
         self, weights: NDArray[np.float32], source: Sequence[int], target: Sequence[int]
     ) -> tuple[Link, ...]:
-        """Return the word alignment that cross-attention weights (layers, heads, target, source) give.
+        """Return the word alignment that cross-attention weights (layers, heads, target, source) give."""
+        return word_links(*self.subword_weights(weights, source, target))
 
-        `source` ends with the end symbol, `target` doesn't; language codes belong to no word.
+    def subword_weights(
+        self, attention: NDArray[np.float32], source: Sequence[int], target: Sequence[int]
+    ) -> SubwordWeights:
+        """Return the weights of subwords that cross-attention (layers, heads, target, source) gives, and the subwords.
+
+        `source` ends with the end symbol, `target` doesn't; both symbols and language codes are left out.
         """
         text, given = self.subwords.without_language(source[:-1]), self._given(target)
-        return word_links(
-            weights[..., given:, len(source) - 1 - len(text) :],
-            self.subwords.source_pieces(text),
-            self.subwords.target_pieces(target[given:]),
-        )
+        weights = (attention[1:-1] if len(attention) > 2 else attention).mean((0, 1))
+        pieces = self.subwords.source_pieces(text), self.subwords.target_pieces(target[given:])
+        return weights[given : len(target), len(source) - 1 - len(text) : len(source) - 1], *pieces
 
     def _given(self, target: Sequence[int]) -> int:
         """Return the number of language codes at the beginning of a target, 0 or 1."""

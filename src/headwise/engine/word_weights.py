@@ -1,11 +1,7 @@
 """How much of each word of a translation comes from each word of its sentence: an alignment with weights.
 
-Cross-attention is averaged over heads and layers, without the first and the last layer where there are more. Words to
-which everything attends, such as full stops, are discounted: each weight is multiplied by its share of the weights of
-its source word. A factor exp(-4 d) prefers words at about the same place, where d from 0 to 1 is the distance from the
-diagonal.
-
-Words are ranges of characters, so that a word may be a punctuation mark, or a character of a script without spaces.
+The weights are those of `headwise.engine.alignment`. Words are ranges of characters, so that a word may be a
+punctuation mark, or a character of a script without spaces.
 """
 
 from __future__ import annotations
@@ -17,12 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from headwise.documents.sentence import SentencePair, Weights, piece_ranges, shares
+from headwise.engine.alignment import SubwordWeights, sharpened
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.outputs import Translation
 from headwise.engine.sentences import EncodedSentences
 from headwise.engine.translator import Translator
-
-_NEAR = 4.0
 
 
 @dataclass(frozen=True)
@@ -66,49 +61,22 @@ def word_weights(
         )
     )
     return [
-        _of_words(pair, [_Part(translator, next(recorded), *ids) for ids in parts])
+        _of_words(pair, [translator.subword_weights(next(recorded), *ids) for ids in parts])
         if parts
         else np.eye(len(pair.target_words), len(pair.source_words), dtype=np.float32)  # it stays as it is
         for pair, parts in zip(pairs, found, strict=True)
     ]
 
 
-class _Part:
-    """A part of a sentence that was translated at once: its subwords and their weights (target, source)."""
-
-    def __init__(
-        self, translator: Translator, attention: Weights, source: Sequence[int], target: Sequence[int]
-    ) -> None:
-        subwords = translator.subwords
-        text = subwords.without_language(source[:-1])
-        given = int(bool(target) and target[0] in translator.symbols.given)
-        self.source = subwords.source_pieces(text)
-        self.target = subwords.target_pieces(target[given:])
-        layers = attention[1:-1] if len(attention) > 2 else attention
-        self.weights = layers.mean((0, 1))[
-            given : given + len(self.target), len(source) - 1 - len(text) : len(source) - 1
-        ]
-
-
-def _of_words(pair: SentencePair, parts: Sequence[_Part]) -> Weights:
+def _of_words(pair: SentencePair, parts: Sequence[SubwordWeights]) -> Weights:
     """Return the weights of words: subwords are assigned to words by where they are in the texts."""
-    source_pieces = [piece for part in parts for piece in part.source]
-    target_pieces = [piece for part in parts for piece in part.target]
+    source_pieces = [piece for _, source, _ in parts for piece in source]
+    target_pieces = [piece for _, _, target in parts for piece in target]
     weights = np.zeros((len(target_pieces), len(source_pieces)), dtype=np.float32)
     row = column = 0
-    for part in parts:
-        weights[row : row + len(part.target), column : column + len(part.source)] = part.weights
-        row, column = row + len(part.target), column + len(part.source)
-    source = shares(piece_ranges(pair.source, source_pieces), pair.source_words)
-    target = shares(piece_ranges(pair.target, target_pieces), pair.target_words)
-    return sharpened((target.T @ weights @ source).astype(np.float32))
-
-
-def sharpened(words: Weights) -> Weights:
-    """Return weights of words in which those of an alignment stand out; rows sum to 1, or to 0 without any weight."""
-    rows, columns = words.shape
-    words = words / np.maximum(words.sum(1, keepdims=True), 1e-9)
-    shares = words / np.maximum(words.sum(0, keepdims=True), 1e-9)
-    places = np.linspace(0, 1, rows)[:, None] - np.linspace(0, 1, columns)[None]
-    words = words * shares * np.exp(-_NEAR * np.abs(places))
-    return (words / np.maximum(words.sum(1, keepdims=True), 1e-9)).astype(np.float32)
+    for part, source, target in parts:
+        weights[row : row + len(target), column : column + len(source)] = part
+        row, column = row + len(target), column + len(source)
+    columns = shares(piece_ranges(pair.source, source_pieces), pair.source_words)
+    rows = shares(piece_ranges(pair.target, target_pieces), pair.target_words)
+    return sharpened((rows.T @ weights @ columns).astype(np.float32))

@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sentencepiece
 import torch
@@ -384,18 +385,29 @@ def test_translating_leaves_autograd_on(translator: Translator) -> None:
 
 def test_word_links_follow_the_weights() -> None:
     source, target = ["▁the", "▁hou", "se", "."], ["▁das", "▁Ha", "us"]
-    weights = torch.tensor(
+    weights = np.array(
         [
-            [0.6, 0.1, 0.1, 0.1, 0.1],
-            [0.4, 0.3, 0.2, 0.0, 0.1],  # "Haus": 0.4 + 0.0 on "the", 0.5 + 0.3 on the subwords of "house."
-            [0.0, 0.1, 0.1, 0.1, 0.7],
-            [0.0, 0.0, 0.0, 0.0, 1.0],  # the end symbol's row, and column 4, are ignored
-        ]
+            [0.6, 0.1, 0.1, 0.1],
+            [0.4, 0.3, 0.2, 0.0],  # "Haus": 0.4 + 0.0 on "the", 0.5 + 0.3 on the subwords of "house."
+            [0.0, 0.1, 0.1, 0.1],
+        ],
+        dtype=np.float32,
     )
-    # Two layers of two heads: the mean of the heads of the last but one layer is used.
-    stacked = torch.stack([torch.stack([weights - 0.1, weights + 0.1]), torch.rand(2, *weights.shape)])
-    assert word_links(stacked.numpy(), source, target) == ((0, 0), (1, 1))
-    assert word_links(stacked.numpy(), [], target) == ()
+    assert word_links(weights, source, target) == ((0, 0), (1, 1))
+    assert word_links(weights[:, :0], [], target) == ()
+
+
+def test_links_are_read_from_subwords_alone(translator: Translator) -> None:
+    source = [*translator.subwords.encode_source(ENGLISH[0]), EOS]
+    target = translator.subwords.encode_target(GERMAN[0])
+    inner = np.random.default_rng(0).random((len(target), len(source) - 1), dtype=np.float32)
+    attention = np.full((4, 2, len(target) + 1, len(source)), 9.0, dtype=np.float32)
+    attention[1:3, :, :-1, :-1] = inner + np.array([-0.1, 0.1], dtype=np.float32)[:, None, None]
+    pieces = translator.subwords.source_pieces(source[:-1]), translator.subwords.target_pieces(target)
+    weights, *found = translator.subword_weights(attention, source, target)
+    assert np.allclose(weights, inner, atol=1e-6)  # the mean of the inner layers and of the heads
+    assert tuple(found) == pieces
+    assert translator.links(attention, source, target) == word_links(weights, *pieces)
 
 
 def test_words_are_what_spaces_separate() -> None:

@@ -9,9 +9,10 @@ import pytest
 
 from headwise.analysis.attention import SentenceWords, cross_attention
 from headwise.documents.sentence import piece_ranges, words
+from headwise.engine.alignment import sharpened
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.translator import Translator
-from headwise.engine.word_weights import SentencePair, sharpened, word_weights
+from headwise.engine.word_weights import SentencePair, word_weights
 from translator_run import make_run
 
 SOURCES = ["Two dogs are playing in the snow .", "A girl jumps over the rope , and her cat sleeps !"]
