@@ -127,6 +127,9 @@ def test_a_claim_is_quoted_from_the_largest_scale_that_decides_it(tmp_path: Path
     assert "no dropout: **confirmed** at tiny. -9.00 ± 0.00 BLEU against base" in bigger
     assert "At multi30k: undecided." in bigger
     assert "table3-multi30k.png" in "".join(lines)
+    (results / "multi30k" / "table3-base.seed3.json").unlink()
+    write_report(results, tmp_path / "docs")
+    assert "table3-tiny.png" in (tmp_path / "docs" / "reproduction.md").read_text(encoding="utf-8")
 
 
 def test_the_committed_report_is_that_of_the_committed_records(

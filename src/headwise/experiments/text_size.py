@@ -58,6 +58,9 @@ def find(results: Results) -> Finding:
     scale = results.scale
     parts = (*scale.parts, 1)
     shown = [system for system in _SYSTEMS if system in scale.chosen]
+    means = {system: list(_means(results, system)) for system in shown}
+    if not any(len(points) > 1 for points in means.values()):  # all of the text is in table 2
+        return Finding([], [], [_claim(results)])
     tables = [
         Table(
             f"{title} BLEU by the share of the text ({scale.about})",
@@ -81,9 +84,7 @@ def find(results: Results) -> Finding:
             ),
         )
     ]
-    means = {system: list(_means(results, system)) for system in shown}
-    charts = [_chart(scale, means)] if any(means.values()) else []
-    return Finding(tables, charts, [_claim(results)])
+    return Finding(tables, [_chart(scale, means)], [_claim(results)])
 
 
 def _means(results: Results, system: str) -> Iterator[tuple[float, Mean]]:

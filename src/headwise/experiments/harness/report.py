@@ -30,7 +30,7 @@ _HOW = (
     "change the records, not the pages. `headwise reproduce list` names all experiments and scales, `--dry-run` says "
     "what one costs on this machine, and `headwise reproduce table2 --show` prints the paper's own table beside ours."
 )
-# Charts on the page of findings: of each, the first that there is, at the largest scale.
+# Charts on the page of findings: of each, the first that there is, at the largest scale whose rows have two seeds each.
 _HEADLINES = (("table2",), ("table3",), ("length", "recall"))
 _CHAPTERS = "src/headwise/learn/pages"
 _QUOTE = re.compile(r"^(## What was found here\n\n).*?(?=^## )", re.DOTALL | re.MULTILINE)
@@ -150,18 +150,18 @@ def _findings(pages: dict[str, list[ReportSection]]) -> str:
 def _headlines(pages: dict[str, list[ReportSection]]) -> Iterator[str]:
     """Yield the pictures of the page of findings, each with a link to its page."""
     charts = {
-        chart.name: (chart, name)
+        chart.name: (chart, name, all(len(records) > 1 for records in section.results.records.values()))
         for name, sections in pages.items()
         for section in sections
         if section.records
         for chart in section.shown.charts
     }
+    suffixes = ["", *(f"-{scale}" for scale in SCALES)]  # none where all scales are the same
     for names in _HEADLINES:
-        suffixes = [*(f"-{scale}" for scale in reversed(SCALES)), ""]  # none where all scales are the same
-        candidates = (f"{name}{suffix}" for name in names for suffix in suffixes)
-        found = next((charts[name] for name in candidates if name in charts), None)
-        if found is not None:
-            yield f"{_image(found[0], _IMAGES)} [Details]({_DETAILS}/{found[1]}.md)."
+        at_scales = ([charts[key] for s in suffixes if (key := f"{name}{s}") in charts] for name in names)
+        if found := next(filter(None, at_scales), None):
+            chart, name, _ = next((one for one in reversed(found) if one[2]), found[0])
+            yield f"{_image(chart, _IMAGES)} [Details]({_DETAILS}/{name}.md)."
 
 
 def _found(claim: PaperClaim, pages: dict[str, list[ReportSection]]) -> list[str]:
