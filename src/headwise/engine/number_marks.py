@@ -1,8 +1,8 @@
 """The marks in numbers: 1,250.5 in English is 1.250,5 in German. A small model repeats a number as it is written.
 
 What may be no amount stays: versions, sections and times, as in Python 3.11. The marks are those of Unicode's Common
-Locale Data Repository (https://cldr.unicode.org). An hour that is repeated on a clock that hasn't it, as in 21:30 a.m.,
-is put right.
+Locale Data Repository (https://cldr.unicode.org). In English, an hour that is repeated on a clock that hasn't it, as in
+21:30 a.m., is put right.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ _HALVED_TIME = re.compile(rf"{_BEGIN}{_LATE}(?P<space>[ \u00a0]?)(?P<half>[aApP]
 def number_marks(source: str | None, target: str | None) -> NumberMarks | None:
     """Return what changes the marks of two languages, given by their codes; None if they are alike or not known."""
     read, written = _marks(source), _marks(target)
-    return None if read is None or written is None or read == written else NumberMarks(read, written)
+    if read is None or written is None or read == written:
+        return None
+    return NumberMarks(read, written, english=target is not None and base_code(target) == "en")
 
 
 def _marks(code: str | None) -> tuple[str, str] | None:
@@ -62,8 +64,8 @@ def _marks(code: str | None) -> tuple[str, str] | None:
 class NumberMarks:
     """What writes the numbers of a text with the marks of the target language in its translations."""
 
-    def __init__(self, source: tuple[str, str], target: tuple[str, str]) -> None:
-        """Both have what groups digits and the decimal mark."""
+    def __init__(self, source: tuple[str, str], target: tuple[str, str], *, english: bool) -> None:
+        """Both have what groups digits and the decimal mark; `english` is the target, where am is no preposition."""
         groups = _SPACES if source[0] in _SPACES else source[0]
         group, decimal = f"[{groups}]", re.escape(source[1])
         grouped = rf"[1-9][0-9]{{0,2}}(?:{group}[0-9]{{3}})++(?:{decimal}[0-9]++)?+"
@@ -71,12 +73,13 @@ class NumberMarks:
         if source[1] == ".":
             plain = f"{_AFTER_CURRENCY}{plain}|{plain}{_BEFORE_UNIT}"
         self._number = re.compile(f"{_BEGIN}(?:{grouped}|{plain}){_END}")
+        self._english = english
         self._marks = str.maketrans({**dict.fromkeys(groups, target[0]), source[1]: target[1]})
 
     def read(self, text: str) -> Reading | None:
         """Return a text, and what makes a translation of it have its numbers in their form; None without any."""
         written = {found[0]: found[0].translate(self._marks) for found in self._number.finditer(text)}
-        late = {_clock(found) for found in _LATE_TIME.finditer(text)}
+        late = {_clock(found) for found in _LATE_TIME.finditer(text)} if self._english else set()
         if not written and not late:
             return None
 

@@ -106,6 +106,15 @@ def test_an_hour_stands_on_the_clock_that_has_it(text: str, translation: str, ex
     assert (translation if reading is None else reading.restore(translation)) == (expected or translation)
 
 
+def test_am_is_a_german_word() -> None:
+    marks = number_marks("en", "de")
+    assert marks is not None
+    assert marks.read("At 19:30 on Monday.") is None  # "um 19:30 am Montag"
+    reading = marks.read("At 19:30 on Monday, 1,000 came.")
+    assert reading is not None
+    assert reading.restore("Um 19:30 am Montag kamen 1,000.") == "Um 19:30 am Montag kamen 1.000."
+
+
 def test_unknown_languages_have_no_marks() -> None:
     assert number_marks(None, "de") is None
     assert number_marks("en", None) is None
