@@ -150,8 +150,10 @@ class KeyStore:
     def _execute_durably(self, statement: str, values: tuple[object, ...]) -> int:
         """Change the keys, so that it survives a power failure; return the number of rows that were changed."""
         self._database.execute("PRAGMA synchronous = FULL")
-        changed = self._database.execute(statement, values).rowcount
-        self._database.execute("PRAGMA synchronous = NORMAL")
+        try:
+            changed = self._database.execute(statement, values).rowcount
+        finally:
+            self._database.execute("PRAGMA synchronous = NORMAL")
         self._hashes = self._read()
         return changed
 
