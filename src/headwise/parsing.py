@@ -109,10 +109,26 @@ def parse_object(
     text: str | bytes, place: object, *, error: type[HeadwiseError] = DataError, finite: bool = True
 ) -> dict[str, Any]:
     """Parse one JSON object; raises `error` like `parse_json`, also for another value."""
-    value = parse_json(text, place, expected="a JSON object", error=error, finite=finite)
+    return as_object(
+        parse_json(text, place, expected="a JSON object", error=error, finite=finite), place, error
+    )
+
+
+def as_object(value: Any, place: object, error: type[HeadwiseError] = DataError) -> dict[str, Any]:
+    """Return a parsed value that must be an object; raises `error` for another one."""
     if not isinstance(value, dict):
-        raise error(f"{place}: expected a JSON object, found a {type(value).__name__}")
+        raise error(f"{place}: expected a JSON object, found {kind_of(value)}")
     return value
+
+
+def kind_of(value: Any) -> str:
+    """Return what kind of value of JSON or YAML this is, for a message."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    kinds = {str: "text", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    return kinds.get(type(value)) or f"a {type(value).__name__}"
 
 
 def read_json(
@@ -129,6 +145,18 @@ def read_json(
         return json_value(content, finite=finite)
     except Malformed as problem:
         raise error(problem.sentence(path, expected)) from None
+
+
+def read_object(
+    path: Path,
+    *,
+    error: type[HeadwiseError] = DataError,
+    finite: bool = True,
+    most: int = MOST_JSON_BYTES,
+) -> dict[str, Any]:
+    """Read a file with one JSON object; raises `error` like `read_json`, also for another value."""
+    value = read_json(path, expected="a JSON object", error=error, finite=finite, most=most)
+    return as_object(value, path, error)
 
 
 def json_value(text: str | bytes, *, finite: bool = True) -> Any:

@@ -347,7 +347,7 @@ MARIAN: Damages = {
     "a tuple of tuples for a name": (nested_name, "a pickle that needs more (a reference to a container)"),
     "a number for a name": (
         pickled({7: torch.zeros(3)}),
-        "expected tensors by name, found a Tensor for a int",
+        "expected tensors by name, found a Tensor for a number",
     ),
     "an expanded tensor": (expanded, "expected tensors within its"),
     "a shard outside": (shard_outside, "expected names of files beside it, found '../../secret.safetensors'"),

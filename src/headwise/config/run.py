@@ -36,7 +36,7 @@ from headwise.config.training import (
     TrainingConfig,
 )
 from headwise.errors import CheckpointError, ConfigError
-from headwise.parsing import read_yaml
+from headwise.parsing import kind_of, read_yaml
 from headwise.plugins import missing
 
 _IN_RUN = "{run}/"
@@ -111,7 +111,7 @@ class Config(Section):
         if tree is None:
             tree = {}
         if not isinstance(tree, dict):
-            raise ConfigError(f"{path}: expected keys and values, found {type(tree).__name__}")
+            raise ConfigError(f"{path}: expected keys and values, found {kind_of(tree)}")
         data = tree.get("data")
         if isinstance(data, dict):
             tree = tree | {"data": _placed(data, path.parent)}

@@ -31,7 +31,7 @@ from headwise.interop.ctranslate2.importer import read_directory
 from headwise.interop.ctranslate2.layout import unsupported
 from headwise.interop.pieces import source_code_notes, symbol_notes
 from headwise.interop.reading import checked
-from headwise.parsing import parse_object, read_bounded
+from headwise.parsing import read_object
 from headwise.text.tokens.subwords import Subwords, read_file
 
 _SUFFIX = ".argosmodel"
@@ -65,10 +65,7 @@ class Metadata(BaseModel):
 def read_metadata(folder: Path) -> Metadata:
     """Read metadata.json; raises `CheckpointError` if it is damaged or isn't a translator's."""
     file = folder / _METADATA
-    content = parse_object(
-        read_bounded(file, _MOST_BYTES, CheckpointError, "a JSON object"), file, error=CheckpointError
-    )
-    metadata = checked(Metadata, content, file)
+    metadata = checked(Metadata, read_object(file, error=CheckpointError, most=_MOST_BYTES), file)
     if metadata.type != "translate":
         raise CheckpointError(f"{file}: type: expected translate, found {metadata.type!r}")
     return metadata

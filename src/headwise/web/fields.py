@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.datastructures import FormData, QueryParams, UploadFile
 from starlette.requests import Request
 
-from headwise.parsing import Malformed, json_value
+from headwise.parsing import Malformed, json_value, kind_of
 from headwise.web.errors import ClientGone, ServiceError
 
 _MOST_FIELDS = 1_000
@@ -51,7 +51,7 @@ async def read_fields(
         except Malformed as problem:
             raise ServiceError(wrong, problem.sentence("request", "JSON")) from None
         if not isinstance(content, dict):
-            raise ServiceError(wrong, f"request: expected a JSON object, found a {type(content).__name__}")
+            raise ServiceError(wrong, f"request: expected a JSON object, found {kind_of(content)}")
         values |= content
     try:
         return model.model_validate(values)

@@ -241,7 +241,7 @@ def test_an_empty_file_is_the_default(tmp_path: Path) -> None:
     [
         (b"model: [1, 2", "expected a YAML file"),
         (b"\xff\xfe\x00", "expected a YAML file"),
-        (b"- 1\n- 2\n", "expected keys and values, found list"),
+        (b"- 1\n- 2\n", "expected keys and values, found a list"),
         (b"model:\n", "model: input should be a valid dictionary"),
         (b"1: 2\n", "1: unknown key"),
     ],

@@ -73,7 +73,7 @@ def test_the_same_texts_from_every_format(tmp_path: Path) -> None:
         ("a.tsv", "body\tlabel\nfine\t1\n", "a.tsv line 2: expected a field 'text', found body, label"),
         ("a.tsv", "text\tlabel\nfine\t\n", "a.tsv line 2: expected a label in field 'label', found none"),
         ("a.tsv", "text\tlabel\n", "a.tsv: expected texts, found none"),
-        ("a.jsonl", '{"text": "fine", "label": [1]}\n', "a.jsonl line 1: expected text in field 'label', found list"),
+        ("a.jsonl", '{"text": "fine", "label": [1]}\n', "a.jsonl line 1: expected text in field 'label', found a list"),
         ("a.jsonl", "fine\n", "a.jsonl line 1: expected a JSON object, found"),
         ("a.jsonl", "[1]\n", "a.jsonl line 1: expected a JSON object, found a list"),
         ("a.csv", 'text,label\n"fine,1\n', "a.csv line 2: expected comma-separated values, found"),

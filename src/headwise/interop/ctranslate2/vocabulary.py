@@ -15,7 +15,7 @@ from headwise.errors import CheckpointError
 from headwise.interop.ctranslate2.binary import ModelFile
 from headwise.interop.pieces import Rows, arranged, make_subwords
 from headwise.interop.reading import checked
-from headwise.parsing import Malformed, decode, parse_object, read_bounded, read_json
+from headwise.parsing import Malformed, decode, read_bounded, read_json, read_object
 from headwise.text.tokens.subwords import Subwords, read_file
 
 _MOST_BYTES = 64 << 20  # of config.json or a vocabulary
@@ -55,8 +55,7 @@ def read_settings(source: Path, file: ModelFile) -> Settings:
     if file.version < 6:
         settings = _settings_of_variables(file)
     else:
-        content = read_bounded(place, _MOST_BYTES, CheckpointError, "a JSON object")
-        tree = parse_object(content, place, error=CheckpointError, finite=False)
+        tree = read_object(place, error=CheckpointError, finite=False, most=_MOST_BYTES)
         settings = checked(Settings, tree, place)
     if settings.decoder_start_token is None:
         raise CheckpointError(

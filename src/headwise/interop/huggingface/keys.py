@@ -19,7 +19,7 @@ from headwise.config.base import Length, Natural, Section
 from headwise.config.support import Support
 from headwise.errors import CheckpointError
 from headwise.interop.reading import checked
-from headwise.parsing import parse_object, read_bounded
+from headwise.parsing import read_object
 
 # Their names of activations, and ours.
 ACTIVATIONS = {
@@ -75,8 +75,7 @@ def read_keys(source: Path, kind: type[Kind], main: str = "config.json") -> Kind
     for name in (main, "generation_config.json"):
         file = source / name
         if name == main or file.is_file():
-            content = read_bounded(file, MOST_BYTES, CheckpointError, "a JSON object")
-            tree |= parse_object(content, file, error=CheckpointError, finite=False)
+            tree |= read_object(file, error=CheckpointError, finite=False, most=MOST_BYTES)
     known = {key: value for key, value in tree.items() if value is not None}
     return checked(kind, known, source / main)
 

@@ -17,7 +17,7 @@ from headwise.interop.base import Trained
 from headwise.interop.huggingface.keys import MOST_BYTES, SymbolKeys, as_json
 from headwise.interop.huggingface.tokenizer import read_settings
 from headwise.interop.pieces import Rows, arranged, make_subwords
-from headwise.parsing import read_json
+from headwise.parsing import read_object
 from headwise.text.tokens.subwords import PAD, UNK, Subwords, read_file
 
 _ADDED = "added_tokens.json"
@@ -71,10 +71,7 @@ def _start(fields: SymbolKeys) -> int:
 
 
 def _object(file: Path) -> dict[str, Any]:
-    content = read_json(file, error=CheckpointError, finite=False, most=MOST_BYTES)
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{file}: expected a JSON object, found a {type(content).__name__}")
-    return content
+    return read_object(file, error=CheckpointError, finite=False, most=MOST_BYTES)
 
 
 def read_added(source: Path) -> dict[str, Any]:

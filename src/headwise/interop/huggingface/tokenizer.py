@@ -21,7 +21,7 @@ from headwise.interop.base import Array
 from headwise.interop.huggingface.keys import MOST_BYTES, as_json
 from headwise.interop.pieces import Rows
 from headwise.interop.table import Change
-from headwise.parsing import read_bounded, read_json
+from headwise.parsing import read_bounded, read_object
 from headwise.text.tokens.imported import MISSING, ImportedVocabulary, spell, spelling_of
 from headwise.text.tokens.subwords import EOS, UNK
 from headwise.text.tokens.tokenizer_json import (
@@ -134,10 +134,7 @@ def read_settings(source: Path) -> dict[str, Any]:
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         file = source / name
         if file.is_file():
-            content = read_json(file, error=CheckpointError, finite=False, most=MOST_BYTES)
-            if not isinstance(content, dict):
-                raise CheckpointError(f"{file}: expected a JSON object, found a {type(content).__name__}")
-            settings |= content
+            settings |= read_object(file, error=CheckpointError, finite=False, most=MOST_BYTES)
     return settings
 
 
@@ -178,7 +175,7 @@ def _byte_level(source: Path) -> bytes:
     except UnicodeDecodeError:
         raise CheckpointError(f"{file}: expected pairs of pieces in UTF-8, found other bytes") from None
     merges = [line for line in lines if line.strip() and not line.startswith("#version")]
-    vocabulary = read_json(source / "vocab.json", error=CheckpointError, most=MOST_BYTES)
+    vocabulary = read_object(source / "vocab.json", error=CheckpointError, most=MOST_BYTES)
     step = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     model = {"type": "BPE", "vocab": vocabulary, "merges": merges, "fuse_unk": False, "byte_fallback": False}
     return json.dumps({"added_tokens": [], "pre_tokenizer": step, "decoder": step, "model": model}).encode()

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from headwise.errors import CheckpointError
 from headwise.interop.base import Array, Tensors
+from headwise.parsing import kind_of
 
 _REFUSED = re.compile(r"Unsupported (?:global|class|operand|type)\W+(?:GLOBAL\W+)?([\w.]+)")
 # What an opcode of a pickle makes that may be referred to.
@@ -64,14 +65,12 @@ def torch_file(path: Path) -> Tensors:
             f"{path}: expected a file of torch.save, found a damaged one ({' '.join(str(error).split())[:200]})"
         ) from None
     if not isinstance(loaded, dict):
-        raise CheckpointError(f"{path}: expected tensors by name, found a {type(loaded).__name__}")
+        raise CheckpointError(f"{path}: expected tensors by name, found {kind_of(loaded)}")
     most = sum(entry.file_size for entry in entries)
     for name, tensor in loaded.items():
         if not isinstance(name, str) or not name.isprintable() or not isinstance(tensor, Tensor):
-            shown = repr(name[:60]) if isinstance(name, str) else f"a {type(name).__name__}"
-            raise CheckpointError(
-                f"{path}: expected tensors by name, found a {type(tensor).__name__} for {shown}"
-            )
+            shown = repr(name[:60]) if isinstance(name, str) else kind_of(name)
+            raise CheckpointError(f"{path}: expected tensors by name, found {kind_of(tensor)} for {shown}")
         if math.prod(tensor.shape) * tensor.element_size() > most or tensor.layout != torch.strided:
             raise CheckpointError(
                 f"{path}: expected tensors within its {most:,} bytes, found one of shape {tuple(tensor.shape)}"

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from headwise.config import CleaningConfig, DataConfig
 from headwise.data.ragged import MOST_FILES
 from headwise.errors import ConfigError, DataError
-from headwise.parsing import Malformed, json_value
+from headwise.parsing import Malformed, as_object, json_value, kind_of
 from headwise.text.reading.bilingual import SUFFIXES as BILINGUAL
 from headwise.text.reading.bilingual import read_bilingual
 from headwise.text.reading.compression import suffix
@@ -288,10 +288,9 @@ def _read_jsonl(path: Path, source_field: str, target_field: str) -> Iterator[Ra
                     continue
                 problem.line = None
                 raise DataError(problem.sentence(f"{path} line {number}", "a JSON object")) from None
-            if not isinstance(record, dict):
-                kind = type(record).__name__
-                raise DataError(f"{path} line {number}: expected a JSON object, found a {kind}")
-            texts = [_text_of(record, name, f"{path} line {number}") for name in (source_field, target_field)]
+            place = f"{path} line {number}"
+            fields = as_object(record, place)
+            texts = [_text_of(fields, name, place) for name in (source_field, target_field)]
             yield RawPair(texts[0], texts[1], number)
 
 
@@ -300,9 +299,9 @@ def _text_of(record: dict[str, Any], name: str, location: str) -> bytes:
     found: Any = record
     for part in [name] if name in record else name.split("."):
         if not isinstance(found, dict) or part not in found:
-            fields = ", ".join(found) or "none" if isinstance(found, dict) else type(found).__name__
+            fields = ", ".join(found) or "none" if isinstance(found, dict) else kind_of(found)
             raise DataError(f"{location}: expected text in field {name!r}, found {fields}")
         found = found[part]
     if not isinstance(found, str):
-        raise DataError(f"{location}: expected text in field {name!r}, found {type(found).__name__}")
+        raise DataError(f"{location}: expected text in field {name!r}, found {kind_of(found)}")
     return found.encode()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headwise.errors import DataError
-from headwise.parsing import parse_object
+from headwise.parsing import kind_of, parse_object
 from headwise.text.reading.compression import suffix
 from headwise.text.reading.lines import one_line, one_line_each, open_text, text_lines
 
@@ -71,7 +71,7 @@ def text_field(fields: dict[str, Any], name: str, location: str) -> str:
         raise DataError(f"{location}: expected a field {name!r}, found {', '.join(fields) or 'none'}")
     value = fields[name]
     if not isinstance(value, str):
-        raise DataError(f"{location}: expected text in field {name!r}, found {type(value).__name__}")
+        raise DataError(f"{location}: expected text in field {name!r}, found {kind_of(value)}")
     return value
 
 
