@@ -95,7 +95,10 @@ def find(results: Results) -> Finding:
             quality_chart(results, f"table2-{name}", text),
             length_chart(results, f"length-{name}"),
         ]
-    claims = [_best_claim(results), _length_claim(results), _cost_claim(results, level)]
+    claims = [
+        _undecided_while_missing(results, claim)
+        for claim in (_best_claim(results), _length_claim(results), _cost_claim(results, level))
+    ]
     table = systems_table(results, f"Table 2, at equal parameters ({results.scale.about})", level)
     return Finding([table], [chart for chart in charts if chart is not None], claims)
 
@@ -203,16 +206,25 @@ def _costs(results: Results, row: TrainingRow, level: float | None) -> dict[int,
 
 
 def _best_other(results: Results) -> str | None:
-    """Return the row of the best system besides the Transformer; None before every system has a record.
+    """Return the row with the best development BLEU besides the Transformer's; None before both have a record.
 
     A system all of whose seeds diverged isn't the best one.
     """
-    names = [system_row_name(name) for name in results.scale.comparison.models]
-    if results.missing(*names):
+    if results.missing(OURS):
         return None
-    scores = {name: results.mean(name, _TOKENIZED) for name in names if name != OURS}
+    names = (system_row_name(name) for name in results.scale.comparison.models)
+    scores = {name: results.mean(name, BLEU.path) for name in names if name != OURS}
     means = {name: score.value for name, score in scores.items() if score is not None}
     return max(means, key=means.__getitem__, default=None)
+
+
+def _undecided_while_missing(results: Results, claim: Claim) -> Claim:
+    """Return the claim with what was found so far; undecided while a system, which may be the best, has no record."""
+    missing = results.missing(*map(system_row_name, results.scale.comparison.models))
+    if not missing or claim.status == "not run yet":
+        return claim
+    left = "; ".join(ARCHITECTURES[_system(name)] for name in missing)
+    return Claim(claim.text, "undecided", f"{claim.because} Not run yet: {left}.")
 
 
 def _against(row: str) -> str:
@@ -238,8 +250,8 @@ def _length_claim(results: Results) -> Claim:
     groups = list(record.result["test"]["by_length"])
     longest, shortest = ((OURS, best, f"test.by_length.{groups[place]}.bleu") for place in (-1, 0))
     of = (
-        f"BLEU of its difference, in the fifth of longest sentences (more than {groups[-2]} words) against the "
-        f"shortest (at most {groups[0]}), to {_against(best)}"
+        f"BLEU in the fifth of longest sentences (more than {groups[-2]} words) against the shortest (at most "
+        f"{groups[0]}), relative to {_against(best)}"
     )
     return judge_gain(results, text, longest, shortest, of, how_to_continue(results.scale))
 

@@ -116,7 +116,7 @@ def _claim(results: Results) -> Claim:
     text = "With more text, the Transformer gains on the recurrent system"
     least = max(results.scale.parts, default=1)
     few, whole = ((_name("transformer", of), _name(_RECURRENT, of), _TEST) for of in (least, 1))
-    of = f"BLEU of its difference, on all of the text against 1/{least} of it"
+    of = f"BLEU on all of the text against 1/{least} of it, relative to the recurrent system"
     return judge_gain(results, text, whole, few, of, how_to_continue(results.scale))
 
 

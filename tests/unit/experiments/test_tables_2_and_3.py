@@ -229,7 +229,7 @@ def test_systems_are_compared_over_paired_seeds_and_at_equal_quality(tried: Path
     best, longer, cost = finding.claims
     assert longer.status == "undecided"  # every system loses as much on long sentences
     assert (
-        "+0.00 ± 0.00 BLEU of its difference, in the fifth of longest sentences (more than 5 words)"
+        "+0.00 ± 0.00 BLEU in the fifth of longest sentences (more than 5 words) against the shortest"
         in longer.because
     )
     assert best.status == "confirmed"
@@ -294,6 +294,17 @@ def test_a_system_that_diverged_has_been_run(
         record(tried, row, seed, None)
     claims = table2.find(collect(table2.EXPERIMENT, TINY, tried)).claims
     assert [claim.status for claim in claims] == statuses
+
+
+def test_what_some_systems_reach_is_told_and_decides_nothing(tried: Path) -> None:
+    results = found(tried, {"transformer": 90.0, "luong": 85.0})
+    results.records["table2-gnmt"] = []
+    best, longer, cost = table2.find(results).claims
+    assert {best.status, longer.status, cost.status} == {"undecided"}
+    assert "+5.00 ± 0.00 BLEU against the best of the others, recurrent, multiplicative" in best.because
+    assert best.because.endswith("(5 seeds). Not run yet: recurrent, residual stack (GNMT).")
+    results.records[table2.OURS] = []
+    assert {claim.status for claim in table2.find(results).claims} == {"not run yet"}
 
 
 def test_nothing_is_claimed_before_the_runs(tmp_path: Path) -> None:
@@ -417,7 +428,7 @@ def test_what_the_transformer_gains_with_text_is_judged_over_paired_seeds(
     assert claim.status == status
     # 10 ahead on all of the text; 20 behind, or 15 ahead, on an eighth of it.
     gain = 10 - (on_the_least - 80)
-    assert f"{gain:+.2f} ± 0.00 BLEU of its difference, on all of the text against 1/8 of it" in claim.because
+    assert f"{gain:+.2f} ± 0.00 BLEU on all of the text against 1/8 of it" in claim.because
     for table in finding.tables:
         assert table.rows[-1][-1].startswith("94.00 ±")
     assert finding.charts[0].save(tmp_path).stat().st_size > 0
