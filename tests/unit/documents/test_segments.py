@@ -75,6 +75,11 @@ def test_a_text_is_reassembled_exactly(parts: list[tuple[str, str]], mode: Mode)
             ["Max. 5 kg incl. packaging.", "Here is Max.", "5 dogs bark."],
         ),
         (
+            "en",
+            "Qty. 5, est. 30 minutes, 3rd ed. 2020. He left.",
+            ["Qty. 5, est. 30 minutes, 3rd ed. 2020.", "He left."],
+        ),
+        (
             "de",
             "Siehe Bd. 2, S. 5 und Nr. 3. Ca. 5 bis max. 7.",
             ["Siehe Bd. 2, S. 5 und Nr. 3.", "Ca. 5 bis max. 7."],
