@@ -19,8 +19,9 @@ from headwise.text.tokens.subwords import Subwords
 _HALF_DAY = r"[ \u00a0]?(?P<half>[pP]\.?[ \u00a0]?[mM]|[aA]\.[mM])\b"  # without points, am is a German word
 # 5m may be millions.
 _MEASURE = rf"(?P<amount>[0-9]+(?:[.,][0-9]+)*)[ \u00a0-]?(?P<unit>{SYMBOLS}|(?<=[ \u00a0-])m)(?!\w)"
+_NAME = r"(?<![\w-])[A-Z]{1,4}[0-9]{1,4}[A-Z]{0,2}(?!\w)"  # of a road, a gate or a quarter, as A4, B12 and Q3
 _NUMBER = re.compile(
-    rf"(?P<url>{URL})|{EMAIL}|{_MEASURE}|{CODE}|[0-9]+(?:[.,:][0-9]+)*(?:[ \u00a0]?%|{_HALF_DAY})?"
+    rf"(?P<url>{URL})|{EMAIL}|{_MEASURE}|{CODE}|{_NAME}|[0-9]+(?:[.,:][0-9]+)*(?:[ \u00a0]?%|{_HALF_DAY})?"
 )
 _MEASURED = re.compile(_MEASURE)
 _SEPARATOR = re.compile(r"[.,: \u00a0%]")

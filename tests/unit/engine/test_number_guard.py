@@ -117,6 +117,8 @@ def lacking(subwords: Subwords, source: str, output: str) -> list[str]:
         ("5m people", "5 Mann", []),
         ("2 lb", "2 Pfund", []),
         ("60 Watt, 20 men", "60 Watt, 20 Mann", []),
+        ("gate B7, the A4, vitamin B12", "Tor B7, die Autobahn, Vitamin B12", ["A4"]),
+        ("an A7-sized map", "eine Karte in A7", []),
         ("", "1", []),
     ],
 )
