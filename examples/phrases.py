@@ -2,8 +2,9 @@
 
     python examples/phrases.py everyday.en everyday.de data/phrases
 
-Writes data/phrases.en and data/phrases.de: the lines of phrases.tsv with names, dates, times and amounts, in the forms
-that people type in both languages ("March 3rd", "9am-5pm"), and pairs of the text with the marks of a list before them.
+Writes data/phrases.en and data/phrases.de: the lines of phrases.tsv with names, dates, times, amounts and measures, in
+the forms that people type in both languages ("March 3rd", "9am-5pm", "20 min"), and pairs of the text with the marks of
+a list before them.
 """
 
 from __future__ import annotations
@@ -51,6 +52,51 @@ PAPERS = {
     "the tickets": ("die Karten", "der Karten"), "the receipt": ("die Quittung", "der Quittung"),
 }  # fmt: skip
 
+# English and German forms: abbreviations, which running text has seldom, and words.
+MEASURES = {
+    "seconds": ("s|sec|sec.|secs|seconds", "s|Sek.|Sek.|Sekunden"),
+    "minutes": ("min|min|min.|mins|minutes", "min|Min.|Min.|Minuten"),
+    "hrs": ("h|hr|hrs|hrs.|hours", "h|Std.|Std.|Stunden"),
+    "length": ("m|m|km|cm|mm", "m|m|km|cm|mm"),
+    "weight": ("kg|kg|g|g|t", "kg|kg|g|g|t"),
+    "pounds": ("lb|lbs|lbs|lbs.|pounds", "Pfund"),
+    "feet": ("ft|ft|ft.|feet", "Fuß"),
+    "volume": ("l|l|ml|ml|cl", "l|l|ml|ml|cl"),
+    "speed": ("km/h|mph", "km/h|mph"),
+    "tablespoons": ("tbsp|tbsp|tbsp.|tablespoons", "EL|EL|Esslöffel"),
+    "teaspoons": ("tsp|tsp|tsp.|teaspoons", "TL|TL|Teelöffel"),
+}
+SYMBOLS = ("length", "weight", "volume", "speed")  # measures whose units are written alike
+FOODS = {
+    "flour": "Mehl", "sugar": "Zucker", "butter": "Butter", "milk": "Milch", "olive oil": "Olivenöl", "rice": "Reis",
+    "salt": "Salz", "honey": "Honig", "cheese": "Käse", "cream": "Sahne", "water": "Wasser", "tomatoes": "Tomaten",
+    "potatoes": "Kartoffeln", "onions": "Zwiebeln", "cocoa": "Kakao", "vinegar": "Essig", "pepper": "Pfeffer",
+    "lemon juice": "Zitronensaft", "oats": "Haferflocken", "baking powder": "Backpulver", "mustard": "Senf",
+}  # fmt: skip
+RULERS = {
+    "Henry": "Heinrich", "Louis": "Ludwig", "George": "Georg", "Charles": "Karl", "William": "Wilhelm",
+    "Frederick": "Friedrich", "Philip": "Philipp", "Pope John Paul": "Papst Johannes Paul", "Elizabeth": "Elisabeth",
+    "Catherine": "Katharina", "Edward": "Eduard", "Leopold": "Leopold", "Pope Benedict": "Papst Benedikt",
+}  # fmt: skip
+ROMAN = (
+    "II",
+    "II",
+    "III",
+    "III",
+    "IV",
+    "V",
+    "VI",
+    "VII",
+    "VIII",
+    "IX",
+    "XI",
+    "XII",
+    "XIII",
+    "XIV",
+    "XV",
+    "XVI",
+)
+
 Pair = tuple[str, str]
 
 
@@ -72,6 +118,9 @@ def date(chance: random.Random, *, after_weekday: bool = False) -> Pair:
     ]
     if not after_weekday:
         forms.append(f"the {nth(day)} of {month}")
+    if len(month) > len("March") and chance.random() < 0.2:
+        short = "Sept." if month == "September" else f"{month[:3]}."
+        forms, german = [f"{short} {day}", f"{day} {month[:3]}"], chance.choice((german, f"{german[:3]}."))
     english = chance.choice(forms)
     if chance.random() < 0.5:
         return english, f"{day}. {german}"
@@ -107,6 +156,34 @@ def amount(chance: random.Random) -> Pair:
     return f"{number} {english}", f"{number.translate(str.maketrans(',.', '.,'))} {german}"
 
 
+def measure(chance: random.Random, kind: str) -> Pair:
+    """Return a number with a unit, which one of the sides at least abbreviates where it has words, too."""
+    units, german_units = (forms.split("|") for forms in MEASURES[kind])
+    number = str(chance.choice((chance.randint(2, 12), chance.randint(2, 60), 10 * chance.randint(1, 50))))
+    if chance.random() < 0.15:
+        number = f"{chance.randint(1, 9)}.{chance.randint(1, 9)}"
+    chosen = chance.randrange(len(units))
+    unit = units[chosen]
+    german = german_units[chosen] if kind in SYMBOLS else chance.choice(german_units)
+    if unit == units[-1] and german == german_units[-1] and kind not in SYMBOLS:
+        unit = units[0]
+    space = "" if chance.random() < 0.15 and len(unit) < len("seconds") else " "
+    return f"{number}{space}{unit}", f"{number.replace('.', ',')} {german}"
+
+
+def numbered(chance: random.Random) -> Pair:
+    """Return the number of a thing."""
+    number = chance.choice((chance.randint(1, 30), chance.randint(1, 999), chance.randint(1_000, 99_999)))
+    return f"{chance.choice(('no. ', 'no. ', 'No. ', 'No. ', 'no ', '#'))}{number}", f"Nr. {number}"
+
+
+def name_of_thing(chance: random.Random) -> str:
+    """Return the name of a road, a gate or a room, of a letter and a number."""
+    return (
+        f"{chance.choice('ABCDEFGKLMQRTUX')}{chance.choice((chance.randint(1, 9), chance.randint(10, 99)))}"
+    )
+
+
 def slots(chance: random.Random) -> dict[str, Pair]:
     """Return what fills each slot of a line."""
     paper, (accusative, genitive) = chance.choice(list(PAPERS.items()))
@@ -114,7 +191,22 @@ def slots(chance: random.Random) -> dict[str, Pair]:
     she, he, last = chance.choice(SHE), chance.choice(HE), chance.choice(LAST)
     name = chance.choice((she, he))
     first, second = chance.sample(range(1, 31), 2)
+    thing, roman, decade = (
+        name_of_thing(chance),
+        chance.choice(ROMAN),
+        chance.randint(18, 20) * 10 + chance.randint(0, 9),
+    )
+    ruler, german_ruler = chance.choice(list(RULERS.items()))
+    whole = str(chance.randint(2, 99))
     return {
+        **{kind: measure(chance, kind) for kind in MEASURES},
+        "number": numbered(chance),
+        "n": (whole, whole),
+        "thing": (thing, thing),
+        "roman": (roman, roman),
+        "ruler": (f"{ruler} {roman}", f"{german_ruler} {roman}."),
+        "decade": (f"{decade}0s", f"{decade}0er"),
+        "food": chance.choice(list(FOODS.items())),
         "she": (she, she),
         "he": (he, he),
         "name": (name, name),
@@ -143,7 +235,8 @@ def filled(line: Pair, chance: random.Random) -> Pair:
         return lambda slot: values[slot[1]][number]
 
     english, german = (re.sub(r"\{(\w+)\}", side(number), text) for number, text in enumerate(line))
-    return english.replace("..", "."), german.replace("..", ".")
+    english, german = (re.sub(r"(?<!\.)\.\.(?!\.)", ".", text) for text in (english, german))
+    return english, german
 
 
 def phrases(chance: random.Random) -> Iterator[Pair]:

@@ -22,6 +22,14 @@ def test_a_list_serves_both_directions(file: Path, size: int) -> None:
     assert phrases(file, ("en", "fr")) == phrases(file, (None, "de")) == {}
 
 
+def test_the_general_models_did_not_learn_the_list_of_strings() -> None:
+    learned = Path("examples/phrases.tsv").read_text(encoding="utf-8").splitlines()
+    there, back = phrases(PHRASES, ("en", "de")), phrases(PHRASES, ("de", "en"))
+    pairs = [line.split("\t") for line in learned if not line.startswith("#")]
+    assert not there.keys() & {english for english, _ in pairs}
+    assert not {(german, english) for english, german in pairs if english in back.get(german, ())}
+
+
 @pytest.mark.parametrize(
     ("translation", "right"),
     [
