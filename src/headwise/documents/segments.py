@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from headwise.characters import join_texts
+from headwise.characters import UNSPACED, join_texts
 from headwise.extras import optional_module
 
 Mode = Literal["all", "punctuation", "none"]
@@ -36,6 +36,9 @@ _ORDINAL = re.compile(
     r"\b(?:d(?:er|ie|as|e[mns])|(?:dies|jed|jen|[mds]?ein|ihr|unse?r|eur)e?[mnrs]?|[ai]m|zu[mr]|vom|beim)\s\d{1,3}\.\s+\Z",
     re.IGNORECASE,
 )
+# A sentence goes on behind a full stop without a space, as in Node.JS, .NET and @/./+, but not in "It rained.We left".
+_PROSE = re.compile(r"(?:\s|\A[^\W\d_a-z])[^\W\d_A-Z]+[.!?…]+\Z")
+_BEGINS = re.compile(r"[^\W\d_][^\W\d_A-Z]*(?:['’][^\W\d_]+)?(?:[\s,]|\Z)")
 _NEXT = re.compile(r"(?:Er|Sie|Es|Ich|Wir|Ihr|Der|Die|Das|Dann|Danach|Am|Im|In|Und|Aber)\b")  # sentence
 
 
@@ -120,6 +123,8 @@ def _sentences(text: str, language: str) -> list[str]:
 
 def _continues(before: str, part: str, language: str) -> bool:
     """Whether a sentence goes on in the next part."""
+    if before[-1] in ".!?…" and re.match(r"[!-~]|[^\W\d_]", part) and not UNSPACED.match(part):
+        return _PROSE.search(before) is None or _BEGINS.match(part) is None
     if _ZONE.match(part) and _HOUR.search(before):
         return True
     if language == "de" and _ORDINAL.search(before):

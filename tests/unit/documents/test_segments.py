@@ -55,6 +55,21 @@ def test_a_text_is_reassembled_exactly(parts: list[tuple[str, str]], mode: Mode)
             ["Das kostet z. B. 3 Euro.", "Am 1. Mai ist frei."],
         ),
         ("fr", "Ça va ? Oui.", ["Ça va ?", "Oui."]),
+        (
+            "en",
+            "Use @/./+/-/_ only. It is for .NET, Node.JS and OpenOffice.Org, see ../odf. See a.NONE.",
+            [
+                "Use @/./+/-/_ only.",
+                "It is for .NET, Node.JS and OpenOffice.Org, see ../odf.",
+                "See a.NONE.",
+            ],
+        ),
+        (
+            "en",
+            "Hello.It rained.We left...But why?It's late.",
+            ["Hello.", "It rained.", "We left...", "But why?", "It's late."],
+        ),
+        ("zh", "你好!再见.好", ["你好!", "再见.", "好"]),
         ("ja", "これはペンです。それは本です。", ["これはペンです。", "それは本です。"]),
         ("hi", "यह एक घर है। वह सोता है।", ["यह एक घर है।", "वह सोता है।"]),
         ("xx", "One. Two.", ["One.", "Two."]),
