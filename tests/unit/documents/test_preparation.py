@@ -551,6 +551,12 @@ def test_nothing_is_put_into_an_abbreviation(after: int) -> None:
     assert found.count("<code>x</code>") == 1
 
 
+def test_a_code_behind_an_abbreviation_stays_there() -> None:
+    """The translation without its codes is `Files, e.g. or.`, whose last word is no part of the abbreviation."""
+    source = "Files, e.g. <code>x</code> or <code>y</code>."
+    assert through(source, HTML, str, lambda rows, columns: np.eye(rows, columns)) == source
+
+
 @pytest.mark.parametrize("kept", ["%(b)s", "%s", ":name", "{b}"])
 def test_a_piece_that_is_put_before_another_one_has_a_space_behind_it(kept: str) -> None:
     """The model loses the first piece and keeps the second."""
