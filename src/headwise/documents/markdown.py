@@ -14,7 +14,7 @@ from itertools import accumulate, groupby
 from headwise.documents.blocks import Block, BlockItem, TextRun, source_of
 from headwise.documents.preparation import ParsedText
 from headwise.documents.reading import DocumentFile, split_lines
-from headwise.documents.rules import NEVER
+from headwise.documents.rules import BLOCKS, NEVER
 from headwise.documents.sentence import Mark, ProtectedPiece
 from headwise.documents.tokens import MOST_DEPTH
 from headwise.documents.values import Value, decode, file_of
@@ -22,16 +22,35 @@ from headwise.errors import DataError
 from headwise.extras import optional_module
 
 _MOST_BYTES = 2**20  # of a file: its blocks are found by a parser in Python
+_SEPARATOR = "separator"  # the kind of a tag that separates sentences, such as <br>
+_NEEDLESS = "'\".,;:!?%=/-"  # inside a line they need no backslash, which Pandoc writes
 _LONGEST = 50_000  # characters of a paragraph
-_FRONT = re.compile(r"---[ \t]*\r?\n(?:(?!(?:---|\.\.\.)[ \t]*\r?\n).*\n){0,1000}(?:---|\.\.\.)[ \t]*\r?\n")
+_FRONT = re.compile(
+    r"(?:---[ \t]*\r?\n(?:(?!(?:---|\.\.\.)[ \t]*\r?\n).*\n){0,1000}(?:---|\.\.\.)"
+    r"|\+\+\+[ \t]*\r?\n(?:(?!\+\+\+).*\n){0,1000}\+\+\+)[ \t]*\r?\n"
+)
+# What CommonMark takes for text at the beginning of a line, and other programs for the mark of a block.
+_MARKER = re.compile(
+    r"[ \t]*(?:(?P<line>\[![\w-]{1,40}\][-+]?|\[(?:toc|TOC)\]"  # GitHub's > [!NOTE]
+    r"|:{3,}[ \t]*[\w-]*[ \t]*(?:[\[{].*)?"  # ::: tip
+    r"|(?:!!!|\?\?\?\+?)[ \t].*|\{[%:].*\}[ \t]*$|\{\{[<%].*[%>]\}\}[ \t]*$)"  # MkDocs; Jekyll, kramdown; Hugo
+    r"|\[\^[^\s\[\]]{1,80}\]:|\[[ xX]\](?=\s)|:(?=[ \t]))"  # a footnote, a task, a definition
+)
+_LAST = re.compile(
+    r"(?<![ \t])[ \t]++(?:\{[ \t]*[#.:][^{}]{0,200}\}|<!--.{0,500}?-->)[ \t]*+$"
+)  # of a heading, such as {#name}
 _INLINE = re.compile(
-    r"(?P<escape>\\[!-/:-@\[-`{-~])"
+    r"(?P<name>(?<![\w./\\-])[\w./-]{0,80}"  # a name with escapes, such as snake\_case or \*.txt
+    r"(?:\\_|\\\*(?=[./])|(?<=[./-])\\\*|(?<=\w)\\\*(?=\w))(?:[\w./-]|\\[_*]){0,80}(?<![./-]))"
+    r"|(?P<escape>\\[!-/:-@\[-`{-~])"
     r"|(?P<reference>&#?\w{1,31};)"
-    r"|(?P<code>(?P<ticks>(?<!`)`{1,9}(?!`)).{1,1000}?(?<!`)(?P=ticks)(?!`))"
-    r"|(?P<address><[a-zA-Z][\w.+-]{1,31}:[^\s<>]{0,1000}>|\[\^[\w-]{1,80}\])"
+    r"|(?P<code>(?:\{[\w:.+-]{1,80}\})?(?P<ticks>(?<!`)`{1,9}(?!`)).{1,1000}?(?<!`)(?P=ticks)(?!`))"
+    r"|(?P<address><[a-zA-Z][\w.+-]{1,31}:[^\s<>]{0,1000}>|\[\^[\w-]{1,80}\]|!?\[\[[^\[\]]{1,200}\]\]"
+    r"|<!--.{0,500}?-->|\{%.{1,500}?%\}|\{[ \t]*[#.:][^{}]{0,200}\}|(?<![\w:]):[\w+]{1,40}(?:-\w{1,40})+:(?!\w))"
     r"|<(?P<end>/?)(?P<tag>[a-zA-Z][\w-]{0,30})(?:\s[^<>]{0,1000})?/?>"
     r"|(?P<open>!?\[)"
-    r"|(?P<close>\](?:\((?:[^()\\<>]|\\.|<[^<>]{0,500}>|\([^()]{0,500}\)){0,1000}\)|\[[^\[\]]{0,200}\])?)"
+    r"|(?P<close>\](?:\((?:[^()\\<>]|\\.|<[^<>]{0,500}>|\([^()]{0,500}\)){0,1000}\)|\[[^\[\]]{0,200}\])?"
+    r"(?:(?<=[)\]])\{[^{}]{0,200}\})?)"  # attributes
     r"|(?P<emphasis>\*{1,3}|_{1,3}|~~)",
     re.DOTALL,
 )
@@ -55,7 +74,7 @@ def read_markdown(content: bytes) -> DocumentFile:
         if token.type != "inline" or not token.map or len(token.content) > _LONGEST:
             continue
         spans = _spans(text, token.content.split("\n"), starts, token.map[0], position)
-        for part in _without_breaks(text, spans):
+        for part in _groups(text, spans):
             values += _value(text, part, known.get("references", {}))
         # Cells of a row are on one line: after one that isn't found, the next could be found inside it.
         position = spans[-1][1] if spans else starts[min(token.map[1], len(starts) - 1)]
@@ -82,14 +101,20 @@ def _spans(
     return found
 
 
-def _without_breaks(text: str, spans: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-    """Return the lines in groups, which hard line breaks separate."""
+def _groups(text: str, spans: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+    """Return the lines in groups, which hard line breaks and the marks of other programs separate."""
     groups: list[list[tuple[int, int]]] = [[]]
     for start, end in spans:
+        marker = _MARKER.match(text[start:end])
+        if marker is not None:
+            groups.append([])
+            start += marker.end()
         source = text[start:end]
+        last = _LAST.search(source)
         broken = source.endswith(("  ", "\\"))
-        groups[-1].append((start, start + len(source.rstrip(" \\")) if broken else end))
-        groups += [[]] if broken else []
+        kept = source[: last.start()] if last else source.rstrip(" \\") if broken else source
+        groups[-1].append((start, start + len(kept)))
+        groups += [[]] if broken or last or (marker and marker["line"]) else []
     return [group for group in groups if group]
 
 
@@ -99,15 +124,23 @@ def _value(text: str, spans: Sequence[tuple[int, int]], references: Mapping[str,
     units: list[str] = []
     for number, (start, end) in enumerate(spans):
         if number:
+            start = end - len(text[start:end].lstrip())
             written += " "
             units.append(text[spans[number - 1][1] : start])
         written += text[start:end]
         units += text[start:end]
     if not any(map(str.isalpha, written)):
         return []
-    block = Block(_items(written, units, references), markup=False)
-    parsed = ParsedText((block,), "punctuation", protect=True)
+    blocks: list[str | Block] = []
+    for separate, group in groupby(_items(written, units, references), _separates):
+        items = list(group)
+        blocks.append(source_of(items) if separate else Block(items, markup=False))
+    parsed = ParsedText(tuple(blocks), "punctuation", protect=True)
     return [Value(spans[0][0], spans[-1][1], parsed, len(written), str)]
+
+
+def _separates(item: BlockItem) -> bool:
+    return isinstance(item, ProtectedPiece) and item.kind == _SEPARATOR
 
 
 def _items(text: str, units: Sequence[str], references: Mapping[str, object]) -> list[BlockItem]:
@@ -123,7 +156,13 @@ def _items(text: str, units: Sequence[str], references: Mapping[str, object]) ->
         position = end
         marker, opens, closes = _role(text, match)
         place = next((n for n in range(len(opened) - 1, -1, -1) if opened[n][1] == marker), None)
-        if match["escape"] or match["code"] or match["address"]:
+        if match["tag"] and match["tag"].lower() in BLOCKS - NEVER and not opened:
+            items.append(ProtectedPiece(raw, raw, _SEPARATOR))
+        elif match["name"]:
+            items.append(ProtectedPiece(match[0].replace("\\", ""), raw))
+        elif match["escape"] and start and match[0][1] in _NEEDLESS:
+            items.append(TextRun(match[0][1], [raw]))
+        elif match["escape"] or match["code"] or match["address"]:
             items.append(ProtectedPiece(match[0], raw, hidden=True))
         elif match["reference"]:
             meant = html.unescape(match[0])
@@ -136,7 +175,8 @@ def _items(text: str, units: Sequence[str], references: Mapping[str, object]) ->
             del opened[place:]
             opening = source_of([items[index]])
             inner = " ".join(source_of(items[index + 1 :]).upper().split())
-            if match[0] == "]" and inner not in references:  # brackets of the text
+            label = " ".join(match[0][2:].partition("]")[0].upper().split()) or inner
+            if match[0][:2] in ("]", "][") and label not in references:  # brackets of the text
                 items.append(TextRun(match[0], units[start:end]))
             elif match[0] == "]" or (match[0] == "][]" and inner in references) or marker[1:] in NEVER:
                 # the text names the link, or isn't text

@@ -99,6 +99,95 @@ def test_nothing_but_text_changes() -> None:
     assert translated(result) == result
 
 
+# What CommonMark takes for paragraphs: GitHub's, MkDocs', Pandoc's, kramdown's, VitePress', Docusaurus' and Hugo's.
+DIALECTS = """+++
+title = "x"
++++
+
+# HEADING {#heading-id}
+
+## HEADING <!-- omit in toc -->
+
+[TOC]
+
+> [!NOTE]
+> ONE LINE.
+
+> [!tip]- OWN TITLE
+> ONE LINE.
+
+:::warning
+ONE LINE.
+:::
+
+::: tip OWN TITLE
+ONE LINE.
+:::
+
+:::note[label]
+ONE LINE.
+:::
+
+{{< note >}}
+ONE LINE.
+{{< /note >}}
+
+{% raw %}
+ONE LINE.
+{% endraw %}
+
+!!! note "title"
+    ONE LINE.
+
+NOTE[^a] AND [[page|alias]], {doc}`page`, :material-check: AND <!-- comment --> AND [LINK](a.html){:target="_blank"}.
+
+[^a]: ONE LINE.
+[^b]: ONE LINE.
+
+- [ ] TASK
+- [x] TASK
+
+TERM
+: ONE MEANING.
+: ANOTHER *MEANING*.
+{: .class}
+
+| CELL<br>NEXT LINE | <ul><li>ITEM</li><li>ITEM *TWO*</li></ul> |
+|---|---|
+| [ONE][TWO][THREE] | CELL |
+"""
+
+
+def test_what_other_programs_read_in_markdown_stays() -> None:
+    """All but the text is in small letters."""
+    sought: list[str] = []
+
+    def upper(sentence: str) -> str:
+        sought.append(sentence)
+        return sentence.upper()
+
+    file = read_file("a.md", DIALECTS.encode())
+    assert file.write([of_document(text, upper) for text in file.texts]).decode() == DIALECTS
+    assert sought.count("ONE LINE.") == 10
+    assert {"HEADING", "OWN TITLE", "TASK", "TERM", "ONE MEANING.", "CELL", "NEXT LINE", "ITEM"} <= {*sought}
+
+
+def test_escapes_are_read_as_the_characters() -> None:
+    source = "It doesn\\'t use snake\\_case\\_names\\. It has \\*.txt, v\\*.x and a\\-b\\! [not][a]\n"
+    read = [text.prepare("en").all_sentences for text in read_file("a.md", source.encode()).texts]
+    assert [one.text for one in read[0]] == [
+        "It doesn't use snake_case_names.",
+        "It has *.txt, v*.x and a-b!",
+        "[not][a]",
+    ]
+    result = translated(source)
+    assert "snake\\_case\\_names" in result
+    assert all(word in result for word in ("\\*.txt", "v\\*.x"))
+    parser = MarkdownIt("commonmark")
+    before, after = parser.render(source), parser.render(result)
+    assert before.upper() == after.upper()
+
+
 @pytest.mark.parametrize(
     "source",
     ["a &lt; b", "a *b", "a ] b [ c", "**a*", "`a", "a <b", "![a](", "[a][]", "_a_b_ c", "\\", "| a |\n|--|"],
