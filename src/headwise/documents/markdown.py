@@ -13,7 +13,7 @@ from itertools import accumulate, groupby
 
 from headwise.documents.blocks import Block, BlockItem, TextRun, source_of
 from headwise.documents.preparation import ParsedText
-from headwise.documents.reading import DocumentFile, split_lines
+from headwise.documents.reading import DocumentFile, check_texts, split_lines
 from headwise.documents.rules import BLOCKS, NEVER
 from headwise.documents.sentence import Mark, ProtectedPiece
 from headwise.documents.tokens import MOST_DEPTH
@@ -41,10 +41,10 @@ _LAST = re.compile(
 )  # of a heading, such as {#name}
 _INLINE = re.compile(
     r"(?P<name>(?<![\w./\\-])[\w./-]{0,80}"  # a name with escapes, such as snake\_case or \*.txt
-    r"(?:\\_|\\\*(?=[./])|(?<=[./-])\\\*|(?<=\w)\\\*(?=\w))(?:[\w./-]|\\[_*]){0,80}(?<![./-]))"
+    r"(?:\\_|\\\*(?=[./])|(?<=[./-])\\\*|(?<=\w)\\[*\[&#$|+@~^<>](?=\w))(?:[\w./-]|\\[_*]){0,80}(?<![./-]))"
     r"|(?P<escape>\\[!-/:-@\[-`{-~])"
     r"|(?P<reference>&#?\w{1,31};)"
-    r"|(?P<code>(?:\{[\w:.+-]{1,80}\})?(?P<ticks>(?<!`)`{1,9}(?!`)).{1,1000}?(?<!`)(?P=ticks)(?!`))"
+    r"|(?P<code>(?:\{[\w:.+-]{1,80}\})?(?P<ticks>(?<!`)`{1,9}(?!`)).{1,50000}?(?<!`)(?P=ticks)(?!`))"
     r"|(?P<address><[a-zA-Z][\w.+-]{1,31}:[^\s<>]{0,1000}>|\[\^[\w-]{1,80}\]|!?\[\[[^\[\]]{1,200}\]\]"
     r"|<!--.{0,500}?-->|\{%.{1,500}?%\}|\{[ \t]*[#.:][^{}]{0,200}\}|(?<![\w:]):[\w+]{1,40}(?:-\w{1,40})+:(?!\w))"
     r"|<(?P<end>/?)(?P<tag>[a-zA-Z][\w-]{0,30})(?:\s[^<>]{0,1000})?/?>"
@@ -76,6 +76,7 @@ def read_markdown(content: bytes) -> DocumentFile:
         spans = _spans(text, token.content.split("\n"), starts, token.map[0], position)
         for part in _groups(text, spans):
             values += _value(text, part, known.get("references", {}))
+            check_texts(values)
         # Cells of a row are on one line: after one that isn't found, the next could be found inside it.
         position = spans[-1][1] if spans else starts[min(token.map[1], len(starts) - 1)]
     return file_of(text, values, encode)

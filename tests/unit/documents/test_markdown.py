@@ -172,13 +172,18 @@ def test_what_other_programs_read_in_markdown_stays() -> None:
     assert {"HEADING", "OWN TITLE", "TASK", "TERM", "ONE MEANING.", "CELL", "NEXT LINE", "ITEM"} <= {*sought}
 
 
+def test_long_code_stays() -> None:
+    code = f"`apt install {'package ' * 1000}`"
+    assert translated(f"Use {code} here and `x\n") == f"USE {code} HERE AND `X\n"
+
+
 def test_escapes_are_read_as_the_characters() -> None:
-    source = "It doesn\\'t use snake\\_case\\_names\\. It has \\*.txt, v\\*.x and a\\-b\\! [not][a]\n"
+    source = "It doesn\\'t use snake\\_case\\_names\\. It has \\*.txt, v\\*.x and a\\-b\\! R\\&D [not][a]\n"
     read = [text.prepare("en").all_sentences for text in read_file("a.md", source.encode()).texts]
     assert [one.text for one in read[0]] == [
         "It doesn't use snake_case_names.",
         "It has *.txt, v*.x and a-b!",
-        "[not][a]",
+        "R&D [not][a]",
     ]
     result = translated(source)
     assert "snake\\_case\\_names" in result
