@@ -56,9 +56,10 @@ _KINDS = {
             r"\{\s{0,3}[\w.]{1,80}\s{0,3},\s{0,3}(?:number|date|time|spellout|ordinal|duration)\s{0,3}(?:,[^{}]{0,80})?\}",
         ]
     ),
-    "format": r"(?<![\d%])%(?:\(\w{1,80}\)|<\w{1,80}>|\d{1,3}\$)?[-+0#,']{0,4}(?:\d{1,4}|\*)?(?:\.(?:\d{1,4}|\*))?"
-    r"(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcsSpn@](?!\w)|%L?\d{1,2}(?![\w$])|"
-    r"(?<![\d%])%(?:\d{1,3}\$)?#@\w{1,80}@|(?<![\w%])%[A-Za-z_][\w.-]{1,80}%(?![\w%])|%%",
+    # A letter or two may be behind a format: %dm, %.3fs, %1MB, %dx%d.
+    "format": r"(?<![\w%])%[A-Za-z_][\w.-]{1,80}%(?![\w%])|(?<![\d%])%(?:\d{1,3}\$)?#@\w{1,80}@|"
+    r"(?<![\d%])%(?:\(\w{1,80}\)|<\w{1,80}>|\d{1,3}\$)?[-+0#,']{0,4}(?:\d{1,4}|\*)?(?:\.(?:\d{1,4}|\*))?"
+    r"(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcsSpn@](?![\d_]|[a-zA-Z]{3})|%L?\d{1,2}(?![\d_$]|[a-zA-Z]{3})|%%",
     "number": rf"(?<![\w.,])(?:{_NUMBER}[ \u00a0\u202f]?(?:{UNITS})(?!\w)|[{CURRENCY_SIGNS}]\s?{_NUMBER})",
     "code": CODE,
     "emoji": rf"(?:{_EMOJI})[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]?(?:\u200d(?:{_EMOJI})[\ufe0f\U0001f3fb-\U0001f3ff]?)*",

@@ -133,6 +133,11 @@ def test_properties_are_what_other_programs_read() -> None:
         ("a < b and b > a", "A < B AND B > A"),
         ("%n files of %1 in %L2 at 100%", "%n FILES OF %1 IN %L2 AT 100%"),
         ("Hi %user_name%, 5% of %count%: %d%% or %ld%s", "HI %user_name%, 5% OF %count%: %d%% OR %ld%s"),
+        (
+            "%d file%s in %dm %.3fs, %1MB at %dx%d of %to%",
+            "%d FILE%s IN %dM %.3fS, %1MB AT %dX%d OF %to%",
+        ),
+        ("%1个 of it", "%1个 OF IT"),
         ("In %#@files@ and %1$#@days@", "IN %#@files@ AND %1$#@days@"),
         ("%,d points, or %1$,.2f kg", "%,d POINTS, OR %1$,.2f KG"),
         ("#{user.name} and ${total} or $total in all", "#{user.name} AND ${total} OR $total IN ALL"),
