@@ -23,6 +23,13 @@ _JSON = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]:,]', re.DOTALL)
 _CHROME = re.compile(r"\$\w{1,80}\$|\$[1-9]")
 
 
+# What a program reads, not a person: index.html, java.util.List, ./img, application/json, #ff00aa, and dd.MM.yyyy.
+_NO_TEXT = re.compile(
+    r"[\w@~./+-]*\w{2}\.\w{2}[\w@~./+-]*(?<!\.)|(?:\.{1,2}|~)?/[\w@~./+-]+|application/[\w.+-]+|#[0-9a-fA-F]{3,8}"
+    r"|(?=.*(?:yy|YY|MM|dd|DD|HH|hh|mm))(?:([yYMdDHhmsSELaAZQ])\1{0,4}o?(?:\W+|\Z))+"
+)
+
+
 @dataclass
 class _Frame:
     """An object or list of JSON that is open: the key of the next value in it, and whether it is translated."""
@@ -71,7 +78,8 @@ def _json(readable: bool) -> Callable[[str], str]:
 
 
 def _value(start: int, end: int, text: str, write: Callable[[str], str]) -> list[Value]:
-    return [plain_value(start, end, text, write)] if any(map(str.isalpha, text)) else []
+    is_text = any(map(str.isalpha, text)) and _NO_TEXT.fullmatch(text) is None
+    return [plain_value(start, end, text, write)] if is_text else []
 
 
 _PROPERTY = re.compile(

@@ -120,6 +120,36 @@ def test_properties_are_what_other_programs_read() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "img/logo.png",
+        "java.util.logging.ConsoleHandler",
+        "../a/b",
+        "/usr/share",
+        "application/json",
+        "#ff00aa",
+        "MM/dd/yyyy",
+        "dd.MM.yy",
+        "h:mm A",
+        "dddd, MMMM Do",
+        "HH:mm:ss",
+    ],
+)
+def test_a_value_that_no_person_reads_stays(text: str) -> None:
+    for name, source in (
+        ("a.json", '{{"a": "{}"}}'),
+        ("a.strings", '"a" = "{}";'),
+        ("a.properties", "a={}\n"),
+    ):
+        assert not read_file(name, source.format(text).encode()).texts
+
+
+@pytest.mark.parametrize("text", ["Yes/No", "e.g.", "Add", "Loading...", "a.m.", "Mm.", "It is index.html"])
+def test_a_value_that_a_person_reads_is_a_text(text: str) -> None:
+    assert len(read_file("a.json", json.dumps([text]).encode()).texts) == 1
+
+
+@pytest.mark.parametrize(
     ("text", "result"),
     [
         ("The <b>dog</b> runs", "THE <b>DOG</b> RUNS"),
