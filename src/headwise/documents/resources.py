@@ -247,15 +247,16 @@ def _placeable(text: str, start: int, end: int) -> tuple[int, bool, list[tuple[i
 
 
 def _text(text: str, start: int, end: int) -> list[Value]:
-    """Return the text of a part of a pattern, whose line ends are spaces, without the white space around it."""
-    source = text[start:end]
-    core = source.strip()
-    if not any(map(str.isalpha, _PLACEABLE.sub("", core))):
-        return []
-    start += source.index(core)
-    parts = re.findall(r"[ ]*+\r?\n\s*+|[^\n]", core)
-    runs = [(" " if "\n" in part else part, part) for part in parts]
-    return [pieces_value(start, start + len(core), runs, _PLACEABLE, _fluent)]
+    """Return the paragraphs of a part of a pattern, whose line ends are spaces, without the white space around them."""
+    found: list[Value] = []
+    for paragraph in re.finditer(r"\S(?:[^\n]|\n(?!\s*+\n))*+", text[start:end]):
+        core = paragraph[0].rstrip()
+        if any(map(str.isalpha, _PLACEABLE.sub("", core))):
+            parts = re.findall(r"[ ]*+\r?\n\s*+|[^\n]", core)
+            runs = [(" " if "\n" in part else part, part) for part in parts]
+            first = start + paragraph.start()
+            found.append(pieces_value(first, first + len(core), runs, _PLACEABLE, _fluent))
+    return found
 
 
 def _fluent(text: str) -> str:

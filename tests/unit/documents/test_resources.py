@@ -247,6 +247,13 @@ def test_strings_of_apple_are_what_other_programs_read(encoding: str) -> None:
     assert [unit.source for unit in store.units if unit.name] == ['HELLO "%@",\n %1$@ YOU', "CAFÉ"]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_paragraphs_of_fluent_stay_apart(end: str) -> None:
+    source = f"a ={end}    One {{ $x }}{end}    two.{end}    {end}    Three.{end}{end}b = Four{end}"
+    expected = f"a ={end}    ONE {{ $x }} TWO.{end}    {end}    THREE.{end}{end}b = FOUR{end}"
+    assert translated("a.ftl", source).decode() == expected
+
+
 def test_messages_of_fluent_are_what_other_programs_read() -> None:
     result = translated("a.ftl", FLUENT).decode()
     base = pytest.importorskip("fluent.syntax", reason="needs pip install fluent.syntax")
