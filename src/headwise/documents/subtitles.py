@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headwise.documents.preparation import read
-from headwise.documents.reading import DocumentFile, check_texts, read_text, split_lines
+from headwise.documents.reading import DocumentFile, check_texts, split_lines
 from headwise.documents.rules import TagRules
 from headwise.documents.tokens import SUBTITLE_TAG
+from headwise.documents.values import decode
 from headwise.errors import DataError
 
 _TIME = r"\d{1,4}:\d{2}:\d{2}[,.]\d{1,3}"
@@ -50,11 +51,11 @@ class Subtitles:
 
 def read_subtitles(content: bytes) -> DocumentFile:
     """Read a file; raises `DataError` as `parse_subtitles`, and for one beyond the bounds."""
-    mark, text = read_text(content)
+    text, encode = decode(content)
     subtitles = parse_subtitles(text)
     texts = subtitles.texts
     parsed = [read(one, "punctuation", TagRules("subtitles")) for one in texts]
-    return DocumentFile(parsed, sum(map(len, texts)), lambda found: (mark + subtitles.write(found)).encode())
+    return DocumentFile(parsed, sum(map(len, texts)), lambda found: encode(subtitles.write(found)))
 
 
 def parse_subtitles(source: str) -> Subtitles:

@@ -265,6 +265,13 @@ def test_speakers_in_tags_are_apart() -> None:
     assert result == cue.format("{\\an8}", "WHERE IS THE DOG THAT YOU SAW?", "NO", "IDEA")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_subtitles_stay_in_their_encoding(encoding: str) -> None:
+    content = SRT.encode(encoding)
+    file = read_file("a.srt", content)
+    assert file.write([of_document(text, str) for text in file.texts]) == content
+
+
 def test_lines_of_subtitles_are_balanced() -> None:
     assert wrapped("one two three four", 2) == ["one two", "three four"]
     assert wrapped("one", 3) == ["one"]
