@@ -36,9 +36,10 @@ _ORDINAL = re.compile(
     r"\b(?:d(?:er|ie|as|e[mns])|(?:dies|jed|jen|[mds]?ein|ihr|unse?r|eur)e?[mnrs]?|[ai]m|zu[mr]|vom|beim)\s\d{1,3}\.\s+\Z",
     re.IGNORECASE,
 )
-# A sentence goes on behind a full stop without a space, as in Node.JS, .NET and @/./+, but not in "It rained.We left".
+# A sentence goes on behind a full stop without a space, as in .NET, "@/./+ only" and "the net.Socket object", but for
+# prose with a short word behind it, as in "It rained.We left".
 _PROSE = re.compile(r"(?:\s|\A[^\W\d_a-z])[^\W\d_A-Z]+[.!?…]+\Z")
-_BEGINS = re.compile(r"[^\W\d_][^\W\d_A-Z]*(?:['’][^\W\d_]+)?(?:[\s,]|\Z)")
+_BEGINS = re.compile(r"[^\W\d_][^\W\d_A-Z]{0,3}(?:['’][^\W\d_]+)?(?:\s|\Z)")
 _NEXT = re.compile(r"(?:Er|Sie|Es|Ich|Wir|Ihr|Der|Die|Das|Dann|Danach|Am|Im|In|Und|Aber)\b")  # sentence
 
 

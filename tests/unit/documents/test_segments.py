@@ -57,11 +57,11 @@ def test_a_text_is_reassembled_exactly(parts: list[tuple[str, str]], mode: Mode)
         ("fr", "Ça va ? Oui.", ["Ça va ?", "Oui."]),
         (
             "en",
-            "Use @/./+/-/_ only. It is for .NET, Node.JS and OpenOffice.Org, see ../odf. See a.NONE.",
+            "Use @/./+/-/_ only. It is for .NET, Node.JS and OpenOffice.Org, see ../odf. See the net.Socket class.",
             [
                 "Use @/./+/-/_ only.",
                 "It is for .NET, Node.JS and OpenOffice.Org, see ../odf.",
-                "See a.NONE.",
+                "See the net.Socket class.",
             ],
         ),
         (
