@@ -85,10 +85,9 @@ def pieces_value(
         items.append(ProtectedPiece(match[0], raw, "placeholder"))
         position = match.end()
     items.append(TextRun(text[position:], sources[position:]))
-    block = Block(
-        [item for item in items if not isinstance(item, TextRun) or item.text], markup=False, tags=True
-    )
-    parsed = ParsedText((block,), "punctuation", protect=True, strict=True)
+    kept = [item for item in items if not isinstance(item, TextRun) or item.text]
+    block = Block(kept, lines=True, markup=False, tags=True)
+    parsed = ParsedText((block,), "all", protect=True, strict=True)
     return Value(start, end, parsed, len(text), write)
 
 

@@ -219,6 +219,16 @@ def test_references_of_strings_are_read_as_their_characters(text: str, seen: str
     assert read[0] == seen  # what loses a piece is read once more, without it
 
 
+def test_lines_of_messages_stay() -> None:
+    chrome = {"a": {"message": "One $x$.\n\n - two\n - three $x$", "placeholders": {"x": {"content": "$1"}}}}
+    expected = {**chrome["a"], "message": "ONE $x$.\n\n - TWO\n - THREE $x$"}
+    assert json.loads(translated("a.json", json.dumps(chrome))) == {"a": expected}
+    properties = "a={0} it''s '{'x'}'.\\n\\ \\n\\tTwo\\n\\  three\n"
+    assert translated("a.properties", properties).decode() == (
+        "a={0} IT''S '{'X'}'.\\n \\n\\tTWO\\n  THREE\n"
+    )
+
+
 def test_names_and_keys_of_fluent_are_no_text() -> None:
     kept = "-brand-name = Firefox\nopen =\n    .accesskey = O\n    .commandkey = o\n    .style = width: 5em\n"
     source = f"{kept}    .label = Open <b>{{ $x }} now</b>\n"
