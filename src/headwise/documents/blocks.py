@@ -37,6 +37,7 @@ _TOKENS = {
 }
 _RUBY = r"(?<=(?<![\d%])%)<\w{1,80}>[-+0#]{0,4}[\d.]{0,9}[diouxXeEfFgGaAcsp](?!\w)"  # %<name>s isn't a tag
 TAG = re.compile(rf"(?!{_RUBY})<(/?)(?:\d{{1,3}}|[a-zA-Z][\w.:-]{{0,80}}(?:\s[^<>]{{0,1000}})?)/?>")
+_KEPT = "xliff:g"  # around what the model reads, but mustn't change, in Android's strings
 _MOST_NESTED = 8  # notes inside each other; further ones are inside sentences as other elements are
 _MOST_UNOPENED = 64  # end tags of a block for elements that began before it
 # Elements whose end tags may be left out, and the elements that end them then.
@@ -209,9 +210,11 @@ def tagged(block: Block) -> list[str | Block]:
             else:
                 index, elements = opened[place][0], elements + 1
                 del opened[place:]
-                if name in NEVER:
+                if name in NEVER or name == _KEPT:
                     whole = source_of(found[index:]) + raw
-                    found[index:] = [ProtectedPiece(whole, whole, hidden=True)]
+                    inner = "".join(one.text for one in found[index + 1 :] if isinstance(one, TextRun))
+                    seen = name == _KEPT and inner.strip() != ""
+                    found[index:] = [ProtectedPiece(inner if seen else whole, whole, hidden=not seen)]
                 else:
                     found[index] = Mark("open", source_of([found[index]]), elements)
                     found.append(Mark("close", raw, elements))

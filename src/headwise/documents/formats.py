@@ -89,7 +89,7 @@ FORMATS = {
     ".txt": DocumentFormat("text/plain", _reader("reading", "read_whole"), lines=True),
     ".html": _HTML,
     ".htm": _HTML,
-    ".xml": DocumentFormat("text/xml", _reader("reading", "read_whole", markup="xml")),
+    ".xml": DocumentFormat("text/xml", _reader("resources", "read_xml")),
     ".md": DocumentFormat("text/markdown", _reader("markdown", "read_markdown")),
     ".docx": _archive(".docx", f"{_OFFICE}.wordprocessingml.document"),
     ".pptx": _archive(".pptx", f"{_OFFICE}.presentationml.presentation"),

@@ -1,9 +1,10 @@
-"""Files of strings by name, which programs show: .json, .properties, .strings and .ftl; only the values change.
+"""Files of strings by name, which programs show: .json, .properties, .strings, .ftl and Android's; only values change.
 
 .json        every string that is a value; of Chrome's messages, `message` alone; of ARB, no key that begins with @
 .properties  https://docs.oracle.com/en/java/javase/21/docs/api/java.base/java/util/Properties.html
 .strings     https://developer.apple.com/library/archive/documentation/Cocoa/Conceptual/LoadingResources/Strings/Strings.html
 .ftl         https://projectfluent.org/fluent/guide/, where every variant of a selector is a string
+.xml         https://developer.android.com/guide/topics/resources/string-resource
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from headwise.documents.reading import DocumentFile
+from headwise.documents.blocks import TAG
+from headwise.documents.reading import DocumentFile, decode_markup, read_whole
+from headwise.documents.tokens import end_of_element, xml_tokens
 from headwise.documents.values import Value, decode, file_of, pieces_value, plain_value
 from headwise.errors import DataError
 from headwise.parsing import Malformed, json_value
@@ -171,6 +174,71 @@ def apple_values(text: str) -> list[Value]:
 
 def _apple(text: str) -> str:
     return "".join(_APPLE_WRITTEN.get(character, character) for character in text)
+
+
+_RESOURCES = re.compile(r"(?:[^<]++|<\?|<!--(?:(?!-->).)*+-->)*+<resources[\s>]", re.DOTALL)
+_WHOLE = re.compile(r'\s*+(?:<!\[CDATA\[(.*)\]\]>|"((?:[^"\\<]|\\.|<[^<>]*+>)*+)")\s*+', re.DOTALL)
+_TO_ESCAPE = re.compile(rf"{TAG.pattern}|[\\'\"\n\t<]|&(?!#?\w{{1,31}};)|\A[@?]")
+_ANDROID_WRITTEN = {"\n": "\\n", "\t": "\\t", "<": "&lt;", "&": "&amp;"}
+
+
+def read_xml(content: bytes) -> DocumentFile:
+    """Read XML: Android's strings, or a document; raises `DataError` as `decode_markup` and `xml_tokens`."""
+    text, encode = decode_markup(content)
+    if _RESOURCES.match(text) is None:
+        return read_whole(content, "xml")
+    return file_of(text, android_values(text), encode)
+
+
+def android_values(text: str) -> list[Value]:
+    """Return the strings of Android's, of arrays and plurals, too, but for those that aren't translatable."""
+    found: list[Value] = []
+    tokens = xml_tokens(text)
+    opened = [("", True)]  # the name of an element, and whether it is translated
+    number = offset = 0
+    while number < len(tokens):
+        token, end = tokens[number], number + 1
+        if token.kind == "open":
+            translated = opened[-1][1] and token.attributes.get("translatable") != "false"
+            if token.name == "string" or (
+                token.name == "item" and opened[-1][0] in ("string-array", "plurals")
+            ):
+                end = end_of_element(tokens, number)
+                inner = "".join(one.raw for one in tokens[number + 1 : end - 1])
+                found += _android(offset + len(token.raw), inner) if translated else []
+            else:
+                opened.append((token.name, translated))
+        elif token.kind == "close":
+            opened.pop()
+        offset += sum(len(one.raw) for one in tokens[number:end])
+        number = end
+    return found
+
+
+def _android(start: int, inner: str) -> list[Value]:
+    """Return a string, whose white space is a space outside quotation marks; references to others are none."""
+    whole = _WHOLE.fullmatch(inner)
+    if whole is not None:
+        start, inner = start + whole.start(whole.lastindex or 0), whole[whole.lastindex or 0]
+    elif "<!" in inner:  # comments and sections inside
+        return []
+    core = inner.strip()
+    start += inner.index(core)
+    text = _APPLE.sub(
+        lambda one: chr(int(one[1], 16)) if one[1] else _CONTROLS.get(one[2], one[2]),
+        core if whole else re.sub(r"\s+", " ", core),
+    )
+    if core.startswith(("@", "?")):
+        return []
+    section = whole is not None and whole[1] is not None
+
+    def escape(match: re.Match[str]) -> str:
+        one = match[0]
+        if len(one) > 1 or (section and one in "<&"):
+            return one
+        return _ANDROID_WRITTEN.get(one, f"\\{one}")
+
+    return _value(start, start + len(core), text, lambda found: _TO_ESCAPE.sub(escape, found))
 
 
 _SYMBOL = re.compile(r"-brand|[ ]*\.(?:\w*key|style)\b")  # what is no text: names of products, keys

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -217,6 +218,51 @@ def test_references_of_strings_are_read_as_their_characters(text: str, seen: str
     read: list[str] = []
     assert of_document(parsed, lambda one: read.append(one) or one.upper()) == result
     assert read[0] == seen  # what loses a piece is read once more, without it
+
+
+ANDROID = """<?xml version="1.0" encoding="utf-8"?>
+<!-- Licensed <x> -->
+<resources xmlns:xliff="urn:oasis:names:tc:xliff:document:1.2">
+    <string name="app" translatable="false">My App</string>
+    <string name="hello">Hello, %1$s! Don\\'t read \\"mail\\".\\nNew &amp; more</string>
+    <string name="html">This is <b>bold</b> and <xliff:g id="n">Maps</xliff:g> of <a href="a">it</a></string>
+    <string-array name="days"><item>Monday</item><item>@string/tue</item></string-array>
+    <plurals name="files"><item quantity="one">%d file</item><item quantity="other">%d files</item></plurals>
+    <string name="cd"><![CDATA[Click <a href="x">here</a> & now]]></string>
+    <string name="quoted">"  It is quoted  "</string>
+    <string name="none"/>
+    <style name="T"><item name="x">some thing</item></style>
+</resources>
+"""
+
+
+def test_strings_of_android_keep_what_its_build_wants() -> None:
+    etree = pytest.importorskip("lxml.etree")
+    file = read_file("strings.xml", ANDROID.encode())
+
+    def through(change: Callable[[str], str]) -> bytes:
+        return file.write([of_document(text, change) for text in file.texts])
+
+    assert through(str).decode() == ANDROID
+    special = etree.fromstring(through(lambda text: text.replace("mail", "'@<&")))
+    assert special[1].text == r"""Hello, %1$s! Don\'t read \"\'@<&\".\nNew & more"""
+    kept = re.compile(r"%\S+|Maps|.")
+    changed = etree.fromstring(
+        through(lambda text: kept.sub(lambda one: one[0].upper() if len(one[0]) == 1 else one[0], text))
+    )
+    assert ["".join(one.itertext()) for one in changed.iter("string", "item")] == [
+        "My App",
+        r"""HELLO, %1$s! DON\'T READ \"MAIL\".\nNEW & MORE""",
+        "THIS IS BOLD AND Maps OF IT",
+        "MONDAY",
+        "@string/tue",
+        "%d FILE",
+        "%d FILES",
+        'CLICK <a href="x">HERE</a> & NOW',
+        '"  IT IS QUOTED  "',
+        "",
+        "some thing",
+    ]
 
 
 def test_lines_of_messages_stay() -> None:
