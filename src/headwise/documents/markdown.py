@@ -36,6 +36,9 @@ _MARKER = re.compile(
     r"|(?:!!!|\?\?\?\+?)[ \t].*|\{[%:].*\}[ \t]*$|\{\{[<%].*[%>]\}\}[ \t]*$)"  # MkDocs; Jekyll, kramdown; Hugo
     r"|\[\^[^\s\[\]]{1,80}\]:|\[[ xX]\](?=\s)|:(?=[ \t]))"  # a footnote, a task, a definition
 )
+_TO = r"(?:\([^()\n]{0,1000}\)|\[[^\[\]\n]{0,200}\])"
+_BADGE = re.compile(rf"\[?!\[[^\[\]\n]{{0,200}}\]{_TO}(?:\]{_TO})?")  # a picture, perhaps with a link
+_BADGES = re.compile(rf"(?:[ \t]*+{_BADGE.pattern})++[ \t\\]*+")
 _LAST = re.compile(
     r"(?<![ \t])[ \t]++(?:\{[ \t]*[#.:][^{}]{0,200}\}|<!--.{0,500}?-->)[ \t]*+$"
 )  # of a heading, such as {#name}
@@ -103,13 +106,19 @@ def _spans(
 
 
 def _groups(text: str, spans: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-    """Return the lines in groups, which hard line breaks and the marks of other programs separate."""
+    """Return the lines in groups, which hard line breaks and the marks of other programs separate.
+
+    Of a line of pictures, as at the beginning of many a README, each is a group.
+    """
     groups: list[list[tuple[int, int]]] = [[]]
     for start, end in spans:
         marker = _MARKER.match(text[start:end])
         if marker is not None:
             groups.append([])
             start += marker.end()
+        if _BADGES.fullmatch(text, start, end):
+            groups += [*([badge.span()] for badge in _BADGE.finditer(text, start, end)), []]
+            continue
         source = text[start:end]
         last = _LAST.search(source)
         broken = source.endswith(("  ", "\\"))

@@ -172,6 +172,17 @@ def test_what_other_programs_read_in_markdown_stays() -> None:
     assert {"HEADING", "OWN TITLE", "TASK", "TERM", "ONE MEANING.", "CELL", "NEXT LINE", "ITEM"} <= {*sought}
 
 
+def test_each_picture_of_a_line_is_a_text() -> None:
+    source = (
+        "[![build status](a.svg)](b) [![npm][c]][d]\\\n![license](e.png 'f')\n\n"
+        "Text ![one](g)\n![two](h)\n[![three](i)](j)  \nand text.\n\n[c]: k\n[d]: l\n"
+    )
+    file = read_file("a.md", source.encode())
+    texts = [[one.text for one in text.prepare("en").all_sentences] for text in file.texts]
+    assert texts == [["build status"], ["npm"], ["license"], ["Text one"], ["two"], ["three"], ["and text."]]
+    assert file.write([of_document(text, str) for text in file.texts]).decode() == source
+
+
 def test_long_code_stays() -> None:
     code = f"`apt install {'package ' * 1000}`"
     assert translated(f"Use {code} here and `x\n") == f"USE {code} HERE AND `X\n"
