@@ -39,6 +39,8 @@ _KINDS = {
     "email": EMAIL,
     "placeholder": "|".join(
         [
+            # code between backticks, perhaps with a role of reStructuredText, but not `quotes' of GNU
+            r"(?::[a-z][\w:+.-]{0,40}:)?(?<!`)(?:``(?=\S)(?:(?!'')[^`\n<]){1,200}(?<=\S)``|`(?=\S)[^`\n<]{1,200}(?<=\S)`)(?![`\w])",
             # TeX: $x$, $a_1 = 2$, $$…$$
             r"\$\$[^$\n]{1,300}\$\$",
             r"(?<![\w$\\])\$(?![\s{])(?:[A-Za-z]|[^$\n]{0,300}?[\\^_=+<>][^$\n]{0,300}?(?<!\s))\$(?![\w${])",
@@ -77,9 +79,10 @@ _SEPARATES = frozenset(
 def find_pieces(text: str, *, foreign: bool = False) -> Iterator[tuple[int, int, str]]:
     """Yield the start, end and kind of the pieces of a text that must not change, in order.
 
-    Kinds: `url`, `email`, `placeholder` ({name}, ${x}, #{x}, {{x}}, [[x]], %{x}, $x, :name, @name, !name, $t(x), @:x,
-    and TeX between dollars), `format` (%s, %(name)d, %<name>d, %1, %name%), `number` (with a unit or currency), `code`
-    (1Z999AA1), `emoji` and `symbol`; and with `foreign` those, the words in other scripts than Latin.
+    Kinds: `url`, `email`, `placeholder` (code between backticks, {name}, ${x}, #{x}, {{x}}, [[x]], %{x}, $x, :name,
+    @name, !name, $t(x), @:x, and TeX between dollars), `format` (%s, %(name)d, %<name>d, %1, %name%), `number` (with a
+    unit or currency), `code` (1Z999AA1), `emoji` and `symbol`; and with `foreign` those, the words in other scripts
+    than Latin.
     """
     for match in _ANY.finditer(text):
         kind = match.lastgroup

@@ -169,6 +169,11 @@ def test_a_value_that_a_person_reads_is_a_text(text: str) -> None:
             "%d FILE%s IN %dM %.3fS, %1MB AT %dX%d OF %to%",
         ),
         ("%1个 of it", "%1个 OF IT"),
+        (
+            "Use :func:`open` or ``os.path``, not `npm run x`",
+            "USE :func:`open` OR ``os.path``, NOT `npm run x`",
+        ),
+        ("Not `%s' in file `%s', ``a'' or ``b''", "NOT `%s' IN FILE `%s', ``A'' OR ``B''"),
         ("In %#@files@ and %1$#@days@", "IN %#@files@ AND %1$#@days@"),
         ("%,d points, or %1$,.2f kg", "%,d POINTS, OR %1$,.2f KG"),
         ("#{user.name} and ${total} or $total in all", "#{user.name} AND ${total} OR $total IN ALL"),
