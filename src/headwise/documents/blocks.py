@@ -12,12 +12,13 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from headwise.documents.codes import PLACEHOLDER, code_tokens, range_tokens
+from headwise.documents.codes import code_tokens, range_tokens
 from headwise.documents.protected import find_arguments
 from headwise.documents.rules import BLOCKS, NEVER, TagRules
 from headwise.documents.sentence import Item, Mark, ProtectedPiece, Range, Sentence
 from headwise.documents.tokens import (
     MOST_DEPTH,
+    PLACEHOLDER,
     VOID,
     Token,
     check_depth,

@@ -12,10 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from headwise.documents.tokens import Token, end_of_element, xml_tokens
+from headwise.documents.tokens import PLACEHOLDER, Token, end_of_element, xml_tokens
 
 _NATIVE = frozenset({"bpt", "ept", "ph", "it", "ut"})  # their content is source of another format
-PLACEHOLDER = "placeholder"  # the name of the tokens of those that stand for words
 SEGMENT = "segment"  # that of the marks around a unit's segments; others are inside sentences
 _OPENS = {"bpt": ("rid", "i", "id"), "bx": ("rid", "id"), "sc": ("id",), "sm": ("id",)}
 _CLOSES = {

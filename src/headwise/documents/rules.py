@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from headwise.documents.codes import PLACEHOLDER
-from headwise.documents.tokens import Token
+from headwise.documents.tokens import PLACEHOLDER, Token
 
 Syntax = Literal["html", "xml", "subtitles", "codes", "odf"]
 

@@ -20,6 +20,7 @@ from headwise.errors import DataError
 
 Kind = Literal["text", "open", "close", "point"]
 MOST_DEPTH = 256
+PLACEHOLDER = "placeholder"  # the name of the tokens of codes that stand for words
 _MOST_CHARACTERS = 1_000_000  # between two tags that separate sentences
 _MOST_TOKENS = 500_000
 _MOST_ATTRIBUTES = 1_000  # of an element
@@ -122,6 +123,8 @@ _ATTRIBUTE = re.compile(
     r"""(?:(["'])|([^ \t\n\f\r>]++)|(?=>)))?)"""
 )
 _COMMENT_END = re.compile("--!?>")
+_TEMPLATES = {"<%": "%>", "<?php": "?>", "<?=": "?>"}  # of ERB, EJS and PHP: no browser sees them
+_MOST_TEMPLATE = 500  # characters
 _NAME = re.compile(r"[a-zA-Z][^ \t\n\f\r/>]*+")
 
 
@@ -162,6 +165,11 @@ def _markup(source: str, start: int) -> tuple[Token | None, int]:
         return _tag(source, start, name, closing)
     if source.startswith("<!--", start):
         return _comment(source, start)
+    for opening, end_mark in _TEMPLATES.items():
+        if source.startswith(opening, start):
+            end = source.find(end_mark, start, start + _MOST_TEMPLATE) + len(end_mark)
+            if end > start:
+                return Token("point", source[start:end], PLACEHOLDER), end
     if following in ("!", "?") or (closing and start + 2 < len(source)):
         end = source.find(">", start + 2)
         end = len(source) if end < 0 else end + 1

@@ -551,6 +551,18 @@ def test_nothing_is_put_into_an_abbreviation(after: int) -> None:
     assert found.count("<code>x</code>") == 1
 
 
+def test_templates_in_html_stay() -> None:
+    source = (
+        "<p>Hi <%= user.name > 3 %>, go</p><% if (a) { %><p>{% if b %}one{% else %}two{% endif %}</p><% } %>"
+        "<a href='<%= url %>'>see <?php echo $a->b; ?> here</a> 5 <% of it"
+    )
+    result = through(source, HTML, str.upper, np.eye)
+    tags = re.compile(r"<%.*?%>|<\?.*?\?>|\{%.*?%\}")
+    assert tags.findall(result) == tags.findall(source)
+    assert result.startswith("<p>HI <%= user.name > 3 %>, GO</p><% if (a) { %><p>{% if b %}")
+    assert "<a href='<%= url %>'>SEE <?php echo $a->b; ?> HERE</a> 5 &lt;% OF IT" in result
+
+
 def test_a_code_behind_an_abbreviation_stays_there() -> None:
     """The translation without its codes is `Files, e.g. or.`, whose last word is no part of the abbreviation."""
     source = "Files, e.g. <code>x</code> or <code>y</code>."
