@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headwise.experiments.harness.outcome import Table
     from headwise.experiments.harness.rows import Place
     from headwise.experiments.harness.runner import RowJob
+    from headwise.experiments.scales import Scale
 
 
 Name = Annotated[
@@ -27,7 +28,7 @@ Name = Annotated[
         help="table1, …, table4, parameters, complexity, sqrt-dk, …, wmt14, all, report, or list."
     ),
 ]
-Scale = Annotated[
+ScaleName = Annotated[
     str | None,
     typer.Option(
         help="tiny (minutes), multi30k (hours), open-en-de (a day) or wmt14 (the paper's own).",
@@ -77,7 +78,7 @@ _OUT = Path("runs/reproduce")
 
 def command(
     name: Name,
-    scale: Scale = None,
+    scale: ScaleName = None,
     out: Annotated[Path, typer.Option(help="Folder for runs and figures.")] = _OUT,
     results: Annotated[Path, typer.Option(help="Folder of the recorded results.")] = Path("results"),
     rows: Rows = None,
@@ -118,7 +119,9 @@ def command(
     }
     if show:
         refuse_beside("--show", of_rows)
-        _show(name, scale or "tiny", results, as_json=as_json)
+        from headwise.experiments.scales import find_scale
+
+        _show(name, find_scale(scale or "tiny"), results, as_json=as_json)
         return
     refuse_without("--show", {"--json": as_json})
     if name in {"list", "report"}:
@@ -174,7 +177,7 @@ def command(
         typer.echo(f"\n{claim.sentence()}")
 
 
-def _show(name: str, scale: str, results: Path, *, as_json: bool) -> None:
+def _show(name: str, scale: Scale, results: Path, *, as_json: bool) -> None:
     """Print a table of "Attention Is All You Need" as the paper has it, and Headwise's results where there are some.
 
     The paper's numbers are those of arXiv:1706.03762v7; notes say where the proceedings differ.
@@ -198,16 +201,14 @@ def _show(name: str, scale: str, results: Path, *, as_json: bool) -> None:
         typer.echo(one.text() if one is table else f"\n{one.text()}")
 
 
-def _recorded(name: str, scale: str, results: Path) -> list[Table]:
+def _recorded(name: str, scale: Scale, results: Path) -> list[Table]:
     """Return the first of Headwise's own tables for the same question; none without recorded results."""
     from headwise.experiments.harness.runner import NAMES, collect, find_experiment
-    from headwise.experiments.scales import find_scale
 
-    chosen = find_scale(scale)
     if name not in NAMES:
         return []
     experiment = find_experiment(name)
-    found = collect(experiment, chosen, results, ())
+    found = collect(experiment, scale, results, ())
     return list(experiment.find(found).tables[:1]) if any(found.records.values()) else []
 
 

@@ -29,7 +29,9 @@ _OPEN = re.compile(
     r"(?<!\w)(?:[Aa]bb|[Aa]pp?rox|[Bb]spw|[Cc]h|[Cc]hap|[Ee]nv|[Ee]qs?|[Ee]x[ck]l|[Ii]n[ck]l|Kap|[Vv]ols?|[Zz]zgl)\.\s+\Z"
 )
 # Max is a name, too.
-_BEFORE_NUMBER = re.compile(r"(?:(?<!\w)(?:ed|est|m[aá]x|m[ií]n|[Nn]r|pp|[Qq]ty|[Tt]el)|\AM[aá]x|\AM[ií]n)\.\s+\Z")
+_BEFORE_NUMBER = re.compile(
+    r"(?:(?<!\w)(?:ed|est|m[aá]x|m[ií]n|[Nn]r|pp|[Qq]ty|[Tt]el)|\AM[aá]x|\AM[ií]n)\.\s+\Z"
+)
 _HOUR = re.compile(r"\b[ap]\.\s?m\.\s+\Z", re.IGNORECASE)
 _ZONE = re.compile(r"(?:[ECMP][SD]?T|AK[SD]T|HST|GMT|UTC|BST|CES?T|IST|JST|AE[SD]T)\b")
 _ORDINAL = re.compile(

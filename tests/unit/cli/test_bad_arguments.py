@@ -305,6 +305,7 @@ REPRODUCE = [
     ("table2 --json", "--json"),
     ("table2 --scale tinny", "tiny"),
     ("table2 --show --scale tinny", "tiny"),
+    ("table1 --show --json --scale tinny", "tiny"),
     ("all --scale wmt14", "wmt14"),
     ("wmt14 --scale tiny", "--scale"),
     ("trials --scale wmt14", "wmt14"),
