@@ -111,7 +111,7 @@ def test_lines_before_an_invalid_one_are_processed(
         ["evaluate", run, "--per-line", "--source", bad, "--reference", target],
     ):
         outcome = program(*arguments)
-        assert outcome.error == f"{bad}: line {before + 1}: expected UTF-8 text, found other bytes"
+        assert outcome.error == f"{bad} line {before + 1}: expected UTF-8 text, found other bytes"
         assert len(outcome.out.splitlines()) == before
     assert program("translate", run, bad).out == program("translate", run, good).out
 

@@ -166,7 +166,7 @@ def test_a_bad_line_stops_after_those_before_it(run: Path, tmp_path: Path, progr
     source.write_bytes(b"A man.\n" * 20 + b"\n".join(BAD) + b"\n")
     error = program("translate", run, source, "-o", out, *CHUNK).error
     assert error == (
-        f"{source}: line 22: expected UTF-8 text, found other bytes (--on-bad-line replace or empty goes on)"
+        f"{source} line 22: expected UTF-8 text, found other bytes (--on-bad-line replace or empty goes on)"
     )
     assert len(lines(tmp_path / "bad.de.lines")) == 21
     assert translated(out) == 16
@@ -181,7 +181,7 @@ def test_a_bad_line_stops_after_those_before_it(run: Path, tmp_path: Path, progr
     assert "line 22: " in error
     source.write_bytes(b"\n".join(BAD[2:]) + b"\n")
     error = program("translate", run, source, "-o", whole, *CHUNK, "--on-bad-line", "stop").error
-    assert error.startswith(f"{source}: line 1: expected at most 39 subwords, found ")
+    assert error.startswith(f"{source} line 1: expected at most 39 subwords, found ")
 
 
 def test_prefixes_are_as_many_as_lines_when_it_resumes_too(run: Path, tmp_path: Path, program: Call) -> None:
@@ -194,7 +194,7 @@ def test_prefixes_are_as_many_as_lines_when_it_resumes_too(run: Path, tmp_path: 
         assert program(*command).error == "prefixes: expected one for each of the 16 lines, found more"
     prefixes.write_bytes(b"Ein\n" * 15 + b"\xff\n")
     error = program(*command, "--restart").error
-    assert error == f"{prefixes}: line 16: expected UTF-8 text, found other bytes"
+    assert error == f"{prefixes} line 16: expected UTF-8 text, found other bytes"
     prefixes.write_text("Ein\n" * 16)
     assert program(*command, "--restart").code == 0
     assert all(line.startswith("Ein") for line in lines(out))
@@ -204,7 +204,7 @@ def test_bad_records_by_rule(run: Path, tmp_path: Path, program: Call) -> None:
     source, out = tmp_path / "bad.jsonl", tmp_path / "out.jsonl"
     source.write_bytes(b'{"source": "A man."}\n{"source": 3}\n{"so\n{"source": "A dog."}\n')
     error = program("translate", run, source, "-o", out, *CHUNK).error
-    assert error.startswith(f"{source}: line 2: expected a JSON object with text in the field 'source'")
+    assert error.startswith(f"{source} line 2: expected a JSON object with text in the field 'source'")
     done = program("translate", run, source, "-o", out, *CHUNK, "--on-bad-line", "empty")
     assert "2 without the field of 4" in done.err
     records = [json.loads(line) for line in lines(out)]

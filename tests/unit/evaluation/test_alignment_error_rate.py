@@ -101,7 +101,7 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="missing: there is no such file"):
         read_alignments(tmp_path / "missing")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="binary: line 1: expected UTF-8 text"):
+    with pytest.raises(DataError, match="binary line 1: expected UTF-8 text"):
         read_alignments(tmp_path / "binary")
     (tmp_path / "cut.gz").write_bytes(gzip.compress(b"0-0\n" * 1000)[:-12])
     with pytest.raises(DataError, match=r"cut.gz: expected a whole gzip file"):

@@ -130,7 +130,7 @@ class TextFile:
     def _stop(self, number: int, expected: str, found: str) -> None:
         if self.rule == "stop":
             raise DataError(
-                f"{self.path}: line {number}: expected {expected}, found {found}"
+                f"{self.path} line {number}: expected {expected}, found {found}"
                 " (--on-bad-line replace or empty goes on)"
             )
 

@@ -91,7 +91,7 @@ class TextWork:
         failure = None
         if long and self.long_lines == "stop":
             failure = DataError(
-                f"{self.source.path}: line {long[0].line}: expected at most {long[0].most} subwords, found "
+                f"{self.source.path} line {long[0].line}: expected at most {long[0].most} subwords, found "
                 f"{long[0].length} (--on-bad-line replace or empty goes on)"
             )
             rows = rows[: long[0].line - rows[0].number]

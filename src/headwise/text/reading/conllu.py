@@ -94,12 +94,12 @@ def _word_columns(lines: Sequence[tuple[int, list[str]]], path: Path) -> Iterato
         ids = _ID.fullmatch(columns[0])
         if len(columns) != _COLUMNS or ids is None:
             raise DataError(
-                f"{path}: line {number}: expected a CoNLL-U word of {_COLUMNS} columns separated by tabs, "
+                f"{path} line {number}: expected a CoNLL-U word of {_COLUMNS} columns separated by tabs, "
                 f"found {len(columns)} columns that begin with {columns[0][:20]!r}"
             )
         if int(ids[1]) != words + 1 or int(ids[2] or ids[1]) > words + len(lines):
             raise DataError(
-                f"{path}: line {number}: expected word {words + 1} of its sentence, which a blank line ends, "
+                f"{path} line {number}: expected word {words + 1} of its sentence, which a blank line ends, "
                 f"found {columns[0]}"
             )
         words += ids[2] is None

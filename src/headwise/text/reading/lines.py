@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 from headwise.errors import DataError
 from headwise.files import read_errors
@@ -79,13 +79,25 @@ def open_text(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
         yield file
 
 
-def text_lines(path: Path, file: gzip.GzipFile | BufferedReader) -> Iterator[bytes]:
+def text_lines(path: Path, file: _File) -> Iterator[bytes]:
     """Yield lines without line ends (`\\n` or `\\r\\n`) and byte-order mark, none longer than `MOST_BYTES`."""
     with read_errors(path):
         for number, line in enumerate(bounded_lines(file, path)):
             if number == 0:
                 line = line.removeprefix(_BYTE_ORDER_MARK)
             yield line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def decoded_lines(path: Path, file: _File) -> Iterator[tuple[str, int]]:
+    """Yield the lines of an open file and their 1-based numbers; other line-end characters inside a line become spaces.
+
+    Raises `DataError` naming the line that isn't UTF-8.
+    """
+    for number, line in enumerate(text_lines(path, file), start=1):
+        try:
+            yield one_line(line.decode("utf-8")), number
+        except UnicodeDecodeError:
+            raise DataError(f"{path} line {number}: expected UTF-8 text, found other bytes") from None
 
 
 def read_lines(path: Path | None) -> Iterator[str]:
@@ -95,11 +107,10 @@ def read_lines(path: Path | None) -> Iterator[str]:
     line ends inside a line become spaces. Raises `DataError` naming the file, and the line that isn't UTF-8.
     """
     if path is None:
-        with read_errors(Path("standard input")):
-            yield from _decoded(sys.stdin.buffer, "standard input")
+        yield from (line for line, _ in decoded_lines(Path("standard input"), sys.stdin.buffer))
         return
-    with open_binary(path) as file, read_errors(path):
-        yield from _decoded(file, str(path))
+    with open_binary(path) as file:
+        yield from (line for line, _ in decoded_lines(path, file))
 
 
 def read_parallel(*paths: Path) -> list[list[str]]:
@@ -116,14 +127,3 @@ def read_parallel(*paths: Path) -> list[list[str]]:
                 f"{path}: expected {len(read[0]):,} lines, as many as {paths[0]}, found {len(lines):,}"
             )
     return read
-
-
-def _decoded(file: gzip.GzipFile | BinaryIO, name: str) -> Iterator[str]:
-    for number, line in enumerate(bounded_lines(file, name), start=1):
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError:
-            raise DataError(f"{name}: line {number}: expected UTF-8 text, found other bytes") from None
-        if number == 1:
-            text = text.removeprefix("\ufeff")
-        yield one_line(text.removesuffix("\n").removesuffix("\r"))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from headwise.errors import DataError
 from headwise.parsing import kind_of, parse_object
 from headwise.text.reading.compression import suffix
-from headwise.text.reading.lines import one_line, one_line_each, open_text, text_lines
+from headwise.text.reading.lines import decoded_lines, one_line, one_line_each, open_text
 
 SUFFIXES = (".jsonl", ".tsv", ".csv")
 
@@ -26,16 +26,9 @@ class TextRecord(NamedTuple):
 
 
 def read_lines_of(path: Path) -> Iterator[tuple[str, int]]:
-    """Yield the lines of a file and their 1-based numbers; other line-end characters inside a line become spaces.
-
-    Raises `DataError` naming the line that isn't UTF-8.
-    """
+    """Yield the lines of a text file as `decoded_lines` does; raises `DataError` also for an empty or binary file."""
     with open_text(path) as file:
-        for number, line in enumerate(text_lines(path, file), start=1):
-            try:
-                yield one_line(line.decode("utf-8")), number
-            except UnicodeDecodeError:
-                raise DataError(f"{path} line {number}: expected UTF-8 text, found other bytes") from None
+        yield from decoded_lines(path, file)
 
 
 def read_records(path: Path) -> Iterator[TextRecord]:

@@ -203,6 +203,6 @@ def _read_pairs(model: bytes, origin: str) -> dict[tuple[str, str], int]:
             expected = (
                 "two pieces" if first else "two pieces and a frequency, or #version: 0.2 in the first line"
             )
-            raise CheckpointError(f"{origin}: line {number}: expected {expected}, found {line[:60]!r}")
+            raise CheckpointError(f"{origin} line {number}: expected {expected}, found {line[:60]!r}")
         ranks.setdefault((fields[0], fields[1]), len(ranks))
     return ranks
