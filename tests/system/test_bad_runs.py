@@ -185,7 +185,7 @@ def test_runs_with_different_subwords_form_no_ensemble(
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
-    [(None, "there is no such file"), (b"ba\n\xe9\n", "line 2: expected UTF-8 text, found other bytes")],
+    [(None, ": there is no such file"), (b"ba\n\xe9\n", " line 2: expected UTF-8 text, found other bytes")],
 )
 def test_text_that_can_not_be_translated(
     content: bytes | None, sentence: str, program: Call, trained: Path, tmp_path: Path
@@ -193,4 +193,4 @@ def test_text_that_can_not_be_translated(
     text = tmp_path / "text"
     if content is not None:
         text.write_bytes(content)
-    assert program("translate", trained, text).error == f"{text}: {sentence}"
+    assert program("translate", trained, text).error == f"{text}{sentence}"

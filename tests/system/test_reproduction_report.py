@@ -51,7 +51,10 @@ def record(results: Path, row: ExperimentRow, seed: int, score: float, text: str
     """Write an invented result with this development BLEU, of a text with this checksum."""
     result = {
         "dev": {"bleu": score, "perplexity": 5.0},
-        "test": {"bleu": {"score": score}, "tokenized_bleu": {"score": score}, "by_length": {"9": {"bleu": score}}},
+        "test": {
+            "bleu": {"score": score}, "tokenized_bleu": {"score": score},
+            "by_length": {"9": {"bleu": score}, "20": {"bleu": score}},
+        },
         "calibration": {"error": 0.1, "counts": [50], "confidence": [0.5], "accuracy": [0.6]},
         "steps": 100, "parameters": 1000, "target_tokens": 1000, "seconds": 60.0, "curve": [],
     }  # fmt: skip

@@ -410,7 +410,7 @@ ROWS = [
     ),
 ]
 LATE = [  # a line is at fault, and those before it are written
-    ("translate RUN BINARY", "BINARY: line 2"),
+    ("translate RUN BINARY", "BINARY line 2"),
     ("translate RUN TEXT --prefix-file SHORT", "line 2"),
     ("evaluate RUN --per-line --source TEXT --reference SHORT", "SHORT"),
 ]
