@@ -78,24 +78,9 @@ RULERS = {
     "Frederick": "Friedrich", "Philip": "Philipp", "Pope John Paul": "Papst Johannes Paul", "Elizabeth": "Elisabeth",
     "Catherine": "Katharina", "Edward": "Eduard", "Leopold": "Leopold", "Pope Benedict": "Papst Benedikt",
 }  # fmt: skip
-ROMAN = (
-    "II",
-    "II",
-    "III",
-    "III",
-    "IV",
-    "V",
-    "VI",
-    "VII",
-    "VIII",
-    "IX",
-    "XI",
-    "XII",
-    "XIII",
-    "XIV",
-    "XV",
-    "XVI",
-)
+ROMAN = [
+    "II", "II", "III", "III", "IV", "V", "VI", "VII", "VIII", "IX", "XI", "XII", "XIII", "XIV", "XV", "XVI",
+]  # fmt: skip
 
 Pair = tuple[str, str]
 
