@@ -24,8 +24,6 @@ from headwise.parsing import Malformed, json_value
 
 _JSON = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]:,]', re.DOTALL)
 _CHROME = re.compile(r"\$\w{1,80}\$|\$[1-9]")
-
-
 # What a program reads, not a person: index.html, java.util.List, ./img, application/json, #ff00aa, and dd.MM.yyyy.
 _NO_TEXT = re.compile(
     r"[\w@~./+-]*\w{2}\.\w{2}[\w@~./+-]*(?<!\.)|(?:\.{1,2}|~)?/[\w@~./+-]+|application/[\w.+-]+|#[0-9a-fA-F]{3,8}"
@@ -132,8 +130,7 @@ def _unescaped(source: str) -> str:
             return chr(int(match[1], 16))
         return "" if match[2] else _CONTROLS.get(match[3], match[3])
 
-    units = _ESCAPE.sub(meaning, source).encode("utf-16-le", "surrogatepass")
-    return units.decode("utf-16-le", "replace")
+    return _joined_halves(_ESCAPE.sub(meaning, source))
 
 
 def _property(text: str, plain: bool) -> str:
@@ -162,14 +159,21 @@ def apple_values(text: str) -> list[Value]:
         if match[1] is None:
             continue
         entries += 1
-        meant = _APPLE.sub(
-            lambda one: chr(int(one[1], 16)) if one[1] else _CONTROLS.get(one[2], one[2]), match[1]
-        )
-        meant = meant.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        found += _value(match.start(1), match.end(1), meant, _apple)
+        found += _value(match.start(1), match.end(1), _meaning(match[1]), _apple)
     if not entries and text.strip() and not text.lstrip().startswith("/"):
         raise DataError('file: expected strings such as "name" = "text";, found none')
     return found
+
+
+def _meaning(source: str) -> str:
+    """Return what Apple's and Android's escapes mean; two may be the halves of a character."""
+    meant = _APPLE.sub(lambda one: chr(int(one[1], 16)) if one[1] else _CONTROLS.get(one[2], one[2]), source)
+    return _joined_halves(meant)
+
+
+def _joined_halves(text: str) -> str:
+    """Return a text with surrogates joined to characters; a half alone is U+FFFD."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _apple(text: str) -> str:
@@ -224,10 +228,7 @@ def _android(start: int, inner: str) -> list[Value]:
         return []
     core = inner.strip()
     start += inner.index(core)
-    text = _APPLE.sub(
-        lambda one: chr(int(one[1], 16)) if one[1] else _CONTROLS.get(one[2], one[2]),
-        core if whole else re.sub(r"\s+", " ", core),
-    )
+    text = _meaning(core if whole else re.sub(r"\s+", " ", core))
     if core.startswith(("@", "?")):
         return []
     section = whole is not None and whole[1] is not None

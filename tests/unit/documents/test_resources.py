@@ -270,6 +270,15 @@ def test_strings_of_android_keep_what_its_build_wants() -> None:
     ]
 
 
+def test_escaped_halves_of_a_character_are_one_in_androids_and_apples_strings() -> None:
+    for name, form in (
+        ("a.xml", "<resources><string>{}</string></resources>"),
+        ("a.strings", '"a" = "{}";\n'),
+    ):
+        assert translated(name, form.format(r"hi \uD83D\uDE00")).decode() == form.format("HI 😀")
+        assert translated(name, form.format(r"half \uD83D")).decode() == form.format("HALF \ufffd")
+
+
 def test_lines_of_messages_stay() -> None:
     chrome = {"a": {"message": "One $x$.\n\n - two\n - three $x$", "placeholders": {"x": {"content": "$1"}}}}
     expected = {**chrome["a"], "message": "ONE $x$.\n\n - TWO\n - THREE $x$"}
