@@ -21,7 +21,7 @@ from headwise.experiments.harness.outcome import (
 from headwise.experiments.harness.records import Record, Results, mean
 from headwise.experiments.harness.rows import TrainingRow
 from headwise.experiments.harness.runner import Experiment
-from headwise.experiments.harness.scoring import minutes_to
+from headwise.experiments.harness.scoring import spent_until
 from headwise.experiments.paper import System, system
 from headwise.experiments.scales import ARCHITECTURES, RowRecipe, Scale, system_row_name
 from headwise.experiments.trials import (
@@ -117,7 +117,8 @@ def systems_table(results: Results, title: str, level: float | None = None) -> T
         tuple(_table_row(results, row, level) for row in results.rows if isinstance(row, TrainingRow)),
         f"{_bleu_note(scale)} {budget_note(scale)} Alike for all systems: {scale.comparison.treatment}. Means over "
         "seeds, of BLEU and time with their 95 % interval. Time and operations to a quality are read from the same "
-        f"runs, between validations; operations are by formula, forward and backward. {_paper_note(scale)}",
+        "runs, between validations; operations are by formula, forward and backward."
+        f"{_time_note(results)} {_paper_note(scale)}",
     )  # fmt: skip
 
 
@@ -128,6 +129,12 @@ def _bleu_note(scale: Scale) -> str:
     return f"BLEU as the paper: text tokenized as Moses does it{compounds}; sacreBLEU on plain text (wmt14/full)."
 
 
+def _time_note(results: Results) -> str:
+    if not any(record.on_gpu for records in results.records.values() for record in records):
+        return ""
+    return " Times are of the runs on a CPU: on a GPU, many runs shared it."
+
+
 def _paper_note(scale: Scale) -> str:
     if scale.test.form == "given":
         return "The paper's columns are newstest2014, another task: compare orders, not values."
@@ -136,11 +143,15 @@ def _paper_note(scale: Scale) -> str:
 
 def _table_row(results: Results, row: TrainingRow, level: float | None) -> tuple[str, ...]:
     name = _system(row.name)
-    costs = list(_costs(results, row, level).values())
+    records = [record for record in results.records[row.name] if "diverged" not in record.result]
+    timed = [record for record in records if not record.on_gpu]
+    minutes = [spent_until(record.result["curve"], level, "minutes") for record in timed] if level else []
+    reached = [each for each in minutes if each is not None]
+    costs = _costs(results, row, level)
     parameters, steps, tokens = (
         results.mean(row.name, key) for key in ("parameters", "steps", "target_tokens")
     )
-    speeds = [_tokens_a_minute(r) / 60 for r in results.records[row.name] if "diverged" not in r.result]
+    speeds = [_tokens_a_minute(record) / 60 for record in timed]
     operations = (
         None if tokens is None else training_flops(row.configuration(), tokens.value, results.scale.sentence)
     )
@@ -155,8 +166,8 @@ def _table_row(results: Results, row: TrainingRow, level: float | None) -> tuple
         results.cell(row.name, _SACRE),
         "–" if steps is None else f"{steps.value:,.0f}",
         f"{mean(speeds).value:,.0f}" if speeds else "–",
-        mean([minutes for minutes, _ in costs]).text(1) if costs else "–",
-        f"{mean([cost for _, cost in costs]).value:.1e}" if costs else "–",
+        mean(reached).text(1) if reached and len(reached) == len(minutes) else "–",
+        f"{mean(list(costs.values())).value:.1e}" if costs else "–",
         "–" if operations is None else f"{operations:.1e}",
         *_paper_cells(paper, name.endswith("-fr")),
     )
@@ -189,19 +200,19 @@ def _level(results: Results) -> float | None:
     return float(int(min(best))) if best and min(best) >= 1 else None
 
 
-def _costs(results: Results, row: TrainingRow, level: float | None) -> dict[int, tuple[float, float]]:
-    """Return the minutes and operations of training until development BLEU reaches a level, by seed.
+def _costs(results: Results, row: TrainingRow, level: float | None) -> dict[int, float]:
+    """Return the operations of training until development BLEU reaches a level, by seed.
 
     Nothing if a seed doesn't reach it: a mean over those that do would say too little.
     """
     costs = {}
     for record in results.records[row.name]:
-        minutes = minutes_to(record.result.get("curve", []), level) if level else None
-        if minutes is None:
+        result = record.result
+        steps = spent_until(result.get("curve", []), level, "step") if level else None
+        if steps is None:
             return {}
-        tokens = minutes * _tokens_a_minute(record)
-        operations = training_flops(row.configuration(), tokens, results.scale.sentence)
-        costs[record.seed] = (minutes, operations)
+        tokens = result["target_tokens"] * steps / result["steps"]
+        costs[record.seed] = training_flops(row.configuration(), tokens, results.scale.sentence)
     return costs
 
 
@@ -265,8 +276,8 @@ def _cost_claim(results: Results, level: float | None) -> Claim:
     reached = {name: cost for name, cost in costs.items() if cost}
     if not ours or not reached:
         return Claim(text, "undecided", f"Not every seed reaches it ({OURS}: {results.seeds(OURS)}).")
-    best = min(reached, key=lambda name: mean([operations for _, operations in reached[name].values()]).value)
-    shares = [100 * (ours[seed][1] / other[1] - 1) for seed, other in reached[best].items() if seed in ours]
+    best = min(reached, key=lambda name: mean(list(reached[name].values())).value)
+    shares = [100 * (ours[seed] / other - 1) for seed, other in reached[best].items() if seed in ours]
     if not shares:
         return Claim(text, "not run yet", how_to_continue(results.scale))
     of = f"% operations to {level:.0f} development BLEU, against the cheapest other one, {ARCHITECTURES[_system(best)]}"

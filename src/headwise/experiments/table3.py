@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headwise.experiments.charts import difference_chart
-from headwise.experiments.harness.outcome import BLEU, Finding, Table, compare
+from headwise.experiments.harness.outcome import BLEU, Claim, Finding, Table, compare
 from headwise.experiments.harness.records import Results
 from headwise.experiments.harness.rows import TrainingRow
 from headwise.experiments.harness.runner import Experiment
@@ -74,7 +74,7 @@ def find(results: Results) -> Finding:
         originals(scale).keys() if scale.name in BUDGETS else set()
     )
     claims = [
-        compare(results, text, name, _BASE, BLEU, sign, "base")
+        _undecided_at_the_lowest_rate(results, name, compare(results, text, name, _BASE, BLEU, sign, "base"))
         for name, (text, sign) in _CLAIMS.items()
         if name in allowed
     ]
@@ -82,6 +82,17 @@ def find(results: Results) -> Finding:
         results, f"table3-{scale.name}", "BLEU of each variation relative to base, here and in the paper"
     )
     return Finding([table], [chart] if chart is not None else [], claims)
+
+
+def _undecided_at_the_lowest_rate(results: Results, name: str, claim: Claim) -> Claim:
+    """Return the claim; undecided if the row is worse than base with the lowest rate tried, which was its best."""
+    budget, difference = BUDGETS.get(results.scale.name), results.difference(name, _BASE, BLEU.path)
+    if budget is None or difference is None or difference.value >= 0 or claim.status == "undecided":
+        return claim
+    if float(results.scale.chosen[name]) > min(budget.multiples):
+        return claim
+    why = "The lowest rate that was tried was its best, so a lower one may be better."
+    return Claim(claim.text, "undecided", f"{claim.because} {why}")
 
 
 def _table_row(results: Results, row: TrainingRow) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from headwise.evaluation.translation import bleu
 from headwise.experiments import attention, extrapolation, figures, recall
 from headwise.experiments.gradients import flow
 from headwise.experiments.harness.records import mean
-from headwise.experiments.harness.scoring import curve, minutes_to
+from headwise.experiments.harness.scoring import curve, spent_until
 from headwise.experiments.harness.test_sets import rejoin_compounds, split_compounds
 from headwise.experiments.tagging import NO_TAG, Tagger, shape
 from headwise.models.build import build_model
@@ -175,12 +175,13 @@ def test_a_run_without_a_logged_speed_has_wall_clock_minutes(tmp_path: Path) -> 
     assert curve(tmp_path, target_tokens=4_000) == [{"step": 40, "minutes": 0.1, "loss": 3.0}]
 
 
-def test_minutes_to_a_score_are_interpolated_between_validations() -> None:
-    points = [{"minutes": 2.0, "bleu": 10.0, "step": 1}, {"minutes": 4.0, "bleu": 20.0, "step": 2}]
-    assert minutes_to(points, 5.0) == 1.0
-    assert minutes_to(points, 15.0) == 3.0
-    assert minutes_to(points, 20.0) == 4.0
-    assert minutes_to(points, 21.0) is None
+@pytest.mark.parametrize("of", ["minutes", "step"])
+def test_what_a_score_took_is_interpolated_between_validations(of: str) -> None:
+    points = [{of: 2.0, "bleu": 10.0}, {of: 4.0, "bleu": 20.0}]
+    assert spent_until(points, 5.0, of) == 1.0
+    assert spent_until(points, 15.0, of) == 3.0
+    assert spent_until(points, 20.0, of) == 4.0
+    assert spent_until(points, 21.0, of) is None
 
 
 def test_intervals_are_students() -> None:

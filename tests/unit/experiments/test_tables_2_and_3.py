@@ -266,6 +266,19 @@ def test_a_systems_row_has_the_means_of_all_seeds(tried: Path) -> None:
     assert (ours["parameters"], ours["steps"], ours["target tokens/s"]) == ("1.20 M", "1,200", "20,000")
 
 
+def test_the_time_of_a_run_on_a_gpu_does_not_count(tried: Path) -> None:
+    results = found(tried, {})
+    for record in results.records[table2.OURS][1:]:
+        record.recipe["hardware"] = {"gpus": ["a shared GPU"]}
+        record.result["curve"] = [{**point, "minutes": point["minutes"] / 9} for point in record.result["curve"]]
+    table = table2.systems_table(results, "", level=40.0)
+    (ours,) = (dict(zip(table.columns, row, strict=True)) for row in table.rows if row[0] == "Transformer")
+    assert ours["seeds"] == "5"
+    assert ours["min to 40 dev BLEU"] == "1.0"
+    assert ours["target tokens/s"] == "8,333"  # 1,000,000 tokens in two minutes
+    assert "on a GPU" in table.note
+
+
 def test_deep_stacks_are_trained_at_the_smallest_scale_alone() -> None:
     for scale in SCALES.values():
         rows = normalization.rows(scale)
@@ -314,6 +327,21 @@ def test_nothing_is_claimed_before_the_runs(tmp_path: Path) -> None:
     assert {c.status for c in table2.find(collect(table2.EXPERIMENT, TINY, tmp_path)).claims} == {
         "not run yet"
     }
+
+
+@pytest.mark.parametrize(("score", "status"), [(70.0, "undecided"), (90.0, "confirmed")])
+def test_a_row_whose_best_rate_was_the_lowest_is_not_found_worse(
+    tried: Path, score: float, status: str
+) -> None:
+    for row in trials.trial_rows(TINY):
+        if row.name.startswith("trial-table3-big"):
+            record(tried, row, 1, 90.0 if row.name.endswith("x0.5") else 80.0)
+    for row in table3.rows(trials.with_choices(TINY, tried)):
+        for seed in (2, 3):
+            record(tried, row, seed, score if row.name == "table3-big" else 80.0)
+    claims = {claim.text: claim for claim in table3.find(collect(table3.EXPERIMENT, TINY, tried)).claims}
+    big = claims["The big model is better than base"]
+    assert (big.status, "lowest rate" in big.because) == (status, status == "undecided")
 
 
 def test_variations_are_compared_with_base(tried: Path) -> None:

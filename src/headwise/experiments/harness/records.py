@@ -47,6 +47,11 @@ class Record:
             value = value[key]
         return float(value)
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the row's machine had a GPU."""
+        return bool(self.recipe.get("hardware", {}).get("gpus"))
+
 
 def record_file(results: Path, scale: str, row: str, seed: int) -> Path:
     """Return the path of a row's record."""

@@ -47,16 +47,19 @@ def curve(run: Path, target_tokens: int) -> list[dict[str, float]]:
     return points
 
 
-def minutes_to(points: Sequence[dict[str, float]], bleu: float) -> float | None:
-    """Return the minutes until development BLEU first reaches `bleu`, interpolated linearly between validations."""
-    previous = {"minutes": 0.0, "bleu": 0.0}
+def spent_until(points: Sequence[dict[str, float]], bleu: float, of: str) -> float | None:
+    """Return the steps or minutes (`of`) until development BLEU first reaches `bleu`, interpolated linearly.
+
+    None if no validation of the curve `points` reaches it.
+    """
+    previous = {of: 0.0, "bleu": 0.0}
     for point in points:
         if "bleu" not in point:
             continue
         if point["bleu"] >= bleu:
             rise = point["bleu"] - previous["bleu"]
             share = (bleu - previous["bleu"]) / rise if rise > 0 else 1.0
-            return previous["minutes"] + share * (point["minutes"] - previous["minutes"])
+            return previous[of] + share * (point[of] - previous[of])
         previous = point
     return None
 
