@@ -28,6 +28,7 @@ from headwise.nn.device import sum_dtype
 from headwise.nn.linear import selected_gemm
 
 _CHUNK_ELEMENTS = 5_000_000  # logits in a chunk: 10 MB in bfloat16, which fits a CPU's last-level cache
+_CHUNK_ELEMENTS_ON_GPU = 200_000_000  # 400 MB: a GPU computes a small chunk sooner than its operations are launched
 _LEAST_CHUNK_TOKENS = 512  # fewer are slower: each chunk adds to the whole gradient of W
 
 
@@ -44,8 +45,9 @@ class LossSum:
     count: int
 
 
-def _chunks(tokens: int, vocabulary: int, multiple: int = 1) -> list[slice]:
-    size = max(1, max(_LEAST_CHUNK_TOKENS, _CHUNK_ELEMENTS // vocabulary) // multiple)
+def _chunks(tokens: int, vocabulary: int, device: torch.device, multiple: int = 1) -> list[slice]:
+    elements = _CHUNK_ELEMENTS if device.type == "cpu" else _CHUNK_ELEMENTS_ON_GPU
+    size = max(1, max(_LEAST_CHUNK_TOKENS, elements // vocabulary) // multiple)
     return [slice(start, min(start + size, tokens)) for start in range(0, tokens, size)]
 
 
@@ -104,7 +106,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         to_weight = _zeros_of_gradient(ctx, weight)
         nll = torch.zeros((), dtype=sum_dtype(hidden), device=hidden.device)
         log_sum_exps = torch.zeros_like(nll)
-        for part in _chunks(tokens, vocabulary):
+        for part in _chunks(tokens, vocabulary, hidden.device):
             x, y = hidden[part], targets[part]
             logits = products.forward(x, w)  # (chunk, vocabulary)
             at_target = logits.gather(1, y[:, None]).squeeze(1)
@@ -142,7 +144,7 @@ class _RegularizedDropout(torch.autograd.Function):
         to_hidden = torch.empty_like(hidden)
         to_weight = _zeros_of_gradient(ctx, weight)
         nll, log_sum_exps, divergence = torch.zeros(3, dtype=sum_dtype(hidden), device=hidden.device).unbind()
-        for part in _chunks(tokens, vocabulary, multiple=3):
+        for part in _chunks(tokens, vocabulary, hidden.device, multiple=3):
             second = slice(part.start + tokens, part.stop + tokens)
             y = targets[part, None]
             x = torch.cat([hidden[part], hidden[second]])

@@ -254,9 +254,11 @@ def test_a_second_derivative_is_refused_rather_than_wrong() -> None:
 
 
 def test_a_chunk_is_not_so_short_that_adding_up_outweighs_it() -> None:
-    assert [part.stop - part.start for part in loss._chunks(1200, 64_000)] == [512, 512, 176]
-    assert loss._chunks(1200, 64_000, multiple=3)[0] == slice(0, 512 // 3)
-    assert [part.stop - part.start for part in loss._chunks(1200, 5_000)] == [1000, 200]
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    assert [part.stop - part.start for part in loss._chunks(1200, 64_000, cpu)] == [512, 512, 176]
+    assert loss._chunks(1200, 64_000, cpu, multiple=3)[0] == slice(0, 512 // 3)
+    assert [part.stop - part.start for part in loss._chunks(1200, 5_000, cpu)] == [1000, 200]
+    assert loss._chunks(1200, 64_000, gpu) == [slice(0, 1200)]
 
 
 @pytest.mark.parametrize("r_drop", [False, True])
