@@ -29,6 +29,7 @@ _MOST_STEPS = 2_000_000
 _FOLLOWS = re.compile(
     r"[.,;!?…)\]}»”’]|[:%](?![\w({])"
 )  # without a space before it, unlike :name and %(name)s
+_CONTRACTION = re.compile(r"[^\W\d_]+['’](?:t|s|re|ll|ve|d|m)(?!\w)")  # no tag goes between its halves
 _CERTAIN = 1000.0  # the factor of words that are known to come from a piece
 
 
@@ -82,8 +83,11 @@ def source_words(sentence: Sentence) -> list[Range]:
 
 
 def target_words(translation: str, found: Sequence[Found]) -> list[Range]:
-    """Return the ranges of the words of a translation; a piece is one word."""
-    return words(translation, [(one.start, one.end) for one in found])
+    """Return the ranges of the words of a translation; a piece is one word, as is one with a contraction (isn't)."""
+    pieces = [(one.start, one.end) for one in found]
+    contracted = [match.span() for match in _CONTRACTION.finditer(translation)]
+    kept = [(a, b) for a, b in contracted if not any(start < b and a < end for start, end in pieces)]
+    return words(translation, sorted([*pieces, *kept]))
 
 
 def diagonal(target: int, source: int) -> Weights:

@@ -19,6 +19,7 @@ from headwise.documents.blocks import (
     stand_in,
     tagged,
 )
+from headwise.documents.emphasis import emphasized
 from headwise.documents.pieces import find_pieces, separates
 from headwise.documents.protected import MOST_DEPTH, find_arguments
 from headwise.documents.rules import TagRules
@@ -154,10 +155,10 @@ def read(text: str, mode: Mode = "all", rules: TagRules | None = None, *, protec
     if rules is not None:
         return ParsedText(tuple(parse(text, rules)), mode, protect)
     check_length(len(text))
-    protect = protect and (
-        bool(find_arguments(text)) or next(find_pieces(text, foreign=True), None) is not None
-    )
-    return ParsedText((Block([TextRun(text, text)], lines=True, markup=False),), mode, protect)
+    arguments = protect and bool(find_arguments(text))
+    items = emphasized(text) if protect and not arguments else [TextRun(text, text)]
+    protect = arguments or (protect and next(find_pieces(text, foreign=True), None) is not None)
+    return ParsedText((Block(items, lines=True, markup=False),), mode, protect)
 
 
 def _strict(document: PreparedDocument) -> PreparedDocument:

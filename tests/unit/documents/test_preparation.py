@@ -240,6 +240,52 @@ def test_a_word_with_tags_inside_stays_in_its_element() -> None:
     assert [parent.tag for parent in tree.iter() if parent.find("sub") is not None] == ["b"]
 
 
+@pytest.mark.parametrize(
+    ("source", "seen", "expected"),
+    [
+        ("I *really* like it.", "I really like it.", "it. like *really* I"),
+        ("a **b _c_** d", "a b c d", "d **_c_ b** a"),
+        ("~~old~~ price", "old price", "price ~~old~~"),
+        ("*Stop!* Now", "Stop!", None),
+        ("2*3*4 a*b* my_long_name", "2*3*4 a*b* my_long_name", None),
+        ("* one * two", "one * two", None),
+        ("the __init__ of *args, **kwargs", "the __init__ of *args, **kwargs", None),
+        ("see https://a.org/_b_/~c~ _now_", "see https://a.org/_b_/~c~ now", None),
+        ("one\n*two\nthree* four", "three* four", None),
+    ],
+)
+def test_emphasis_in_a_plain_text_goes_where_its_words_do(
+    source: str, seen: str, expected: str | None
+) -> None:
+    sentences: list[str] = []
+
+    def reversed_words(text: str) -> str:
+        sentences.append(text)
+        return " ".join(reversed(text.split()))
+
+    def mirrored(rows: int, columns: int) -> np.ndarray:
+        return np.eye(rows, columns, dtype=np.float32)[::-1]
+
+    found = through(source, None, reversed_words, mirrored)
+    assert seen in sentences
+    assert expected is None or found == expected
+
+
+@given(st.text(st.sampled_from("ab *_~\n\\`"), max_size=60))
+def test_any_plain_text_with_emphasis_is_bit_exact_where_nothing_changes(source: str) -> None:
+    assert through(source, None) == source
+
+
+@pytest.mark.parametrize(
+    ("translation", "expected"), [("It isn't so", "It **isn't** so"), ("It is not's", "It **is** not's")]
+)
+def test_no_tag_goes_between_the_halves_of_a_contraction(translation: str, expected: str) -> None:
+    def second(rows: int, columns: int) -> np.ndarray:
+        return np.eye(rows, columns, dtype=np.float32)
+
+    assert through("Es **ist** so", None, lambda _: translation, second) == expected
+
+
 def _without_symbols(text: str) -> str:
     """Translate as a model that has no subwords for symbols."""
     return re.sub(r"[^ -~]+", "€", text.upper())
@@ -333,7 +379,14 @@ def test_hostile_documents_are_bounded(part: str, times: int) -> None:
 
 @pytest.mark.parametrize(
     "source",
-    [" ".join(f"{n} km" for n in range(8_000)), "\N{DOG FACE}" * 20_000, "×" * 20_000, "1" * 100_000],
+    [
+        " ".join(f"{n} km" for n in range(8_000)),
+        "\N{DOG FACE}" * 20_000,
+        "×" * 20_000,
+        "1" * 100_000,
+        "*b *" * 20_000,
+        "*b _c_* " * 10_000,
+    ],
 )
 def test_many_pieces_of_a_sentence_are_bounded(source: str) -> None:
     began = time.process_time()

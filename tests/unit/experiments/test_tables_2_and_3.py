@@ -270,7 +270,9 @@ def test_the_time_of_a_run_on_a_gpu_does_not_count(tried: Path) -> None:
     results = found(tried, {})
     for record in results.records[table2.OURS][1:]:
         record.recipe["hardware"] = {"gpus": ["a shared GPU"]}
-        record.result["curve"] = [{**point, "minutes": point["minutes"] / 9} for point in record.result["curve"]]
+        record.result["curve"] = [
+            {**point, "minutes": point["minutes"] / 9} for point in record.result["curve"]
+        ]
     table = table2.systems_table(results, "", level=40.0)
     (ours,) = (dict(zip(table.columns, row, strict=True)) for row in table.rows if row[0] == "Transformer")
     assert ours["seeds"] == "5"
