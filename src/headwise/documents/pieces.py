@@ -32,7 +32,16 @@ _FOREIGN = (
 _GREEK = "\u0370-\u03ff\u1f00-\u1fff"
 # Of capitals and at least two digits, one behind a capital, as a serial number.
 CODE = r"(?<!\w)(?=[A-Z0-9]{0,40}[A-Z][0-9])(?=[A-Z]{0,40}[0-9][A-Z]{0,40}[0-9])[A-Z0-9]{4,40}(?!\w)"
-URL = r"(?<![\w@])(?:(?:https?|ftp)://|www\.)[^\s<>\"“”„{}|\\^`]++"
+# Top-level domains that few sentences begin with, as people leave out the space behind a full stop ("ok.it was good").
+_DOMAINS = "com|org|net|edu|gov|info|io|app|dev|eu|de|ch|uk|fr|nl|pl|jp|cn|ru|br|ca|au"
+_SUFFIXES = (
+    "docx?|xlsx?|pptx?|od[tsp]|pdf|txt|csv|tsv|json|ya?ml|xml|html?|css|js|ts|py|java|cpp|md|png|jpe?g|gif|svg|webp|mp[34]|wav|mov|"
+    "avi|zip|tar|gz|rar|exe|dmg|apk|iso|log|ini|cfg|sh|sql|db"
+)
+_DOTTED = r"(?<![\w@./\\-])(?:[\w-]{1,63}\.){1,8}"
+_REST = r"[^\s<>\"“”„{}|\\^`]"
+URL = rf"(?<![\w@])(?:(?:https?|ftp)://|www\.){_REST}++|{_DOTTED}(?:{_DOMAINS})(?![\w@-]|\.\w)(?:[/?#]{_REST}*+)?"
+FILE_NAME = rf"{_DOTTED}(?:{_SUFFIXES})(?![\w@-]|\.\w)"
 EMAIL = r"(?<![\w.+%-])[\w.+%-]++@[\w-]++(?:\.[\w-]++)++"
 _KINDS = {
     "url": URL,
@@ -64,12 +73,13 @@ _KINDS = {
     r"(?<![\d%])%(?:\(\w{1,80}\)|<\w{1,80}>|\d{1,3}\$)?[-+0#,']{0,4}(?:\d{1,4}|\*)?(?:\.(?:\d{1,4}|\*))?"
     r"(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcsSpn@](?![\d_]|[a-zA-Z]{3})|%L?\d{1,2}(?![\d_$]|[a-zA-Z]{3})|%%",
     "number": rf"(?<![\w.,])(?:{_NUMBER}[ \u00a0\u202f]?(?:{UNITS})(?!\w)|[{CURRENCY_SIGNS}]\s?{_NUMBER})",
-    "code": CODE,
+    "code": f"{CODE}|{FILE_NAME}",
     "emoji": rf"(?:{_EMOJI})[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]?(?:\u200d(?:{_EMOJI})[\ufe0f\U0001f3fb-\U0001f3ff]?)*",
     "symbol": _SYMBOL,
     "foreign": rf"[{_FOREIGN}]+|[{_GREEK}]{{2,}}",
 }
 _ANY = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS.items()))
+_ADDRESSES = re.compile(f"{EMAIL}|{URL}|{FILE_NAME}")
 _AFTER_ADDRESS = ".,;:!?'\"…»”’*_~"
 _BRACKETS = {")": "(", "]": "["}
 _SEPARATES = frozenset(
@@ -82,8 +92,8 @@ def find_pieces(text: str, *, foreign: bool = False) -> Iterator[tuple[int, int,
 
     Kinds: `url`, `email`, `placeholder` (code between backticks, {name}, ${x}, #{x}, {{x}}, [[x]], %{x}, $x, :name,
     @name, !name, $t(x), @:x, and TeX between dollars), `format` (%s, %(name)d, %<name>d, %1, %name%), `number` (with a
-    unit or currency), `code` (1Z999AA1), `emoji` and `symbol`; and with `foreign` those, the words in other scripts
-    than Latin.
+    unit or currency), `code` (1Z999AA1, and names of files), `emoji` and `symbol`; and with `foreign` those, the words
+    in other scripts than Latin.
     """
     for match in _ANY.finditer(text):
         kind = match.lastgroup
@@ -92,6 +102,11 @@ def find_pieces(text: str, *, foreign: bool = False) -> Iterator[tuple[int, int,
             continue
         end = address_length(match[0]) + match.start() if kind == "url" else match.end()
         yield match.start(), end, kind
+
+
+def without_addresses(text: str) -> str:
+    """Return a text without its addresses and names of files, whose words aren't words of the sentence."""
+    return _ADDRESSES.sub(" ", text)
 
 
 def separates(kind: str) -> bool:

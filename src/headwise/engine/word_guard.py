@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headwise.documents.pieces import without_addresses
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.quality import mean_probability
 from headwise.engine.terms import Terms, sentence_terms
@@ -44,7 +45,7 @@ class SeldomWords:
         cls, text: str, dictionary: Dictionary | None, subwords: Subwords, room: int
     ) -> SeldomWords | None:
         """Return those of a source text, None without any."""
-        found = () if dictionary is None else tuple(dictionary.find(text))
+        found = () if dictionary is None else tuple(dictionary.find(without_addresses(text)))
         return cls(found, subwords, room, alone=WORD.fullmatch(text.strip()) is not None) if found else None
 
     def lacking(self, tokens: Sequence[int]) -> list[Match]:

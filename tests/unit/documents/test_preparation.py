@@ -276,6 +276,12 @@ def test_any_plain_text_with_emphasis_is_bit_exact_where_nothing_changes(source:
     assert through(source, None) == source
 
 
+def test_addresses_without_a_scheme_and_names_of_files_arrive() -> None:
+    source = "See a.example.com/B_c, or host.de. Open my_File.tar.gz! It is ok.it was so."
+    expected = "SEE a.example.com/B_c, OR host.de. OPEN my_File.tar.gz! IT IS OK.IT WAS SO."
+    assert through(source, None, str.upper) == expected
+
+
 @pytest.mark.parametrize(
     ("translation", "expected"), [("It isn't so", "It **isn't** so"), ("It is not's", "It **is** not's")]
 )

@@ -55,6 +55,17 @@ def test_the_words_of_a_text_that_are_in_a_dictionary(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["to dogs@snow.org", "see www.dogs.com/snow", "see dogs.de", "the file red_dogs.red.pdf", "ok"]
+)
+def test_a_word_in_an_address_is_none_of_the_sentence(text: str, tmp_path: Path, subwords: Subwords) -> None:
+    dictionary = write(tmp_path, *LINES)
+    assert SeldomWords.of(text, dictionary, subwords, 9) is None
+    found = SeldomWords.of(f"{text} with snow", dictionary, subwords, 9)
+    assert found is not None
+    assert [match.entry.source for match in found.matches] == ["snow"]
+
+
+@pytest.mark.parametrize(
     ("content", "found"),
     [
         (b"dogs\tHunde\n", "expected lines in UTF-8, packed by xz, found "),
