@@ -2,7 +2,7 @@
 
 What may be no amount stays: versions, sections and times, as in Python 3.11. The marks are those of Unicode's Common
 Locale Data Repository (https://cldr.unicode.org). In English, an hour that is repeated on a clock that hasn't it, as in
-21:30 a.m., is put right.
+21:30 a.m., is put right, as is the wrong half of the day behind another: 7:45 Uhr is a.m., 8 Uhr abends p.m.
 """
 
 from __future__ import annotations
@@ -38,10 +38,14 @@ _BEFORE_UNIT = (
     r"pound|kilomet(?:er|re)|met(?:er|re)|mile|hour|minute|second|year|time|point|magnitude)s?\b)"
 )
 _ANY = re.compile(f"{_BEGIN}[0-9]++(?:[.,{_SPACES}][0-9]++)++{_END}")
-# Times of day from 1 p.m. on by a clock with 24 hours, and as a clock with twelve hours never has them.
-_LATE = r"(?P<hour>1[3-9]|2[0-3])(?P<minute>(?:[:.][0-5][0-9])?)"
-_LATE_TIME = re.compile(f"{_BEGIN}{_LATE}{_END}")
-_HALVED_TIME = re.compile(rf"{_BEGIN}{_LATE}(?P<space>[ \u00a0]?)(?P<half>[aApP])(?=\.?[ \u00a0]?[mM]\b)")
+_CLOCK = r"(?P<hour>[01]?[0-9]|2[0-3])(?P<minute>(?:[:.][0-5][0-9])?)"
+_TIME = re.compile(rf"{_BEGIN}{_CLOCK}(?P<german>[ \u00a0]Uhr\b)?{_END}")
+_HALVED_TIME = re.compile(rf"{_BEGIN}{_CLOCK}(?P<space>[ \u00a0]?)(?P<half>[aApP])(?=\.?[ \u00a0]?[mM]\b)")
+_MORNING = re.compile(r"\b(?:[Ff]rüh|[Mm]orgens|[Vv]ormittags?|[Aa]m Morgen)\b")
+_EVENING = re.compile(r"\b(?:[Aa]bends?|[Nn]achmittags?)\b")
+_NEITHER = re.compile(r"\b(?:[Nn]achts?|[Mm]ittags?|Mitternacht)\b")
+_NOON = 12  # o'clock
+_MARKS = re.compile(r"[^0-9]")
 
 
 @functools.cache
@@ -79,23 +83,41 @@ class NumberMarks:
     def read(self, text: str) -> Reading | None:
         """Return a text, and what makes a translation of it have its numbers in their form; None without any."""
         written = {found[0]: found[0].translate(self._marks) for found in self._number.finditer(text)}
-        late = {_clock(found) for found in _LATE_TIME.finditer(text)} if self._english else set()
-        if not written and not late:
+        by_digits = {_MARKS.sub("", number): to for number, to in written.items()}
+        times = _times(text) if self._english else {}
+        if not written and not times:
             return None
 
-        def restore(translation: str) -> str:
-            marked = _ANY.sub(lambda number: written.get(number[0], number[0]), translation)
-            return _HALVED_TIME.sub(
-                lambda time: _afternoon(time) if _clock(time) in late else time[0], marked
-            )
+        def marked(number: re.Match[str]) -> str:
+            digits = number[0] if len(by_digits) < len(written) else _MARKS.sub("", number[0])
+            return written.get(number[0], by_digits.get(digits, number[0]))
 
-        return Reading(text, restore)
+        def halved(time: re.Match[str]) -> str:
+            hour, half = times.get(_clock(time), (0, ""))
+            half = half.upper() if time["half"].isupper() else half
+            return f"{hour}{time['minute']}{time['space']}{half}" if hour else time[0]
+
+        return Reading(text, lambda translation: _HALVED_TIME.sub(halved, _ANY.sub(marked, translation)))
 
 
-def _clock(time: re.Match[str]) -> tuple[str, str]:
-    return time["hour"], time["minute"][1:]
+def _times(text: str) -> dict[tuple[int, str], tuple[int, str]]:
+    """Return the times of a text whose half of the day is known: the hour and the half by the hour and the minute.
+
+    From 1 p.m. on, a clock with 24 hours says it; before it, what a German text says does, or its minutes if it says
+    nothing: few say 7:45 Uhr of an evening.
+    """
+    times: dict[tuple[int, str], tuple[int, str]] = {}
+    morning, evening = (bool(words.search(text)) for words in (_MORNING, _EVENING))
+    told = morning != evening and not _NEITHER.search(text)
+    untold = not (morning or evening or _NEITHER.search(text))
+    for time in _TIME.finditer(text):
+        hour, minute = _clock(time)
+        if hour > _NOON:
+            times[hour, minute] = hour - _NOON, "p"
+        elif time["german"] and 0 < hour < _NOON and (told or (untold and minute)):
+            times[hour, minute] = hour, "p" if evening else "a"
+    return times
 
 
-def _afternoon(time: re.Match[str]) -> str:
-    half = "P" if time["half"].isupper() else "p"
-    return f"{int(time['hour']) - 12}{time['minute']}{time['space']}{half}"
+def _clock(time: re.Match[str]) -> tuple[int, str]:
+    return int(time["hour"]), time["minute"][1:]

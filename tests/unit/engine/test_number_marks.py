@@ -87,6 +87,17 @@ def test_a_number_that_the_source_has_not_stays() -> None:
     )
 
 
+def test_a_number_with_its_marks_mixed_up_gets_them_right() -> None:
+    marks = number_marks("de", "en")
+    assert marks is not None
+    reading = marks.read("Es kostet 4.500,50 € oder 1.250.000 Euro.")
+    assert reading is not None
+    assert reading.restore("4,500,50 € or 1.250,000 and 45.005") == "4,500.50 € or 1,250,000 and 45.005"
+    reading = marks.read("Es kostet 1.250 € oder 12,50 €.")
+    assert reading is not None
+    assert reading.restore("1.250 € or 12,50 € or 125,0") == "1,250 € or 12.50 € or 125,0"
+
+
 @pytest.mark.parametrize(
     ("text", "translation", "expected"),
     [
@@ -96,7 +107,16 @@ def test_a_number_that_the_source_has_not_stays() -> None:
         ("Um 19 Uhr.", "At 20 a.m., 7 a.m., 19:30 a.m. and 19 amps.", None),
         ("Um 13 Uhr.", "At 13 o'clock.", None),
         ("Um 24 Uhr, 12 Uhr.", "At 24 a.m., 12 a.m.", None),
-        ("Um 9.15 Uhr, 3.15.9.", "At 9:15 p.m., 3.15.9 a.m.", None),
+        ("Um 9.15, 3.15.9.", "At 9:15 p.m., 3.15.9 a.m.", None),
+        ("Um 9.15 Uhr, 3.15.9.", "At 9:15 p.m., 3.15.9 a.m.", "At 9:15 a.m., 3.15.9 a.m."),
+        ("Der Laden öffnet um 07:30 Uhr.", "The shop opens at 7:30PM.", "The shop opens at 7:30AM."),
+        ("Um 8 Uhr.", "At 8 p.m.", None),
+        ("Um 8 Uhr abends.", "At 8 a.m. in the evening.", "At 8 p.m. in the evening."),
+        ("Heute Abend um 8.15 Uhr.", "Tonight at 8:15 a.m.", "Tonight at 8:15 p.m."),
+        ("Am Morgen um 8 Uhr.", "At 8 p.m. in the morning.", "At 8 a.m. in the morning."),
+        ("Nachts um 1:30 Uhr.", "At night at 1:30 p.m.", None),
+        ("Von morgens 8:30 Uhr bis abends.", "From 8:30 p.m. on.", None),
+        ("Um 12:15 Uhr, 0:10 Uhr.", "At 12:15 a.m., 0:10 p.m.", None),
     ],
 )
 def test_an_hour_stands_on_the_clock_that_has_it(text: str, translation: str, expected: str | None) -> None:
