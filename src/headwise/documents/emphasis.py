@@ -18,6 +18,8 @@ _EMPHASIS = re.compile(
 
 def emphasized(text: str) -> list[BlockItem]:
     """Return a text with the delimiters of emphasis as marks, those inside pieces such as addresses excepted."""
+    if _EMPHASIS.search(text) is None:
+        return [_run(text)]
     taken = {position for start, end, _ in find_pieces(text) for position in range(start, end)}
     return _items(text, 0, taken, count(1))
 

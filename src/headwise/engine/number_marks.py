@@ -107,15 +107,15 @@ def _times(text: str) -> dict[tuple[int, str], tuple[int, str]]:
     nothing: few say 7:45 Uhr of an evening.
     """
     times: dict[tuple[int, str], tuple[int, str]] = {}
-    morning, evening = (bool(words.search(text)) for words in (_MORNING, _EVENING))
-    told = morning != evening and not _NEITHER.search(text)
-    untold = not (morning or evening or _NEITHER.search(text))
+    morning, evening, neither = (bool(words.search(text)) for words in (_MORNING, _EVENING, _NEITHER))
+    half = "p" if evening else "a"
+    told = morning != evening and not neither
     for time in _TIME.finditer(text):
         hour, minute = _clock(time)
         if hour > _NOON:
             times[hour, minute] = hour - _NOON, "p"
-        elif time["german"] and 0 < hour < _NOON and (told or (untold and minute)):
-            times[hour, minute] = hour, "p" if evening else "a"
+        elif time["german"] and 0 < hour < _NOON and (told or (minute and not (morning or neither))):
+            times[hour, minute] = hour, half
     return times
 
 

@@ -28,9 +28,7 @@ from headwise.nn.device import sum_dtype
 from headwise.nn.linear import selected_gemm
 
 _CHUNK_ELEMENTS = 5_000_000  # logits in a chunk: 10 MB in bfloat16, which fits a CPU's last-level cache
-_CHUNK_ELEMENTS_ON_GPU = (
-    200_000_000  # 400 MB: a GPU computes a small chunk sooner than its operations are launched
-)
+_CHUNK_ELEMENTS_ON_GPU = 200_000_000  # 400 MB: small chunks wait there for their operations to be launched
 _LEAST_CHUNK_TOKENS = 512  # fewer are slower: each chunk adds to the whole gradient of W
 
 
