@@ -156,9 +156,7 @@ def read(text: str, mode: Mode = "all", rules: TagRules | None = None, *, protec
         return ParsedText(tuple(parse(text, rules)), mode, protect)
     check_length(len(text))
     arguments = protect and bool(find_arguments(text))
-    items: list[BlockItem] = [TextRun(text, text)]
-    if protect and not arguments:
-        items = emphasized(text)
+    items: list[BlockItem] = emphasized(text) if protect and not arguments else [TextRun(text, text)]
     protect = arguments or (protect and next(find_pieces(text, foreign=True), None) is not None)
     return ParsedText((Block(items, lines=True, markup=False),), mode, protect)
 

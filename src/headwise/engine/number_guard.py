@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headwise.documents.pieces import CODE, EMAIL, FILE_NAME, SYMBOLS, URL, address_length
+from headwise.engine.number_marks import CLOCK, NOON
 from headwise.engine.terms import Terms, sentence_terms
 from headwise.text.reading.glossary import Entry, Match
 from headwise.text.tokens.subwords import Subwords
@@ -28,11 +29,10 @@ _MEASURED = re.compile(_MEASURE)
 _SEPARATOR = re.compile(r"[.,: \u00a0%]")
 _DIGITS = re.compile(r"[0-9.,: \u00a0%]+")
 _SWAPPED = str.maketrans(".,", ",.")
-_TIME = re.compile(r"(?P<hour>[01]?[0-9]|2[0-3])(?:[:.](?P<minute>[0-5][0-9]))?")
+_TIME = re.compile(CLOCK)
 _MARK = re.compile(f"{_HALF_DAY}$")
-_MARKED_TIME = re.compile(f"{_TIME.pattern}{_HALF_DAY}")
+_MARKED_TIME = re.compile(f"{CLOCK}{_HALF_DAY}")
 _HOUR = re.compile(r"0?([0-9]{1,2}):00")
-_NOON = 12  # o'clock
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,10 +103,10 @@ def _form(number: str) -> str:
 def _in_24_hours(number: str) -> str:
     """Return a time with a.m. or p.m. on a clock with 24 hours; what is none on one with twelve, without that."""
     time = _MARKED_TIME.fullmatch(number)
-    if time is None or int(time["hour"]) > _NOON:
+    if time is None or int(time["hour"]) > NOON:
         return _MARK.sub("", number)
-    hour = int(time["hour"]) % _NOON + (_NOON if time["half"][0] in "pP" else 0)
-    return f"{hour}:{time['minute'] or '00'}"
+    hour = int(time["hour"]) % NOON + (NOON if time["half"][0] in "pP" else 0)
+    return f"{hour}:{time['minute'][1:] or '00'}"
 
 
 def _at_other_clocks(number: str) -> list[str]:
@@ -115,9 +115,9 @@ def _at_other_clocks(number: str) -> list[str]:
     if time is None:
         return []
     hour = int(time["hour"])
-    minute = time["minute"] or "00"
-    certain = hour >= _NOON or _MARK.search(number) is not None
-    hours = (hour,) if certain else (hour, hour + _NOON)
+    minute = time["minute"][1:] or "00"
+    certain = hour >= NOON or _MARK.search(number) is not None
+    hours = (hour,) if certain else (hour, hour + NOON)
     forms = [_form(f"{each}:{minute}") for each in hours]
     return [*forms, *map(str, hours)] if minute == "00" else forms
 

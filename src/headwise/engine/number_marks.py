@@ -38,14 +38,14 @@ _BEFORE_UNIT = (
     r"pound|kilomet(?:er|re)|met(?:er|re)|mile|hour|minute|second|year|time|point|magnitude)s?\b)"
 )
 _ANY = re.compile(f"{_BEGIN}[0-9]++(?:[.,{_SPACES}][0-9]++)++{_END}")
-_CLOCK = r"(?P<hour>[01]?[0-9]|2[0-3])(?P<minute>(?:[:.][0-5][0-9])?)"
-_TIME = re.compile(rf"{_BEGIN}{_CLOCK}(?P<german>[ \u00a0]Uhr\b)?{_END}")
-_HALVED_TIME = re.compile(rf"{_BEGIN}{_CLOCK}(?P<space>[ \u00a0]?)(?P<half>[aApP])(?=\.?[ \u00a0]?[mM]\b)")
+NOON = 12  # o'clock
+CLOCK = r"(?P<hour>[01]?[0-9]|2[0-3])(?P<minute>(?:[:.][0-5][0-9])?)"
+_TIME = re.compile(rf"{_BEGIN}{CLOCK}(?P<german>[ \u00a0]Uhr\b)?{_END}")
+_HALVED_TIME = re.compile(rf"{_BEGIN}{CLOCK}(?P<space>[ \u00a0]?)(?P<half>[aApP])(?=\.?[ \u00a0]?[mM]\b)")
 _MORNING = re.compile(r"\b(?:[Ff]rüh|[Mm]orgens|[Vv]ormittags?|[Aa]m Morgen)\b")
 _EVENING = re.compile(r"\b(?:[Aa]bends?|[Nn]achmittags?)\b")
 _NEITHER = re.compile(r"\b(?:[Nn]achts?|[Mm]ittags?|Mitternacht)\b")
-_NOON = 12  # o'clock
-_MARKS = re.compile(r"[^0-9]")
+_NO_DIGIT = re.compile(r"[^0-9]")
 
 
 @functools.cache
@@ -83,13 +83,13 @@ class NumberMarks:
     def read(self, text: str) -> Reading | None:
         """Return a text, and what makes a translation of it have its numbers in their form; None without any."""
         written = {found[0]: found[0].translate(self._marks) for found in self._number.finditer(text)}
-        by_digits = {_MARKS.sub("", number): to for number, to in written.items()}
+        by_digits = {_NO_DIGIT.sub("", number): to for number, to in written.items()}
         times = _times(text) if self._english else {}
         if not written and not times:
             return None
 
         def marked(number: re.Match[str]) -> str:
-            digits = number[0] if len(by_digits) < len(written) else _MARKS.sub("", number[0])
+            digits = number[0] if len(by_digits) < len(written) else _NO_DIGIT.sub("", number[0])
             return written.get(number[0], by_digits.get(digits, number[0]))
 
         def halved(time: re.Match[str]) -> str:
@@ -112,9 +112,9 @@ def _times(text: str) -> dict[tuple[int, str], tuple[int, str]]:
     told = morning != evening and not neither
     for time in _TIME.finditer(text):
         hour, minute = _clock(time)
-        if hour > _NOON:
-            times[hour, minute] = hour - _NOON, "p"
-        elif time["german"] and 0 < hour < _NOON and (told or (minute and not (morning or neither))):
+        if hour > NOON:
+            times[hour, minute] = hour - NOON, "p"
+        elif time["german"] and 0 < hour < NOON and (told or (minute and not (morning or neither))):
             times[hour, minute] = hour, half
     return times
 

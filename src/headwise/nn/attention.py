@@ -333,7 +333,8 @@ def fused(
 
 # All but cuDNN's, which torch (2.11 to 2.14) prefers on Hopper and Blackwell: it plans each new batch size and length
 # for 20 to 500 ms on the processor, and nearly every batch of text has others.
-_KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+_KERNELS_FOR_FEW_KEYS = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+_KERNELS = [SDPBackend.FLASH_ATTENTION, *_KERNELS_FOR_FEW_KEYS]
 # FlashAttention computes blocks of 128 queries, which sentences leave mostly empty: for 25,000 subwords in captions of
 # about 15 it took 1.8 times the time of the other kernel forward, and 3.1 times backward (d_k 64, an H200).
 _FLASH_FROM_KEYS = 65
@@ -343,7 +344,7 @@ def _torchs_own(
     q: Tensor, k: Tensor, v: Tensor, added: Tensor | None, dropout: float, *, causal: bool = False
 ) -> Tensor:
     """Compute attention by torch's own kernels; `added` is added to the scores."""
-    kernels = _KERNELS[1:] if k.size(-2) < _FLASH_FROM_KEYS else _KERNELS
+    kernels = _KERNELS_FOR_FEW_KEYS if k.size(-2) < _FLASH_FROM_KEYS else _KERNELS
     with sdpa_kernel(kernels) if q.device.type == "cuda" else nullcontext():
         return functional.scaled_dot_product_attention(
             q, k, v, attn_mask=added, dropout_p=dropout, is_causal=causal
