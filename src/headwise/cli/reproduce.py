@@ -83,7 +83,6 @@ def command(
     results: Annotated[Path, typer.Option(help="Folder of the recorded results.")] = Path("results"),
     rows: Rows = None,
     seeds: Seeds = None,
-    shard: Annotated[str, typer.Option(metavar="I/N", help="Do the I-th of N shares of the rows.")] = "1/1",
     device: RowDevice = None,
     threads: Threads = None,
     processes: Processes = None,
@@ -108,7 +107,7 @@ def command(
     """
     if not dry_run:
         refuse_without("--dry-run", {"--gpu": gpu, "--price": price})
-    of_all = {"--seeds": seeds, "--shard": shard != "1/1", "--threads": threads}
+    of_all = {"--seeds": seeds, "--threads": threads}
     of_rows = {
         **of_all,
         "--rows": rows or None,
@@ -160,9 +159,7 @@ def command(
             tried = " whose trials are recorded"
             how = f"; `headwise reproduce all --scale {chosen.name}` runs the trials first"
         raise ConfigError(f"{name}: expected rows{tried} at the scale {chosen.name}, found none{how}")
-    jobs = plan(
-        experiment, chosen, results=results, rows=rows or (), seeds=_seeds(seeds), shard=_shard(shard)
-    )
+    jobs = plan(experiment, chosen, results=results, rows=rows or (), seeds=_seeds(seeds))
     if dry_run:
         _estimate(jobs, place, gpu, price)
         return
@@ -295,11 +292,3 @@ def _seeds(text: str | None) -> tuple[int, ...]:
     if len(seeds) <= text.count(",") or max(seeds) > bounds.SEED:
         raise ConfigError(f"--seeds: expected whole numbers of at most {bounds.SEED:,}, found {text!r}")
     return tuple(dict.fromkeys(seeds))  # a seed twice would be two records of one training
-
-
-def _shard(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
-    number, count = (int(match[1]), int(match[2])) if match else (0, 0)
-    if not 1 <= number <= count:
-        raise ConfigError(f"--shard: expected I/N with I from 1 to N, such as 2/4, found {text!r}")
-    return number, count

@@ -1,4 +1,4 @@
-"""Registry of experiments, and the runner of their rows: of this process's shard, those that have no record yet.
+"""Registry of experiments, and the runner of their rows that have no record yet.
 
 To add an experiment, write a module with an `Experiment` and add it to `NAMES`.
 """
@@ -125,12 +125,11 @@ def plan(
     results: Path | None = None,
     rows: Sequence[str] = (),
     seeds: Sequence[int] = (),
-    shard: tuple[int, int] = (1, 1),
 ) -> list[RowJob]:
     """Return the jobs of an experiment: the rows that match a pattern in `rows`, with each seed.
 
     Rows that depend on others' results need `results`, their folder; those whose others aren't recorded are left out.
-    `shard` (i, n) selects every n-th job, starting with the i-th. Raises `ConfigError` for a pattern without a match.
+    Raises `ConfigError` for a pattern without a match.
     """
     if results is not None:
         scale = experiment.at(scale, results)
@@ -141,9 +140,7 @@ def plan(
                 f"--rows: expected a name or pattern of {', '.join(row.name for row in all_rows)}, found {pattern!r}"
             )
     chosen = [row for row in all_rows if selected(row, rows)]
-    jobs = [RowJob(row, seed) for seed in (seeds or experiment.seeds or scale.seeds) for row in chosen]
-    number, count = shard
-    return jobs[number - 1 :: count]
+    return [RowJob(row, seed) for seed in (seeds or experiment.seeds or scale.seeds) for row in chosen]
 
 
 def selected(row: ExperimentRow, patterns: Sequence[str]) -> bool:
