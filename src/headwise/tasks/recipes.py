@@ -31,7 +31,7 @@ from headwise.text.reading.pairs import (
 from headwise.text.tokens.subwords import Subwords
 
 _FILLED = 0.9  # share of `batch.tokens` in a batch that is tokens; the rest is padding or unused
-# Adaptation of a trained run, measured in benchmarks/README.md.
+# Adaptation of a trained run, measured in docs/train.md.
 _RATE, _RATE_WIDTH = 2e-3, 128  # peak learning rate up to this d_model; above, it falls with its square
 _SHORT_WARM_UP = 100
 _SMALLEST_BATCH, _LARGEST_BATCH = 1024, 4096  # tokens
