@@ -51,19 +51,6 @@ class AllowedIds:
         self._allowed = self._allowed[sentences]
 
 
-def output_limits(
-    sentences: Sequence[SearchSentence], prefixes: Sequence[Sequence[int]], device: torch.device
-) -> Tensor:
-    """Return the largest |Y| of each sentence (n,)."""
-    limits = [sentence.limit(len(prefix)) for sentence, prefix in zip(sentences, prefixes, strict=True)]
-    return torch.tensor(limits, device=device)
-
-
-def forced_prefixes(sentences: Sequence[SearchSentence], symbols: Symbols) -> list[Sequence[int]]:
-    """Return the tokens with which each sentence's outputs begin: its prefix, or the target's language code."""
-    return [symbols.given[:1] if each.prefix is None else each.prefix for each in sentences]
-
-
 class OutputRules:
     """Banned symbols, length limits, a letter in every output, no repeated n-grams, and forced prefixes.
 
@@ -73,7 +60,7 @@ class OutputRules:
     def __init__(self, sentences: Sequence[SearchSentence], symbols: Symbols, limits: Tensor) -> None:
         """`limits` (n,) bound |Y|; the sentences have equal options."""
         device, options = limits.device, sentences[0].options
-        prefixes = forced_prefixes(sentences, symbols)
+        prefixes = [symbols.beginning(sentence.prefix) for sentence in sentences]
         longest = max(map(len, prefixes))
         padded = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
         self._prefixes = torch.tensor(padded, dtype=torch.long, device=device).view(len(limits), longest)

@@ -53,6 +53,18 @@ def check_one_vocabulary(models: Sequence[_Sizes]) -> None:
             )
 
 
+def check_pairs(
+    engine: _Sizes, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+) -> list[int]:
+    """Check the ids of forced decoding; return the length of the longer side of each pair, the end symbol included.
+
+    Raises `DataError` for ids that aren't in the vocabularies.
+    """
+    check_ids(sources, engine.source_size, "source")
+    check_ids(targets, engine.target_size, "target", empty=True)
+    return [max(len(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
+
+
 def check_ids(sequences: Sequence[Sequence[int]], size: int, what: str, *, empty: bool = False) -> None:
     """Raise `DataError` unless all ids are whole numbers from 0 to size - 1.
 

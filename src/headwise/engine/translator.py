@@ -313,8 +313,7 @@ class Translator:
 
     def _room(self, prefix: Sequence[int] | None, *, lettered: bool) -> int:
         """Return the most tokens of all terms of an output."""
-        given = self.symbols.given[:1] if prefix is None else prefix
-        return self.engine.max_length - 1 - len(given) - lettered
+        return self.engine.max_length - 1 - len(self.symbols.beginning(prefix)) - lettered
 
     def about_words(self, text: str) -> tuple[str, ...]:
         """Return sentences about a text in capitals, and about words that a shipped run's training text lacks."""
@@ -340,7 +339,7 @@ class Translator:
 
     def needs_letter(self, text: str, prefix: Sequence[int] | None) -> bool:
         """Whether a source has a letter or a digit, and a prefix of its outputs has none but room for one."""
-        begun = self.symbols.given[:1] if prefix is None else prefix
+        begun = self.symbols.beginning(prefix)
         lettered = any(self.symbols.lettered[token] for token in begun)
         return has_letters(text) and not lettered and len(begun) < self.engine.max_length - 1
 

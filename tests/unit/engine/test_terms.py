@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from decoding_models import EOS, SYMBOLS, TreeModel, all_outputs, decode, sentences, tiny_transformer
 from headwise.decoding.engine import PyTorchEngine
-from headwise.decoding.scoring import score
 from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.scheduler import Scheduler
 from headwise.engine.terms import START, Term, Terms
@@ -150,7 +149,7 @@ def test_all_outputs_contain_the_terms_and_have_the_forced_score(options: Search
             assert all(contains(hypothesis.tokens, term) for term in terms.terms)
     outputs = [list(hypothesis.tokens) for hypotheses in found for hypothesis in hypotheses]
     repeated = [source for source, hypotheses in zip(sources, found, strict=True) for _ in hypotheses]
-    forced = score(model, repeated, outputs, SYMBOLS, alpha=options.alpha)
+    forced = PyTorchEngine(model).score(repeated, outputs, SYMBOLS, alpha=options.alpha)
     scores = [hypothesis.score for hypotheses in found for hypothesis in hypotheses]
     assert [hypothesis.score for hypothesis in forced] == pytest.approx(scores, abs=1e-4)
 

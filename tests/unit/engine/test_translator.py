@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 import headwise
 from headwise.characters import join_texts
 from headwise.config import SubwordConfig
-from headwise.decoding.alignment import cross_attention
-from headwise.decoding.translator_model import pytorch_model
+from headwise.decoding.engine import pytorch_engine
 from headwise.engine.alignment import word_links, word_numbers
 from headwise.engine.hypotheses import length_penalty
 from headwise.engine.outputs import Translation
@@ -419,12 +418,13 @@ def test_cross_attention_is_a_distribution_over_the_source_alone(translator: Tra
     symbols = Symbols(pad=PAD, unknown=UNK, bos=BOS, eos=EOS)
     sources = [[*translator.subwords.encode_source(text), EOS] for text in ENGLISH]
     targets = [translator.subwords.encode_target(text) for text in GERMAN]
-    together = cross_attention(pytorch_model(translator), sources, targets, symbols)
+    engine = pytorch_engine(translator.engine)
+    together = engine.cross_attention(sources, targets, symbols)
     for weights, source, target in zip(together, sources, targets, strict=True):
         assert weights.shape[2:] == (len(target) + 1, len(source))
-        assert torch.allclose(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-5)
-        (alone,) = cross_attention(pytorch_model(translator), [source], [target], symbols)
-        assert torch.allclose(weights, alone, atol=1e-5)
+        assert np.allclose(weights.sum(-1), 1, atol=1e-5)
+        (alone,) = engine.cross_attention([source], [target], symbols)
+        assert np.allclose(weights, alone, atol=1e-5)
 
 
 def test_words_are_those_between_spaces_where_subwords_have_joiners(tmp_path: Path) -> None:
