@@ -111,6 +111,6 @@ def _check_terms(
     check_ids([form for term in terms.terms for form in term.forms], engine.target_size, f"{label}, form")
     if found := terms.tokens & special:
         raise DataError(f"{label}: expected no special symbols, found {min(found)}")
-    room = engine.max_length - 1 - len(sentence.prefix or ()) - len(symbols.given[:1]) - sentence.lettered
+    room = engine.max_length - 1 - len(symbols.beginning(sentence.prefix)) - sentence.lettered
     if terms.length > room:
         raise DataError(f"{label}: expected at most {room} tokens together, found {terms.length}")

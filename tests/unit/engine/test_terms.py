@@ -97,6 +97,13 @@ def test_terms_that_a_search_refuses(
         submit(scheduler, [5, EOS], options, terms=terms)
 
 
+def test_a_language_code_in_a_prefix_takes_one_place() -> None:
+    """Regression: a prefix that began with the code left one token less for terms than there is room for."""
+    symbols, terms = dataclasses.replace(SYMBOLS, given=(9,)), Terms([Term((tuple([7] * 62),))])
+    (found,) = decode(transformer(), [[5, EOS]], SearchOptions(), symbols, prefixes=[[9]], terms=[terms])
+    assert found[0].tokens == (9, *[7] * 62)
+
+
 WIDE = {
     "one": [Term(((4, 5),))],
     "alternatives": [Term(((4, 4), (5,)))],
