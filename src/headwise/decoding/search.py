@@ -197,9 +197,8 @@ class _Finished:
         self.best = torch.full((sentences, options.n_best), -torch.inf, device=device)  # best scores so far
         self.likeliest = torch.full((sentences,), -torch.inf, device=device)  # log P of the likeliest so far
         self.count = torch.zeros(sentences, dtype=torch.long, device=device)
-        self._chunks: list[
-            tuple[Tensor, Tensor, Tensor, Tensor]
-        ] = []  # sentence, column, tokens, token_log_probs
+        # Sentences, columns, tokens and log-probabilities of tokens.
+        self._chunks: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
 
     def add(self, live: _Live, chosen: Candidates, length: int) -> None:
         """Add the hypotheses that end at this step, with |Y| = `length`."""

@@ -15,7 +15,6 @@ import dataclasses
 import hashlib
 import itertools
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -237,12 +236,6 @@ def appended(out: Path) -> Path:
     """Return the file beside the output that translations are appended to, compressed as the output."""
     out = out.resolve()  # the target of a link may be on another disk than the link
     return out.with_name(f"{out.name}.lines{compression(out)}")
-
-
-def warn_of_long_lines(result: TranslatedChunk) -> None:
-    """Warn of the lines of a chunk that were cut."""
-    for warning in result.long:
-        warnings.warn(warning, stacklevel=2)
 
 
 def _write_parquet(work: TextWork, out: Path, target: str) -> None:
