@@ -17,7 +17,7 @@ from headwise.decoding.engine import PyTorchEngine
 from headwise.engine.base import BATCH_TOKENS, Engine, SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
-from headwise.engine.searching import search_checked
+from headwise.engine.second_search import search_checked
 from headwise.engine.symbols import Symbols
 from headwise.engine.terms import Terms
 from headwise.models.base import Memory, Seq2Seq, State

@@ -22,7 +22,7 @@ from headwise.characters import check_characters, has_letters
 from headwise.chunks import chunks, growing, results
 from headwise.config import Config, DecodingConfig
 from headwise.config.languages import short_code
-from headwise.engine.alignment import Link, SubwordWeights, each_links, word_links
+from headwise.engine.alignment import Link, SubwordWeights, word_links
 from headwise.engine.base import Engine, SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.loading import EngineOptions, ensemble, open_run
@@ -33,7 +33,7 @@ from headwise.engine.outputs import Output, Translation, join_translations
 from headwise.engine.quality import QualityCurve, mean_probability
 from headwise.engine.readings import Reading, read_texts, readings
 from headwise.engine.recasing import in_capitals, recased
-from headwise.engine.searching import search_checked
+from headwise.engine.second_search import search_checked
 from headwise.engine.sentences import EncodedSentences, Split, encode_source, listed, readable, with_prefixes
 from headwise.engine.shortlist import FILE as SHORTLIST
 from headwise.engine.shortlist import Shortlist
@@ -142,12 +142,6 @@ class Translator:
         other.symbols = dataclasses.replace(self.symbols, given=other.subwords.given)
         vocabulary = other.subwords.vocabulary
         other.languages = (self.languages[0], None if vocabulary is None else vocabulary.language_code)
-        return other
-
-    def with_engine(self, engine: Engine) -> Translator:
-        """Return a translator that is the same except that it translates with another engine."""
-        other = copy.copy(self)
-        other.engine = engine
         return other
 
     @property
@@ -352,10 +346,12 @@ class Translator:
     ) -> list[Translation]:
         """Return the translation of each sentence, from the hypotheses that a search found for its parts."""
         sources = [sentence.source for sentence in encoded.searched]
-        align = self._align_ids
-        part_links = each_links(align, sources, hypotheses) if alignments else itertools.repeat(None)
+        links: Iterator[tuple[Link, ...] | None] = itertools.repeat(None)  # of each hypothesis
+        if alignments:
+            repeated = [ids for ids, found in zip(sources, hypotheses, strict=True) for _ in found]
+            links = iter(self._align_ids(repeated, [each.tokens for found in hypotheses for each in found]))
         part_translations = (
-            self._translation(*each) for each in zip(sources, hypotheses, part_links, strict=False)
+            self._translation(source, found, links) for source, found in zip(sources, hypotheses, strict=True)
         )
         return [
             encoded.finished(
@@ -512,11 +508,10 @@ class Translator:
         self,
         source: Sequence[int],
         hypotheses: Sequence[Hypothesis],
-        links: Sequence[tuple[Link, ...]] | None,
+        links: Iterator[tuple[Link, ...] | None],
     ) -> Translation:
         """Return the translation of a part of a sentence, without the text of its source, which the sentence has."""
-        aligned = itertools.repeat(None) if links is None else links
-        outputs = [self._output(*each) for each in zip(hypotheses, aligned, strict=False)]
+        outputs = [self._output(hypothesis, next(links)) for hypothesis in hypotheses]
         pieces = tuple(self.subwords.source_pieces(self.subwords.without_language(source[:-1])))
         notes = tuple(hypothesis.note for hypothesis in hypotheses[:1] if hypothesis.note)
         return Translation("", pieces, tuple(outputs), (), notes)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import dataclasses
 import io
 import itertools
@@ -72,7 +73,7 @@ def test_no_translation_is_empty(ending_run: Path, engine: str, options: dict[st
 
 def test_text_in_the_target_language_stays(translator: Translator, tmp_path: Path) -> None:
     pytest.importorskip("py3langid", reason="needs pip install 'headwise[languages]'")
-    told = translator.with_engine(translator.engine)
+    told = copy.copy(translator)
     german = "Die alte Frau liest eine Zeitung im Garten."
     texts = [ENGLISH[0], german, german.upper(), "Hotel", ""]
     with pytest.raises(ConfigError, match=r"expected a run whose two languages are known, found none"):
