@@ -189,11 +189,7 @@ def test_finished_sentences_leave_the_batch() -> None:
         6,
         4,
         4,
-        2,
-        2,
-        2,
-        2,
-        2,
+        *[2] * 5,
     ]  # 2 hypotheses per sentence until its limit: 2, 4 and 9 steps
 
 

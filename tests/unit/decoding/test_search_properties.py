@@ -9,15 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoding_models import (
-    EOS,
-    SYMBOLS,
-    TreeModel,
-    decode,
-    plain_beam_search,
-    sentences,
-    tiny_transformer,
-)
+from decoding_models import EOS, SYMBOLS, TreeModel, decode, plain_beam_search, sentences, tiny_transformer
 from headwise.decoding.engine import PyTorchEngine
 from headwise.decoding.search import search
 from headwise.decoding.selection import best_continuations

@@ -15,7 +15,7 @@ from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
 from headwise.models.transformer import Transformer
 from headwise.native.library import Library
-from native_engines import LIBRARIES, search_at_once
+from native_engines import compiled, search_at_once
 from native_models import (
     SEARCHES,
     VOCABULARY,
@@ -26,9 +26,7 @@ from native_models import (
     step_search,
 )
 
-pytestmark = pytest.mark.skipif(
-    not LIBRARIES, reason="the native engine was not compiled (pip install -e . with a C++ compiler)"
-)
+pytestmark = compiled
 
 
 @cache

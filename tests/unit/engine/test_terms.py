@@ -17,7 +17,8 @@ from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.scheduler import Scheduler
 from headwise.engine.terms import START, Term, Terms
 from headwise.errors import ConfigError, DataError
-from scheduler_engines import SIZE, assert_alike, native, native_only, shortlist, submit, transformer
+from native_engines import compiled
+from scheduler_engines import SIZE, assert_alike, native, shortlist, submit, transformer
 
 FORMS = st.lists(st.integers(4, 6), min_size=1, max_size=3).map(tuple)
 TERMS = st.lists(
@@ -216,7 +217,7 @@ NATIVE: dict[str, dict[str, Any]] = {
 }
 
 
-@native_only
+@compiled
 @pytest.mark.parametrize(
     ("options", "given_code"),
     [*((options, ()) for options in NATIVE.values()), ({}, (9,)), ({"beam": 2}, (9,))],
@@ -239,7 +240,7 @@ def test_both_engines_place_the_same(options: dict[str, Any], given_code: tuple[
             assert_alike(ours, theirs)
 
 
-@native_only
+@compiled
 def test_continuous_batches_give_the_results_of_each_sentence_alone() -> None:
     sources, options = sentences(30, SIZE, seed=4), SearchOptions(beam=6, n_best=2)
     terms = random_terms(30, seed=6)

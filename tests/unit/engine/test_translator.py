@@ -452,10 +452,7 @@ def test_alignments_of_translations_are_those_of_their_tokens(translator: Transl
 
 
 @settings(max_examples=200, deadline=None)
-@given(
-    text=st.text(alphabet="ab .,!?;。、日本", max_size=60),
-    room=st.integers(1, 20),
-)
+@given(text=st.text(alphabet="ab .,!?;。、日本", max_size=60), room=st.integers(1, 20))
 def test_parts_fit_and_lose_nothing(text: str, room: int) -> None:
     parts = split_text(text, lambda part: len(part) <= room)
     assert all(0 < len(part) <= room and part == part.strip() for part in parts)
