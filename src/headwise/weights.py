@@ -57,9 +57,8 @@ class Weights:
             if not name.isprintable() or len(name) > _LONGEST_NAME:
                 raise CheckpointError(f"{path}: expected names of tensors in print, found {name[:60]!r}")
         self.names = frozenset(name for name in stored if not self._is_scale(name))
-        for name in sorted(self.names):
-            if not lenient:
-                self._check_type(name)
+        for name in () if lenient else sorted(self.names):
+            self._check_type(name)
 
     def _is_scale(self, name: str) -> bool:
         return name.endswith(SCALE) and self._types.get(name.removesuffix(SCALE)) == "I8"

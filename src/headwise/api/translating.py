@@ -75,7 +75,6 @@ def translate_file(
         request.runs,
         TextFile(file, fields[0], rule),
         appended(out),
-        request.runs.options(),
         request.columns,
         target_field=fields[1] if records else None,
         glossary=request.glossary,

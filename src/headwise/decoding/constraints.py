@@ -38,10 +38,9 @@ class AllowedIds:
         """`size` is that of the target vocabulary; all sentences have allowed ids."""
         allowed = torch.zeros(len(sentences), size, dtype=torch.bool)
         for row, sentence in enumerate(sentences):
-            ids = sentence.allowed_with_terms
+            ids = sentence.all_allowed
             assert ids is not None
             allowed[row, torch.from_numpy(ids).long()] = True
-            allowed[row, list(sentence.prefix or ())] = True
         self._allowed = allowed.to(device)  # (n, v)
 
     def apply(self, log_probs: Tensor, tokens: Tensor) -> Tensor:  # noqa: D102

@@ -17,7 +17,7 @@ from headwise.decoding.batching import batches, padded
 from headwise.decoding.ensemble import Ensemble
 from headwise.decoding.scoring import token_log_probs
 from headwise.decoding.search import search
-from headwise.engine.base import BATCH_TOKENS, Engine, SearchSentence, in_batches
+from headwise.engine.base import BATCH_TOKENS, Engine, Ids, SearchSentence, in_batches
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.ids import check_pairs
 from headwise.engine.native.engine import NativeEngine, unsupported
@@ -67,13 +67,7 @@ class PyTorchEngine:
 
     @torch.inference_mode()
     def score(
-        self,
-        sources: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
-        symbols: Symbols,
-        *,
-        alpha: float,
-        batch_tokens: int = BATCH_TOKENS,
+        self, sources: Ids, targets: Ids, symbols: Symbols, *, alpha: float, batch_tokens: int = BATCH_TOKENS
     ) -> list[Hypothesis]:
         """Score given outputs as `Engine.score`."""
         model = self.model
@@ -89,12 +83,7 @@ class PyTorchEngine:
 
     @torch.inference_mode()
     def cross_attention(
-        self,
-        sources: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
-        symbols: Symbols,
-        *,
-        batch_tokens: int = BATCH_TOKENS,
+        self, sources: Ids, targets: Ids, symbols: Symbols, *, batch_tokens: int = BATCH_TOKENS
     ) -> list[NDArray[np.float32]]:
         """Return attention weights as `Engine.cross_attention`, one batch at a time."""
         found: dict[int, NDArray[np.float32]] = {}
@@ -112,11 +101,7 @@ class PyTorchEngine:
         return [found[row] for row in range(len(sources))]
 
     def _forced(
-        self,
-        sources: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
-        symbols: Symbols,
-        tokens: int,
+        self, sources: Ids, targets: Ids, symbols: Symbols, tokens: int
     ) -> Iterator[tuple[list[int], tuple[Tensor, Tensor, Tensor]]]:
         """Yield batches of pairs as their numbers and the model's arguments: source, mask and target inputs."""
         device = self.model.device

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headwise.engine.native.job import SearchJob
 
 BATCH_TOKENS = DecodingConfig().batch_tokens
+Ids = Sequence[Sequence[int]]  # of several sentences
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +70,12 @@ class SearchSentence:
         return self.options, self.prefix is None, self.allowed is None
 
     @property
-    def allowed_with_terms(self) -> NDArray[np.int32] | None:
-        """The allowed target ids with those of the terms, in ascending order; None: all."""
-        return (
-            self.allowed if self.allowed is None or self.terms is None else self.terms.added_to(self.allowed)
-        )
+    def all_allowed(self) -> NDArray[np.int32] | None:
+        """The allowed target ids with those of prefix and terms, in ascending order; None: all."""
+        more = [*(self.prefix or ()), *(() if self.terms is None else self.terms.tokens)]
+        if self.allowed is None or not more:
+            return self.allowed
+        return np.union1d(self.allowed, np.array(more, np.int32))
 
 
 def in_batches(
@@ -129,13 +131,7 @@ class Engine(Protocol):
         ...
 
     def score(
-        self,
-        sources: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
-        symbols: Symbols,
-        *,
-        alpha: float,
-        batch_tokens: int = BATCH_TOKENS,
+        self, sources: Ids, targets: Ids, symbols: Symbols, *, alpha: float, batch_tokens: int = BATCH_TOKENS
     ) -> list[Hypothesis]:
         """Return the log-probabilities of given outputs by forced decoding.
 
@@ -146,12 +142,7 @@ class Engine(Protocol):
         ...
 
     def cross_attention(
-        self,
-        sources: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
-        symbols: Symbols,
-        *,
-        batch_tokens: int = BATCH_TOKENS,
+        self, sources: Ids, targets: Ids, symbols: Symbols, *, batch_tokens: int = BATCH_TOKENS
     ) -> list[NDArray[np.float32]]:
         """Return the cross-attention weights (layers, heads, target, source) of each sentence pair.
 

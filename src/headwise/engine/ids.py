@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.engine.base import Engine, SearchSentence
+from headwise.engine.base import Engine, Ids, SearchSentence
 from headwise.engine.symbols import Symbols
 from headwise.engine.terms import Terms
 from headwise.errors import ConfigError, DataError
@@ -53,9 +53,7 @@ def check_one_vocabulary(models: Sequence[_Sizes]) -> None:
             )
 
 
-def check_pairs(
-    engine: _Sizes, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-) -> list[int]:
+def check_pairs(engine: _Sizes, sources: Ids, targets: Ids) -> list[int]:
     """Check the ids of forced decoding; return the length of the longer side of each pair, the end symbol included.
 
     Raises `DataError` for ids that aren't in the vocabularies.
@@ -65,7 +63,7 @@ def check_pairs(
     return [max(len(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
 
 
-def check_ids(sequences: Sequence[Sequence[int]], size: int, what: str, *, empty: bool = False) -> None:
+def check_ids(sequences: Ids, size: int, what: str, *, empty: bool = False) -> None:
     """Raise `DataError` unless all ids are whole numbers from 0 to size - 1.
 
     The message has the number, from 1, of the first invalid sequence, after `what`. Empty sequences are errors too

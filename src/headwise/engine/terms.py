@@ -17,9 +17,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from headwise.characters import UNSPACED
 from headwise.errors import DataError
 from headwise.text.reading.glossary import Match
@@ -76,10 +73,6 @@ class Terms:
         """The tokens of all forms."""
         return {token for term in self.terms for form in term.forms for token in form}
 
-    def added_to(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return a shortlist, ids in ascending order, with the tokens of all forms."""
-        return np.union1d(ids, np.array(list(self.tokens), dtype=np.int32))
-
     def settled(self, state: State) -> int:
         """Return the bits of the terms that a hypothesis contains if no token continues its last word."""
         met, node = state
@@ -109,12 +102,8 @@ class Terms:
 
         Of terms that have begun only the one that saves most counts as begun, so that this is never too low.
         """
-        known = self._left.get(state)
-        if known is None:
-            known = self._left[state] = self._count_left(state)
-        return known
-
-    def _count_left(self, state: State) -> int:
+        if state in self._left:
+            return self._left[state]
         met = self.settled(state)
         sum_left = saved = 0
         for mask, whole, distance in zip(
@@ -124,6 +113,7 @@ class Terms:
             if missing:
                 sum_left += missing * whole
                 saved = max(saved, whole - distance)
+        self._left[state] = sum_left - saved
         return sum_left - saved
 
     def _add_forms(self) -> None:

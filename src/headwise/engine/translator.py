@@ -23,7 +23,7 @@ from headwise.chunks import chunks, growing, results
 from headwise.config import Config, DecodingConfig
 from headwise.config.languages import short_code
 from headwise.engine.alignment import Link, SubwordWeights, word_links
-from headwise.engine.base import Engine, SearchSentence
+from headwise.engine.base import Engine, Ids, SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.loading import EngineOptions, ensemble, open_run
 from headwise.engine.number_guard import SourceNumbers
@@ -105,32 +105,26 @@ class Translator:
         options = EngineOptions(engine, precision, device, workers)
         read = configs or [None] * len(paths)
         loaded_runs = [open_run(path, options, config) for path, config in zip(paths, read, strict=True)]
-        first = loaded_runs[0]
+        config, subwords = loaded_runs[0].config, loaded_runs[0].subwords
+        digest = subwords.digest()
         for path, other in zip(paths, loaded_runs, strict=True):
-            if other.subwords.digest() != first.subwords.digest():
+            if other.subwords.digest() != digest:
                 raise CheckpointError(
-                    f"{path}: expected the subwords of {paths[0]} ({first.subwords.digest()}), "
-                    f"as every run of an ensemble needs, found {other.subwords.digest()}"
+                    f"{path}: expected the subwords of {paths[0]} ({digest}), as every run of an ensemble needs, "
+                    f"found {other.subwords.digest()}"
                 )
-        translator = cls(
-            ensemble([loaded.engine for loaded in loaded_runs]), first.subwords, first.config.decoding
-        )
-        translator.languages = first.config.data.languages
-        config = first.config
+        translator = cls(ensemble([each.engine for each in loaded_runs]), subwords, config.decoding)
+        translator.languages = config.data.languages
         translator.reads_capitals = (
-            config.data.augment.capitals > 0
-            or config.subwords.kind == "imported"
-            or first.subwords.lowercases
+            config.data.augment.capitals > 0 or config.subwords.kind == "imported" or subwords.lowercases
         )
         translator.source_words = SourceWords.of_run(paths[0])
         translator.dictionary = Dictionary.of_run(paths[0])
         translator.quality = QualityCurve.of_run(paths[0]) if len(paths) == 1 else None
         if shortlist:
-            sizes = first.subwords.source_size, first.subwords.target_size
-            translator.shortlist = Shortlist.load(paths[0] / SHORTLIST, first.subwords.digest(), *sizes)
-        if language is not None:
-            return translator.in_language(language)
-        return translator
+            sizes = subwords.source_size, subwords.target_size
+            translator.shortlist = Shortlist.load(paths[0] / SHORTLIST, digest, *sizes)
+        return translator if language is None else translator.in_language(language)
 
     def in_language(self, language: str) -> Translator:
         """Return a translator of the same model to another language, a code of an imported vocabulary.
@@ -239,7 +233,8 @@ class Translator:
         read = [
             readable(self.subwords, text, f"line {line}") for line, text in enumerate(texts, start=first_line)
         ]
-        marked, ordinary, spelled = self.readings(read, recase=options.recase)
+        found = self.readings(read, recase=options.recase)
+        _, ordinary, spelled = found
         written = read_texts(read, ordinary)  # as in the line, except for the case
         read = read_texts(written, spelled)
         read = ["" if number in kept else text for number, text in enumerate(read)]
@@ -258,14 +253,7 @@ class Translator:
         ]
         counts = [len(parts) for parts in part_ids]
         result = EncodedSentences(
-            texts,
-            read,
-            counts,
-            searched,
-            options.alpha,
-            readings=(marked, ordinary, spelled),
-            kept=kept,
-            prefixes=prefixes,
+            texts, read, counts, searched, options.alpha, readings=found, kept=kept, prefixes=prefixes
         )
         if glossary is None:
             return result
@@ -460,7 +448,7 @@ class Translator:
         return [parts[0] if parts else [EOS] for parts in source_parts], target_ids
 
     def _encode_prefixes(
-        self, prefixes: Sequence[str], encoded_sources: Sequence[Sequence[Sequence[int]]], first_line: int
+        self, prefixes: Sequence[str], encoded_sources: Sequence[Ids], first_line: int
     ) -> list[list[int]]:
         """Encode each sentence's prefix; only the first of its parts gets it."""
         prefix_ids: list[list[int]] = []
@@ -473,9 +461,7 @@ class Translator:
             prefix_ids += [ids if part == 0 else [*self.symbols.given[:1]] for part in range(len(parts))]
         return prefix_ids
 
-    def _align_ids(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-    ) -> list[tuple[Link, ...]]:
+    def _align_ids(self, sources: Ids, targets: Ids) -> list[tuple[Link, ...]]:
         weights = self.engine.cross_attention(sources, targets, self.symbols, batch_tokens=self.batch_tokens)
         return [self.links(*each) for each in zip(weights, sources, targets, strict=True)]
 

@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from headwise.chunks import chunks
 from headwise.data.prepared import files_checksum
@@ -126,7 +126,10 @@ class FileTranslation:
             appending(output, manifest.bytes) as file,
         ):
             for result in engine(chunks(rows, itertools.repeat(self.chunk))):
-                _append(output, file, result.data)
+                with disk_errors(output):
+                    file.write(result.data)
+                    file.flush()
+                    os.fsync(file.fileno())
                 if result.failure is not None:
                     raise result.failure
                 if rows.failure is not None and result.lines < self.chunk:
@@ -152,7 +155,7 @@ class FileTranslation:
         """Raise `ConfigError` if a file's format doesn't allow what is asked, or needs a package that is missing."""
         plain = self.work.columns == type(self.work.columns)()
         records = form_of(self.out) == ".parquet" or self.work.target_field is not None
-        if records and (not plain or self.work.options.n_best > 1):
+        if records and (not plain or self.work.runs.options().n_best > 1):
             more = "" if form_of(self.out) == ".parquet" else "; --jsonl writes them"
             raise ConfigError(
                 f"{self.out}: expected the best translation alone in a field of records, found --n-best, --scores, "
@@ -217,14 +220,6 @@ class _Readable:
             yield from self._rows
         except HeadwiseError as error:
             self.failure = error
-
-
-def _append(path: Path, file: BinaryIO, data: bytes) -> None:
-    """Write data and flush it to the disk; raises `TrainingError`."""
-    with disk_errors(path):
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _digest(glossary: Glossary) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from headwise.config import ModelConfig
 from headwise.config.support import FULL_ATTENTION, Support
-from headwise.engine.base import BATCH_TOKENS, SearchSentence, in_batches
+from headwise.engine.base import BATCH_TOKENS, Ids, SearchSentence, in_batches
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.ids import check_one_vocabulary, check_pairs
 from headwise.engine.native.job import FinishedSearch, Forced, SearchJob
@@ -137,25 +137,14 @@ class NativeEngine:
         return job
 
     def score(
-        self,
-        sources: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
-        symbols: Symbols,
-        *,
-        alpha: float,
-        batch_tokens: int = BATCH_TOKENS,
+        self, sources: Ids, targets: Ids, symbols: Symbols, *, alpha: float, batch_tokens: int = BATCH_TOKENS
     ) -> list[Hypothesis]:
         """Score given outputs as `Engine.score`, in the precision of the search."""
         found = self._force(sources, targets, symbols, batch_tokens, Forced.ALL)
         return [each.hypotheses(alpha, number)[0] for number, each in enumerate(found, start=1)]
 
     def cross_attention(
-        self,
-        sources: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
-        symbols: Symbols,
-        *,
-        batch_tokens: int = BATCH_TOKENS,
+        self, sources: Ids, targets: Ids, symbols: Symbols, *, batch_tokens: int = BATCH_TOKENS
     ) -> list[NDArray[np.float32]]:
         """Return attention weights as `Engine.cross_attention`."""
         weights = []
@@ -167,12 +156,7 @@ class NativeEngine:
         return weights
 
     def _force(
-        self,
-        sources: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
-        symbols: Symbols,
-        batch_tokens: int,
-        forced: Forced,
+        self, sources: Ids, targets: Ids, symbols: Symbols, batch_tokens: int, forced: Forced
     ) -> list[FinishedSearch]:
         """Decode given outputs by force: as prefixes, of which nothing is left to search."""
         lengths = check_pairs(self, sources, targets)

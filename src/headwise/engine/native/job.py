@@ -13,13 +13,12 @@ from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate, chain, islice
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.engine.base import SearchSentence
+from headwise.engine.base import Ids, SearchSentence
 from headwise.engine.hypotheses import Hypothesis, damaged_model_error
 from headwise.engine.native.packing import PackedModel
 from headwise.engine.options import SearchOptions
@@ -97,9 +96,7 @@ class SearchJob:
     def __enter__(self) -> SearchJob:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.free()
 
     def __del__(self) -> None:
@@ -123,7 +120,7 @@ class SearchJob:
         sources = [each.source for each in sentences]
         (ids, offsets), (prefix_ids, prefix_offsets) = _joined(sources), _joined(prefixes)
         most = (ctypes.c_int32 * len(limits))(*limits)
-        lists = [ids for ids in map(_allowed, sentences) if ids is not None]
+        lists = [listed for each in sentences if (listed := each.all_allowed) is not None]
         list_offsets = _offsets(lists) if lists else None
         list_ids = np.concatenate(lists) if lists else np.zeros(0, np.int32)
         kept: list[NDArray[Any]] = []  # arrays that the terms point to
@@ -268,14 +265,6 @@ def _limit(sentence: SearchSentence, prefix: int, forced: Forced) -> int:
     return min(prefix + 1 if forced else sentence.limit(prefix), _MAX_OUTPUT)
 
 
-def _allowed(sentence: SearchSentence) -> NDArray[np.int32] | None:
-    """Return the allowed target ids with those of terms and prefix, in ascending order; None: all."""
-    allowed = sentence.allowed_with_terms
-    if allowed is None or not sentence.prefix:
-        return allowed
-    return np.union1d(allowed, np.array(sentence.prefix, np.int32)).astype(np.int32)
-
-
 def _address(array: ctypes.Array[Any] | None) -> int | None:
     return None if array is None else ctypes.addressof(array)
 
@@ -304,9 +293,7 @@ def _term_arrays(terms: Terms | None, kept: list[NDArray[Any]]) -> native.TermAr
     )
 
 
-def _joined(
-    sequences: Sequence[Sequence[int]],
-) -> tuple[ctypes.Array[ctypes.c_int32], ctypes.Array[ctypes.c_int64]]:
+def _joined(sequences: Ids) -> tuple[ctypes.Array[ctypes.c_int32], ctypes.Array[ctypes.c_int64]]:
     """Return the concatenation of sequences, and the offset of each in it with the total length."""
     offsets = _offsets(sequences)
     return (ctypes.c_int32 * offsets[-1])(*chain.from_iterable(sequences)), offsets

@@ -14,7 +14,6 @@ import threading
 import weakref
 from concurrent.futures import Future
 from functools import partial
-from types import TracebackType
 
 from headwise.engine.base import BATCH_TOKENS, Engine, SearchSentence
 from headwise.engine.hypotheses import Hypothesis
@@ -50,9 +49,7 @@ class Scheduler:
     def __enter__(self) -> Scheduler:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(finish=kind is None)
 
     def submit(self, sentence: SearchSentence, *, client: str = "") -> Future[list[Hypothesis]]:
