@@ -371,6 +371,8 @@ class Translator:
             raise ConfigError("translate_lines: expected lines, found one string")
         first_line = arguments.pop("first_line", 1)
         prefixes = arguments.pop("prefixes", None)
+        if isinstance(prefixes, str):
+            raise ConfigError("prefixes: expected a list of sentences, found one string")
 
         def work(batch: Sequence[tuple[int, str, str | None]]) -> list[Translation]:
             numbers, texts, line_prefixes = zip(*batch, strict=True)

@@ -287,6 +287,8 @@ def test_mistakes_in_calls_are_named(translator: Translator) -> None:
         translator.translate(ENGLISH[0])
     with pytest.raises(ConfigError, match="translate_lines: expected lines, found one string"):
         next(translator.translate_lines(ENGLISH[0]))
+    with pytest.raises(ConfigError, match="prefixes: expected a list of sentences, found one string"):
+        next(translator.translate_lines(ENGLISH[:1], prefixes="E"))
     for score in (translator.score, translator.align):
         with pytest.raises(ConfigError, match="sources: expected a list of sentences, found one string"):
             score("ab", "cd")
