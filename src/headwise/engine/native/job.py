@@ -115,7 +115,10 @@ class SearchJob:
         """
         options = sentences[0].options
         prefixes = [self._symbols.beginning(each.prefix) for each in sentences]
-        limits = [_limit(each, len(prefix), forced) for each, prefix in zip(sentences, prefixes, strict=True)]
+        limits = [
+            min(len(prefix) + 1 if forced else each.limit(len(prefix)), _MAX_OUTPUT)
+            for each, prefix in zip(sentences, prefixes, strict=True)
+        ]
         # A server adds one source at a time, for which ctypes is faster than NumPy.
         sources = [each.source for each in sentences]
         (ids, offsets), (prefix_ids, prefix_offsets) = _joined(sources), _joined(prefixes)
@@ -258,11 +261,6 @@ class SearchJob:
                 f"expected {self._count} finished sentences, found {len(searched)}: the job was stopped"
             )
         return searched
-
-
-def _limit(sentence: SearchSentence, prefix: int, forced: Forced) -> int:
-    """Return the largest |Y| of a sentence."""
-    return min(prefix + 1 if forced else sentence.limit(prefix), _MAX_OUTPUT)
 
 
 def _address(array: ctypes.Array[Any] | None) -> int | None:
