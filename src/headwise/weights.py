@@ -28,13 +28,10 @@ from headwise.parsing import parse_object
 SCALE = ".scale"
 _LONGEST_NAME = 300  # characters
 _LENGTH = 8  # bytes of the header's length, with which a safetensors file begins
-_STORED = {
-    "float32": "F32",
-    "uint16": "BF16",
-    "int8": "I8",
-}  # safetensors' names of the types that are written
+# Safetensors' names of the types that are written, and of the floating-point types that are read.
+_STORED = {"float32": "F32", "uint16": "BF16", "int8": "I8"}
+_FLOATS = ("F32", "BF16", "F16", "F64")
 _MODEL = "model.safetensors"
-_FLOATS = ("F32", "BF16", "F16", "F64")  # supported floating-point types, in safetensors' names
 
 
 class Weights:
@@ -60,9 +57,8 @@ class Weights:
             if not name.isprintable() or len(name) > _LONGEST_NAME:
                 raise CheckpointError(f"{path}: expected names of tensors in print, found {name[:60]!r}")
         self.names = frozenset(name for name in stored if not self._is_scale(name))
-        for name in sorted(self.names):
-            if not lenient:
-                self._check_type(name)
+        for name in () if lenient else sorted(self.names):
+            self._check_type(name)
 
     def _is_scale(self, name: str) -> bool:
         return name.endswith(SCALE) and self._types.get(name.removesuffix(SCALE)) == "I8"
@@ -114,6 +110,13 @@ class Weights:
         check_finite(f"{self.path}: {name}", tensor)
         return tensor
 
+    def tensors(self) -> Iterator[tuple[str, NDArray[np.float32]]]:
+        """Yield the names and tensors, sorted by name; raises `CheckpointError` as `get`."""
+        for name in sorted(self.names):
+            tensor = self.get(name)
+            assert tensor is not None, name
+            yield name, tensor
+
     def _bfloat16(self, name: str) -> NDArray[np.float32]:
         """Return a tensor in bfloat16, which NumPy doesn't have: the upper halves of float32 numbers.
 
@@ -158,10 +161,8 @@ def quantized(name: str, tensor: NDArray[np.float32], precision: str) -> dict[st
     if tensor.ndim != 2 or precision == "float32":
         return {name: tensor}
     if precision == "bfloat16":
-        bits = tensor.view(np.uint32)
-        return {
-            name: ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
-        }  # to the nearest, ties to even
+        bits = tensor.view(np.uint32)  # rounded to the nearest, ties to even
+        return {name: ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)}
     scale = np.abs(tensor).max(1).clip(np.finfo(np.float32).tiny) / np.float32(127)
     return {name: np.rint(tensor / scale[:, None]).astype(np.int8), name + SCALE: scale}
 
@@ -174,9 +175,7 @@ def mean(files: Sequence[Path]) -> dict[str, NDArray[np.float32]]:
     total: dict[str, NDArray[np.float64]] = {}
     for file in files:
         weights = Weights(file)
-        tensors = {
-            name: tensor for name in sorted(weights.names) if (tensor := weights.get(name)) is not None
-        }
+        tensors = dict(weights.tensors())
         shapes = {name: tensor.shape for name, tensor in tensors.items()}
         if total and shapes != {name: tensor.shape for name, tensor in total.items()}:
             raise CheckpointError(
@@ -190,9 +189,7 @@ def mean(files: Sequence[Path]) -> dict[str, NDArray[np.float32]]:
 def write_quantized(source: Path, target: Path, precision: str) -> None:
     """Write the model in `source` to `target` with its matrices in `precision`; the file's metadata is copied."""
     weights, stored = Weights(source), {}
-    for name in sorted(weights.names):
-        tensor = weights.get(name)
-        assert tensor is not None, name
+    for name, tensor in weights.tensors():
         stored |= quantized(name, tensor, precision)
     with reading(source), safe_open(source, "np") as file:
         metadata = file.metadata()

@@ -17,7 +17,7 @@ from headwise.decoding.engine import PyTorchEngine
 from headwise.engine.base import BATCH_TOKENS, Engine, SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
-from headwise.engine.searching import search_checked
+from headwise.engine.second_search import search_checked
 from headwise.engine.symbols import Symbols
 from headwise.engine.terms import Terms
 from headwise.models.base import Memory, Seq2Seq, State
@@ -59,9 +59,8 @@ class PrefixState(State):
         self.beams = beams
 
     def reorder(self, rows: Tensor) -> PrefixState:
-        assert torch.equal(
-            rows // self.beams, torch.arange(len(rows)) // self.beams
-        )  # beams move only within their sentence
+        # Beams move only within their sentence.
+        assert torch.equal(rows // self.beams, torch.arange(len(rows)) // self.beams)
         return PrefixState(self.memory, self.prefixes[rows], self.beams)
 
     def keep(self, sentences: Tensor) -> PrefixState:
@@ -162,14 +161,8 @@ def tiny_transformer(vocabulary: int = 50, seed: int = 2, **changes: object) -> 
 
     Its embeddings aren't shared, because a random shared embedding repeats the input token.
     """
-    shape = {
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "d_model": 16,
-        "d_ff": 32,
-        "heads": 2,
-        "max_length": 64,
-    }
+    shape = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "d_ff": 32, "heads": 2}
+    shape |= {"max_length": 64}
     torch.manual_seed(seed)
     config = ModelConfig.model_validate(
         shape | {"share_embeddings": "none", "positions": "learned"} | changes

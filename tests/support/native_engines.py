@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from decoding_models import SYMBOLS
@@ -17,7 +18,16 @@ from headwise.engine.options import SearchOptions
 from headwise.models.embedded import EmbeddedSeq2Seq
 from headwise.native.library import VARIANTS, Library, find_library
 
-LIBRARIES = {name: library for name in VARIANTS if isinstance(library := find_library(name), Library)}
+LIBRARIES = {name: found for name in VARIANTS if isinstance(found := find_library(name), Library)}
+compiled = pytest.mark.skipif(
+    not LIBRARIES, reason="the native library was not compiled (pip install -e . with a C++ compiler)"
+)
+
+
+@pytest.fixture(scope="module", params=LIBRARIES.values(), ids=LIBRARIES.keys())
+def library(request: pytest.FixtureRequest) -> Library:
+    """The library of each variant of the processor."""
+    return request.param
 
 
 def native_engine(

@@ -41,9 +41,9 @@ SHAPES: dict[str, dict[str, Any]] = {
     "unscaled": {"scale_embeddings": False, "logit_bias": True, "share_embeddings": "all"},
     "target shared": {"share_embeddings": "target", "attention": "memory_efficient"},
     "modern": {
-        "positions": "rotary",
         "norm": "pre",
         "normalization": "rms",
+        "positions": "rotary",
         "activation": "silu",
         "gated": True,
     },
@@ -60,14 +60,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "relative in all": {
         "positions": "relative",
         "position_options": {"relative": {"reach": 3, "values": True, "per_head": True}},
-        **{
-            "attention": "reference",
-            "key_value_heads": 2,
-            "d_k": 7,
-            "d_v": 5,
-            "norm": "pre",
-            "final_norm": False,
-        },
+        **{"attention": "reference", "key_value_heads": 2, "d_k": 7, "d_v": 5},
+        **{"norm": "pre", "final_norm": False},
     },
 }
 
@@ -90,15 +84,8 @@ SEARCHES = {
 
 def transformer(seed: int = 3, **changes: Any) -> Transformer:
     """Build a PyTorch model with random parameters, some of whose outputs end before the maximum length."""
-    shape = {
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "d_model": 32,
-        "d_ff": 64,
-        "heads": 4,
-        "max_length": 64,
-    }
-    shape |= {"share_embeddings": "none", "positions": "learned"}
+    shape = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 32, "d_ff": 64, "heads": 4}
+    shape |= {"max_length": 64, "share_embeddings": "none", "positions": "learned"}
     torch.manual_seed(seed)
     config = ModelConfig.model_validate(shape | changes)
     model = randomized(Transformer(config, VOCABULARY, VOCABULARY).eval())
@@ -143,12 +130,8 @@ def by_pytorch(shape: str) -> tuple[Transformer, list[Hypothesis], list[NDArray[
     model = transformer(**SHAPES[shape])
     engine, options = PyTorchEngine(model), SearchOptions(beam=3, n_best=2, extra_length=8)
     scored = engine.score(*pairs(), SYMBOLS, alpha=0.6)
-    return (
-        model,
-        scored,
-        engine.cross_attention(*pairs(), SYMBOLS),
-        step_search(model, sentences(9, VOCABULARY), options),
-    )
+    weights = engine.cross_attention(*pairs(), SYMBOLS)
+    return model, scored, weights, step_search(model, sentences(9, VOCABULARY), options)
 
 
 def step_search(

@@ -21,8 +21,7 @@ from headwise.engine.native.engine import NativeEngine
 from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.scheduler import Scheduler
 from headwise.models.transformer import Transformer
-from headwise.native.library import Library, find_library
-from native_engines import native_engine
+from native_engines import compiled, native_engine
 
 SIZE = 50
 SOURCES = [*sentences(20, SIZE, seed=7), [EOS]]
@@ -36,10 +35,6 @@ OPTIONS = [
 SAMPLED = SearchOptions(sample=True, n_best=2, max_length=9, seed=4)
 ENDLESS = SearchOptions(beam=4, min_length=50_000)  # would take minutes unless cancelled
 
-native_only = pytest.mark.skipif(
-    not isinstance(find_library(), Library),
-    reason="the native engine was not compiled (pip install -e . with a C++ compiler)",
-)
 linux = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted in /proc")
 
 
@@ -64,7 +59,7 @@ def engines() -> dict[str, Callable[[], Engine]]:
 both = pytest.mark.parametrize(
     "make",
     [
-        pytest.param(make, id=name, marks=[native_only] if name == "continuous" else [])
+        pytest.param(make, id=name, marks=[compiled] if name == "continuous" else [])
         for name, make in engines().items()
     ],
 )

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.decoding.alignment import cross_attention as forced_attention
-from headwise.decoding.translator_model import pytorch_model
+from headwise.decoding.engine import pytorch_engine
 from headwise.engine.translator import Translator
 from headwise.errors import DataError
 from headwise.text.tokens.subwords import EOS
@@ -66,12 +65,12 @@ def cross_attention(
     for line, pair in enumerate(zip(source_ids, target_ids, strict=True), start=1):
         if (found := max(map(len, pair))) > longest:
             raise DataError(f"line {line}: expected sentences of at most {longest} subwords, found {found}")
-    recorded = forced_attention(
-        pytorch_model(translator), [[*ids, EOS] for ids in source_ids], target_ids, translator.symbols
+    recorded = pytorch_engine(translator.engine).cross_attention(
+        [[*ids, EOS] for ids in source_ids], target_ids, translator.symbols
     )
     return [
         _by_words(
-            weights.numpy(),
+            weights,
             source,
             target,
             subwords.source_pieces(source_tokens),

@@ -132,17 +132,18 @@ def score_translator(
         lowercase=lowercase,
         perplexity=_perplexity(translator, *([side[n] for n in fitting] for side in (sources, references))),
     )
+    notes = [*scores.notes]
     if longer := len(references) - len(fitting):
-        note = f"perplexity is without {longer:,} of the references, which have more than {longest} subwords"
-        scores = replace(scores, notes=(*scores.notes, note))
+        notes.append(
+            f"perplexity is without {longer:,} of the references, which have more than {longest} subwords"
+        )
     same = sum(s.strip() == r.strip() for s, r in zip(sources, references, strict=True))
     if same >= _COPIED * len(references):
-        note = (
+        notes.append(
             f"the reference is the source itself in {same:,} of {len(references):,} lines; expected its "
             "translation by people"
         )
-        scores = replace(scores, notes=(*scores.notes, note))
-    return scores, hypotheses
+    return replace(scores, notes=tuple(notes)), hypotheses
 
 
 def full_table(result: Result) -> list[str]:

@@ -63,14 +63,11 @@ class Run:
 
         config = (config or Config()).model_copy(deep=True)
         model = copy.deepcopy(model).eval()
-        if isinstance(
-            own := getattr(model, "config", None), ModelConfig
-        ):  # an architecture of one's own may lack it
+        own = getattr(model, "config", None)  # an architecture of one's own may lack it
+        if isinstance(own, ModelConfig):
             config.model = own.model_copy(deep=True)
-        sizes, expected = (
-            (model.source_size, model.target_size),
-            (subwords.source_size, subwords.target_size),
-        )
+        sizes = model.source_size, model.target_size
+        expected = subwords.source_size, subwords.target_size
         if sizes != expected:
             raise ConfigError(
                 f"model: expected vocabularies of {expected[0]} and {expected[1]} subwords, as `subwords` has, found "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +64,7 @@ def translate_file(
     """
     from headwise.api.remarks import Notes, UnknownWords
     from headwise.engine.corpus.rows import TextFile, check_rule, form_of
-    from headwise.engine.corpus.translation import FileTranslation, appended, warn_of_long_lines
+    from headwise.engine.corpus.translation import FileTranslation, appended
     from headwise.engine.corpus.work import TextWork
     from headwise.files import check_output
 
@@ -74,12 +75,11 @@ def translate_file(
         request.runs,
         TextFile(file, fields[0], rule),
         appended(out),
-        request.runs.options(),
         request.columns,
         target_field=fields[1] if records else None,
         glossary=request.glossary,
         split=request.split,
-        long_lines={None: "cut", "stop": "stop", "replace": "replace", "empty": "empty"}[bad_lines],
+        long_lines=bad_lines or "cut",
     )
     unknown, notes = UnknownWords(), Notes()
 
@@ -87,7 +87,8 @@ def translate_file(
         for remark in result.remarks:
             unknown.add(remark.number, remark.unknown, remark.words)
             notes.add(remark.number, remark.sentences)
-        warn_of_long_lines(result)
+        for warning in result.long:
+            warnings.warn(warning, stacklevel=2)
 
     job = FileTranslation(work, out, request.chunk, request.prefixes, fields[1], restart)
     done = job.run(say, notice)

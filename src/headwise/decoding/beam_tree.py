@@ -55,16 +55,7 @@ class BeamTrace:
             if not matching_rows:
                 break
             parents, tokens, token_log_probs, totals, ends, live_columns, live_totals = (
-                getattr(chosen, name)[matching_rows[0]].tolist()
-                for name in (
-                    "parents",
-                    "tokens",
-                    "token_log_probs",
-                    "totals",
-                    "ends",
-                    "places",
-                    "places_totals",
-                )
+                values[matching_rows[0]].tolist() for values in vars(chosen).values()
             )
             penalty = length_penalty(length, alpha)
             live_places = {

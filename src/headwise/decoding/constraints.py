@@ -38,10 +38,9 @@ class AllowedIds:
         """`size` is that of the target vocabulary; all sentences have allowed ids."""
         allowed = torch.zeros(len(sentences), size, dtype=torch.bool)
         for row, sentence in enumerate(sentences):
-            ids = sentence.allowed_with_terms
+            ids = sentence.all_allowed
             assert ids is not None
             allowed[row, torch.from_numpy(ids).long()] = True
-            allowed[row, list(sentence.prefix or ())] = True
         self._allowed = allowed.to(device)  # (n, v)
 
     def apply(self, log_probs: Tensor, tokens: Tensor) -> Tensor:  # noqa: D102
@@ -49,19 +48,6 @@ class AllowedIds:
 
     def keep(self, sentences: Tensor) -> None:  # noqa: D102
         self._allowed = self._allowed[sentences]
-
-
-def output_limits(
-    sentences: Sequence[SearchSentence], prefixes: Sequence[Sequence[int]], device: torch.device
-) -> Tensor:
-    """Return the largest |Y| of each sentence (n,)."""
-    limits = [sentence.limit(len(prefix)) for sentence, prefix in zip(sentences, prefixes, strict=True)]
-    return torch.tensor(limits, device=device)
-
-
-def forced_prefixes(sentences: Sequence[SearchSentence], symbols: Symbols) -> list[Sequence[int]]:
-    """Return the tokens with which each sentence's outputs begin: its prefix, or the target's language code."""
-    return [symbols.given[:1] if each.prefix is None else each.prefix for each in sentences]
 
 
 class OutputRules:
@@ -73,7 +59,7 @@ class OutputRules:
     def __init__(self, sentences: Sequence[SearchSentence], symbols: Symbols, limits: Tensor) -> None:
         """`limits` (n,) bound |Y|; the sentences have equal options."""
         device, options = limits.device, sentences[0].options
-        prefixes = forced_prefixes(sentences, symbols)
+        prefixes = [symbols.beginning(sentence.prefix) for sentence in sentences]
         longest = max(map(len, prefixes))
         padded = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
         self._prefixes = torch.tensor(padded, dtype=torch.long, device=device).view(len(limits), longest)

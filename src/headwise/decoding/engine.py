@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from headwise.config import Config, ModelConfig
-from headwise.decoding.alignment import cross_attention
-from headwise.decoding.batching import batches
+from headwise.decoding.batching import batches, padded
 from headwise.decoding.ensemble import Ensemble
-from headwise.decoding.scoring import score
+from headwise.decoding.scoring import token_log_probs
 from headwise.decoding.search import search
-from headwise.engine.base import BATCH_TOKENS, Engine, SearchSentence, by_kind
+from headwise.engine.base import BATCH_TOKENS, Engine, Ids, SearchSentence, in_batches
 from headwise.engine.hypotheses import Hypothesis
+from headwise.engine.ids import check_pairs
 from headwise.engine.native.engine import NativeEngine, unsupported
 from headwise.engine.native.packing import PackedModel
 from headwise.engine.symbols import Symbols
+from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
 from headwise.models.build import load_model
 from headwise.native.library import find_library
 from headwise.nn.device import find_device, find_precision
-from headwise.nn.recording import private_copy
+from headwise.nn.recording import private_copy, recording
 from headwise.text.tokens.subwords import Subwords
 
 
@@ -53,50 +55,60 @@ class PyTorchEngine:
         given_up: Callable[[int], bool] | None = None,
     ) -> list[list[Hypothesis]]:
         """Search sentences as `Engine.search`."""
-        results: list[list[Hypothesis]] = [[] for _ in sentences]
-
-        for group in by_kind(sentences):
-            lengths = [len(sentences[index].source) for index in group]
-            tokens = batch_tokens // sentences[group[0]].options.rows
-            for rows in batches(lengths, tokens):
-                batch = [group[row] for row in rows]
-                unwanted = (
-                    None if given_up is None else lambda row, dropped=given_up, of=batch: dropped(of[row])
-                )
-                searched = [sentences[index] for index in batch]
-                for index, found in zip(
-                    batch, search(self.model, searched, symbols, given_up=unwanted), strict=True
-                ):
-                    results[index] = found
-        return results
+        found: dict[int, list[Hypothesis]] = {}
+        for batch in in_batches(sentences, lambda costs: batches(costs, batch_tokens)):
+            unwanted = None if given_up is None else lambda row, of=batch: given_up(of[row])
+            searched = [sentences[index] for index in batch]
+            found |= zip(batch, search(self.model, searched, symbols, given_up=unwanted), strict=True)
+        return [found[index] for index in range(len(sentences))]
 
     def open_search(self, symbols: Symbols, batch_tokens: int) -> None:
         """Return None: a batch is searched to its end."""
 
+    @torch.inference_mode()
     def score(
-        self,
-        sources: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
-        symbols: Symbols,
-        *,
-        alpha: float,
-        batch_tokens: int = BATCH_TOKENS,
+        self, sources: Ids, targets: Ids, symbols: Symbols, *, alpha: float, batch_tokens: int = BATCH_TOKENS
     ) -> list[Hypothesis]:
         """Score given outputs as `Engine.score`."""
-        return score(self.model, sources, targets, symbols, alpha=alpha, batch_tokens=batch_tokens)
+        model = self.model
+        given = torch.tensor(symbols.given, dtype=torch.long, device=model.device)
+        found: dict[int, Hypothesis] = {}
+        for rows, inputs in self._forced(sources, targets, symbols, batch_tokens):
+            outputs, _ = padded([[*targets[row], symbols.eos] for row in rows], symbols.pad, model.device)
+            log_probs = token_log_probs(model, *inputs, outputs)
+            log_probs[:, 0].masked_fill_(torch.isin(outputs[:, 0], given), 0.0)
+            for row, values in zip(rows, log_probs.tolist(), strict=True):
+                found[row] = Hypothesis.scored(targets[row], values[: len(targets[row]) + 1], alpha)
+        return [found[row] for row in range(len(sources))]
 
+    @torch.inference_mode()
     def cross_attention(
-        self,
-        sources: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
-        symbols: Symbols,
-        *,
-        batch_tokens: int = BATCH_TOKENS,
+        self, sources: Ids, targets: Ids, symbols: Symbols, *, batch_tokens: int = BATCH_TOKENS
     ) -> list[NDArray[np.float32]]:
-        """Return attention weights as `Engine.cross_attention`, one call at a time."""
-        with self._lock:
-            weights = cross_attention(self._recorded, sources, targets, symbols, batch_tokens=batch_tokens)
-        return [each.numpy() for each in weights]
+        """Return attention weights as `Engine.cross_attention`, one batch at a time."""
+        found: dict[int, NDArray[np.float32]] = {}
+        for rows, inputs in self._forced(sources, targets, symbols, batch_tokens):
+            with self._lock, recording(self._recorded) as records:
+                self._recorded(*inputs)
+            layers = [each[0] for name, each in records.weights.items() if name.endswith("cross_attention")]
+            if not layers:
+                raise ConfigError("alignments: expected a model with cross-attention, found none in this one")
+            if len({layer.shape[1] for layer in layers}) > 1:
+                layers = [layer.mean(1, keepdim=True) for layer in layers]
+            weights = torch.stack(layers, dim=1).float().cpu()  # (batch, layers, heads, target, source)
+            for row, each in zip(rows, weights.numpy(), strict=True):
+                found[row] = each[:, :, : len(targets[row]) + 1, : len(sources[row])]
+        return [found[row] for row in range(len(sources))]
+
+    def _forced(
+        self, sources: Ids, targets: Ids, symbols: Symbols, tokens: int
+    ) -> Iterator[tuple[list[int], tuple[Tensor, Tensor, Tensor]]]:
+        """Yield batches of pairs as their numbers and the model's arguments: source, mask and target inputs."""
+        device = self.model.device
+        for rows in batches(check_pairs(self, sources, targets), tokens):
+            source, mask = padded([sources[row] for row in rows], symbols.pad, device)
+            inputs, _ = padded([[symbols.bos, *targets[row]] for row in rows], symbols.pad, device)
+            yield rows, (source, mask, inputs)
 
 
 @torch.inference_mode(False)  # a search that looks into its model opens it, and analysis needs gradients

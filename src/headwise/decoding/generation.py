@@ -65,9 +65,8 @@ def generate_ids(
     """
     device = next(model.parameters()).device
     greedy, unlimited = options.temperature == 0, not (model.keeps_all or model.bounded)
-    history = torch.tensor(
-        [list(prompt)] * samples, device=device
-    )  # (samples, time), the tokens that may be encoded again
+    # The tokens that may be encoded again, (samples, time).
+    history = torch.tensor([list(prompt)] * samples, device=device)
     allowed = torch.zeros(model.size, device=device)
     allowed[list(forbidden)] = -torch.inf
     alive = torch.ones(samples, dtype=torch.bool, device=device)

@@ -27,13 +27,7 @@ from torch import Tensor
 
 from headwise.decoding.batching import padded
 from headwise.decoding.beam_tree import BeamTrace
-from headwise.decoding.constraints import (
-    AllowedIds,
-    Constraint,
-    OutputRules,
-    forced_prefixes,
-    output_limits,
-)
+from headwise.decoding.constraints import AllowedIds, Constraint, OutputRules
 from headwise.decoding.sampling import draw, shaped
 from headwise.decoding.selection import Candidates, best_continuations
 from headwise.decoding.term_placing import TermPlacing
@@ -64,7 +58,9 @@ def search(
     """
     options, device = sentences[0].options, model.device
     k = options.rows
-    limits = output_limits(sentences, forced_prefixes(sentences, symbols), device)
+    limits = torch.tensor(
+        [each.limit(len(symbols.beginning(each.prefix))) for each in sentences], device=device
+    )  # (n,), of |Y|
     constraints, placing = _constraints(model, sentences, symbols, limits)
     live = _Live(len(sentences), k, options.sample, device)
     finished = _Finished(len(sentences), options, device)
@@ -201,9 +197,8 @@ class _Finished:
         self.best = torch.full((sentences, options.n_best), -torch.inf, device=device)  # best scores so far
         self.likeliest = torch.full((sentences,), -torch.inf, device=device)  # log P of the likeliest so far
         self.count = torch.zeros(sentences, dtype=torch.long, device=device)
-        self._chunks: list[
-            tuple[Tensor, Tensor, Tensor, Tensor]
-        ] = []  # sentence, column, tokens, token_log_probs
+        # Sentences, columns, tokens and log-probabilities of tokens.
+        self._chunks: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
 
     def add(self, live: _Live, chosen: Candidates, length: int) -> None:
         """Add the hypotheses that end at this step, with |Y| = `length`."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 from headwise.decoding.engine import PyTorchEngine, pytorch_engine
 from headwise.decoding.ensemble import Ensemble
 from headwise.engine.native.engine import NativeEngine
@@ -27,4 +29,6 @@ def is_ensemble(translator: Translator) -> bool:
 
 def with_model(translator: Translator, model: Seq2Seq) -> Translator:
     """Return a translator that is the same except that it translates with another PyTorch model."""
-    return translator.with_engine(PyTorchEngine(model))
+    other = copy.copy(translator)
+    other.engine = PyTorchEngine(model)
+    return other

@@ -8,18 +8,14 @@ exp(-4 d) prefers words at about the same place, where d from 0 to 1 is the dist
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.engine.hypotheses import Hypothesis
-
 Link = tuple[int, int]
-SubwordWeights = tuple[
-    NDArray[np.float32], list[str], list[str]
-]  # (target, source), and the subwords of both
+# (target, source), and the subwords of both
+SubwordWeights = tuple[NDArray[np.float32], list[str], list[str]]
 _WORD_START = "▁"
 _NEAR = 4.0
 
@@ -56,16 +52,3 @@ def word_numbers(pieces: Sequence[str]) -> list[int]:
         number += position > 0 and piece.startswith(_WORD_START)
         numbers.append(number)
     return numbers
-
-
-def each_links(
-    align: Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], Sequence[tuple[Link, ...]]],
-    sources: Sequence[Sequence[int]],
-    hypotheses_by_source: Sequence[Sequence[Hypothesis]],
-) -> Iterator[list[tuple[Link, ...]]]:
-    """Yield the word alignments of each source's hypotheses; `align` returns those of sources and targets."""
-    repeated = [ids for ids, found in zip(sources, hypotheses_by_source, strict=True) for _ in found]
-    targets = [hypothesis.tokens for found in hypotheses_by_source for hypothesis in found]
-    links = iter(align(repeated, targets))
-    for found in hypotheses_by_source:
-        yield list(itertools.islice(links, len(found)))

@@ -7,23 +7,26 @@ made by `headwise.engine.loading`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config import DecodingConfig
-from headwise.engine.hypotheses import Hypothesis, damaged_model_error
+from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.number_guard import SourceNumbers
 from headwise.engine.options import SearchOptions
-from headwise.engine.scheduling.load import Load
 from headwise.engine.symbols import Symbols
 from headwise.engine.terms import Terms
 from headwise.engine.word_guard import SeldomWords
 
+if TYPE_CHECKING:
+    from headwise.engine.native.job import SearchJob
+
 BATCH_TOKENS = DecodingConfig().batch_tokens
+Ids = Sequence[Sequence[int]]  # of several sentences
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,85 +60,34 @@ class SearchSentence:
         return max(self.options.limit(len(self.source)), needed + 1)
 
     @property
+    def cost(self) -> int:
+        """The part of a batch that it takes: source tokens times hypotheses."""
+        return len(self.source) * self.options.rows
+
+    @property
     def kind(self) -> tuple[SearchOptions, bool, bool]:
         """What all sentences of a batch have in common."""
         return self.options, self.prefix is None, self.allowed is None
 
     @property
-    def allowed_with_terms(self) -> NDArray[np.int32] | None:
-        """The allowed target ids with those of the terms, in ascending order; None: all."""
-        return (
-            self.allowed if self.allowed is None or self.terms is None else self.terms.added_to(self.allowed)
-        )
+    def all_allowed(self) -> NDArray[np.int32] | None:
+        """The allowed target ids with those of prefix and terms, in ascending order; None: all."""
+        more = [*(self.prefix or ()), *(() if self.terms is None else self.terms.tokens)]
+        if self.allowed is None or not more:
+            return self.allowed
+        return np.union1d(self.allowed, np.array(more, np.int32))
 
 
-def by_kind(sentences: Sequence[SearchSentence]) -> Iterable[list[int]]:
-    """Return the indices of the sentences of each kind, in order."""
-    groups: dict[object, list[int]] = {}
+def in_batches(
+    sentences: Sequence[SearchSentence], divide: Callable[[list[int]], Iterable[list[int]]]
+) -> Iterator[list[int]]:
+    """Yield the indices of sentences that are searched together: those of a kind, as `divide` groups their costs."""
+    kinds: dict[object, list[int]] = {}
     for index, sentence in enumerate(sentences):
-        groups.setdefault(sentence.kind, []).append(index)
-    return groups.values()
-
-
-@dataclass(frozen=True)
-class FinishedSearch:
-    """A sentence whose open search has ended.
-
-    Attributes:
-        number: the sentence's, which `OpenSearch.add` returned.
-        outputs: target ids, without the end symbol, and log-probabilities of each output, best first.
-        failure: the error that ended the search.
-        weights: of the cross-attention of a given output, (layers, heads, target, source); None unless asked for.
-    """
-
-    number: int
-    outputs: Sequence[tuple[tuple[int, ...], tuple[float, ...]]]
-    failure: Exception | None
-    weights: NDArray[np.float32] | None = None
-
-    def hypotheses(self, alpha: float, position: int) -> list[Hypothesis]:
-        """Return the outputs with their scores; `position` is the sentence's in its batch, from 1.
-
-        Raises `failure`, and `CheckpointError` where there are no outputs, because the model's probabilities are not
-        finite numbers.
-        """
-        if self.failure is not None:
-            raise self.failure
-        if not self.outputs:
-            raise damaged_model_error(position)
-        return [Hypothesis.scored(tokens, log_probs, alpha) for tokens, log_probs in self.outputs]
-
-
-class OpenSearch(Protocol):
-    """A search that stays open, with threads of its own; see `headwise.engine.native.job.SearchJob`."""
-
-    def add(self, sentences: Sequence[SearchSentence], *, client: int = 0) -> int:
-        """Add sentences of one kind; returns the number of the first."""
-        ...
-
-    def cancel(self, number: int) -> None:
-        """Give up a sentence that isn't finished: it leaves its batch and is never collected."""
-        ...
-
-    def next_finished(self) -> tuple[Sequence[FinishedSearch], bool]:
-        """Wait until sentences are finished or the search has ended; returns these, and whether it is running."""
-        ...
-
-    def load(self) -> Load:
-        """Return the counts `waiting`, `waiting_tokens`, `running` and `rows`."""
-        ...
-
-    def close(self) -> None:
-        """Add no more sentences: the search ends when all are searched."""
-        ...
-
-    def stop(self) -> None:
-        """End the search before its next step."""
-        ...
-
-    def free(self) -> None:
-        """Stop, wait for the threads and free the memory."""
-        ...
+        kinds.setdefault(sentence.kind, []).append(index)
+    for kind in kinds.values():
+        for places in divide([sentences[index].cost for index in kind]):
+            yield [kind[place] for place in places]
 
 
 class Engine(Protocol):
@@ -171,7 +123,7 @@ class Engine(Protocol):
         """
         ...
 
-    def open_search(self, symbols: Symbols, batch_tokens: int) -> OpenSearch | None:
+    def open_search(self, symbols: Symbols, batch_tokens: int) -> SearchJob | None:
         """Start a search that stays open for sentences; None where the engine has none.
 
         It searches up to `batch_tokens` source tokens times hypotheses at once in each thread.
@@ -179,24 +131,18 @@ class Engine(Protocol):
         ...
 
     def score(
-        self,
-        sources: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
-        symbols: Symbols,
-        *,
-        alpha: float,
-        batch_tokens: int = BATCH_TOKENS,
+        self, sources: Ids, targets: Ids, symbols: Symbols, *, alpha: float, batch_tokens: int = BATCH_TOKENS
     ) -> list[Hypothesis]:
-        """Return the log-probabilities of given outputs by forced decoding; see `headwise.decoding.scoring`."""
+        """Return the log-probabilities of given outputs by forced decoding.
+
+        `sources` are ids that end with the end symbol, `targets` ids without special symbols. The values are those that
+        the search reports for these tokens; `alpha` is the length penalty's exponent. Raises `DataError` for ids that
+        aren't in the vocabularies.
+        """
         ...
 
     def cross_attention(
-        self,
-        sources: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
-        symbols: Symbols,
-        *,
-        batch_tokens: int = BATCH_TOKENS,
+        self, sources: Ids, targets: Ids, symbols: Symbols, *, batch_tokens: int = BATCH_TOKENS
     ) -> list[NDArray[np.float32]]:
         """Return the cross-attention weights (layers, heads, target, source) of each sentence pair.
 

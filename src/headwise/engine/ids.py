@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.engine.base import Engine, SearchSentence
+from headwise.engine.base import Engine, Ids, SearchSentence
 from headwise.engine.symbols import Symbols
 from headwise.engine.terms import Terms
 from headwise.errors import ConfigError, DataError
@@ -53,7 +53,17 @@ def check_one_vocabulary(models: Sequence[_Sizes]) -> None:
             )
 
 
-def check_ids(sequences: Sequence[Sequence[int]], size: int, what: str, *, empty: bool = False) -> None:
+def check_pairs(engine: _Sizes, sources: Ids, targets: Ids) -> list[int]:
+    """Check the ids of forced decoding; return the length of the longer side of each pair, the end symbol included.
+
+    Raises `DataError` for ids that aren't in the vocabularies.
+    """
+    check_ids(sources, engine.source_size, "source")
+    check_ids(targets, engine.target_size, "target", empty=True)
+    return [max(len(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
+
+
+def check_ids(sequences: Ids, size: int, what: str, *, empty: bool = False) -> None:
     """Raise `DataError` unless all ids are whole numbers from 0 to size - 1.
 
     The message has the number, from 1, of the first invalid sequence, after `what`. Empty sequences are errors too
@@ -99,6 +109,6 @@ def _check_terms(
     check_ids([form for term in terms.terms for form in term.forms], engine.target_size, f"{label}, form")
     if found := terms.tokens & special:
         raise DataError(f"{label}: expected no special symbols, found {min(found)}")
-    room = engine.max_length - 1 - len(sentence.prefix or ()) - len(symbols.given[:1]) - sentence.lettered
+    room = engine.max_length - 1 - len(symbols.beginning(sentence.prefix)) - sentence.lettered
     if terms.length > room:
         raise DataError(f"{label}: expected at most {room} tokens together, found {terms.length}")

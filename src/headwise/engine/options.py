@@ -99,7 +99,8 @@ class _Options:
             values[name] = float(value) if name in cls.reals else value
         return values
 
-    def _check_all(self) -> None:
+    def __post_init__(self) -> None:
+        """Validate every value; raises `ConfigError` with the option, the expected range and the value."""
         for name in self.defaults():
             self.check(name, getattr(self, name))
 
@@ -157,8 +158,8 @@ class SearchOptions(_Options):
     keep_translated: bool = False
 
     def __post_init__(self) -> None:
-        """Validate every value; raises `ConfigError` with the option, the expected range and the value."""
-        self._check_all()
+        """Validate every value, and those that must go together."""
+        super().__post_init__()
         if self.sample and self.guard:
             raise ConfigError("guard: expected it together with beam search, found sampling")
         if not self.sample:
@@ -243,7 +244,3 @@ class GenerationOptions(_Options):
     top_p: float = 1.0
     max_tokens: int = 500
     seed: int = 1
-
-    def __post_init__(self) -> None:
-        """Validate every value; raises `ConfigError` with the option, the expected range and the value."""
-        self._check_all()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from headwise.characters import has_letters, join_texts
 from headwise.engine.alignment import word_numbers
@@ -15,6 +16,7 @@ from headwise.text.reading.glossary import Match
 from headwise.text.reading.lines import one_line
 from headwise.text.tokens.subwords import Subwords
 
+T = TypeVar("T")
 _KEPT = "it is in the target language already, and stays as it is"
 
 
@@ -127,22 +129,19 @@ def join_translations(
         _join_outputs([part.outputs[min(rank, len(part.outputs) - 1)] for part in parts], parts, alpha)
         for rank in ranks
     ]
-    pieces = tuple(itertools.chain.from_iterable(part.source_pieces for part in parts))
-    warnings = tuple(itertools.chain.from_iterable(part.warnings for part in parts))
-    return Translation(source, pieces, tuple(outputs), (), warnings)
+    pieces = _chained(part.source_pieces for part in parts)
+    return Translation(source, pieces, tuple(outputs), (), _chained(part.warnings for part in parts))
 
 
 def _join_outputs(outputs: Sequence[Output], parts: Sequence[Translation], alpha: float) -> Output:
     if len(outputs) == 1:
         return outputs[0]
-    token_log_probs = tuple(
-        itertools.chain.from_iterable(output.token_log_probabilities for output in outputs)
-    )
+    token_log_probs = _chained(output.token_log_probabilities for output in outputs)
     log_probability = sum(output.log_probability for output in outputs)
     return Output(
         text=join_texts([output.text for output in outputs]),
-        tokens=tuple(itertools.chain.from_iterable(output.tokens for output in outputs)),
-        pieces=tuple(itertools.chain.from_iterable(output.pieces for output in outputs)),
+        tokens=_chained(output.tokens for output in outputs),
+        pieces=_chained(output.pieces for output in outputs),
         log_probability=log_probability,
         score=log_probability / length_penalty(len(token_log_probs), alpha),
         token_log_probabilities=token_log_probs,
@@ -150,6 +149,10 @@ def _join_outputs(outputs: Sequence[Output], parts: Sequence[Translation], alpha
         quality=_mean_quality(outputs),
         review=None if outputs[0].review is None else any(output.review for output in outputs),
     )
+
+
+def _chained(parts: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
+    return tuple(itertools.chain.from_iterable(parts))
 
 
 def _mean_quality(outputs: Sequence[Output]) -> float | None:

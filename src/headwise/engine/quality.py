@@ -94,9 +94,7 @@ class QualityCurve:
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()
-        }
+        return asdict(self) | {"probabilities": list(self.probabilities), "chrf": list(self.chrf)}
 
     def expected(self, probability: float) -> float:
         """Return the expected chrF2 of a translation."""

@@ -9,7 +9,6 @@ for ordinary text.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from headwise.characters import WORD
 from headwise.engine.readings import Reading, outside_pieces, parts_and_pieces
@@ -32,7 +31,7 @@ def recased(text: str, subwords: Subwords, listed: SourceWords | None = None) ->
     translation of a line in lower case is ordinary text. `listed` are the words of the model's training text.
     """
     words = _words(text)
-    if _in_capitals(words):
+    if in_capitals(text):
         restore = str.upper
     elif len(words) >= _TITLE and all(word[0].isupper() for word in words):
         restore = title_case
@@ -52,10 +51,7 @@ def recased(text: str, subwords: Subwords, listed: SourceWords | None = None) ->
 
 def in_capitals(text: str) -> bool:
     """Whether a line is in capitals, as `recased` defines it."""
-    return _in_capitals(_words(text))
-
-
-def _in_capitals(words: Sequence[str]) -> bool:
+    words = _words(text)
     several = [word for word in words if len(word) > 1]
     return bool(several) and all(map(str.isupper, several)) and sum(map(len, words)) >= _CAPITALS
 

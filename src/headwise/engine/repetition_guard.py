@@ -24,20 +24,16 @@ _SHORT_NGRAM, _SHORT_TIMES, _SHORT_LEAST, _SHORT_MORE = 2, 3, 3, 8
 
 
 def without_repetition(sentence: SearchSentence) -> SearchSentence:
-    """Return a sentence whose output repeats no n-gram, unguarded."""
-    options = dataclasses.replace(sentence.options, guard=False, no_repeat_ngram=_ngram(sentence))
-    return dataclasses.replace(sentence, options=options)
-
-
-def _ngram(sentence: SearchSentence) -> int:
-    """Return the size of the n-grams that may not be repeated: the guard's, or the request's if that is smaller.
+    """Return a sentence, unguarded, whose output repeats no n-gram of the guard's size, or the request's if smaller.
 
     The guard's is longer than each term that must occur several times.
     """
     terms = () if sentence.terms is None else sentence.terms.terms
     repeated = (len(form) + 1 for term in terms if term.count > 1 for form in term.forms)
     size = max([_SHORT_NGRAM if len(sentence.source) <= _SHORT else NGRAM, *repeated])
-    return min(size, sentence.options.no_repeat_ngram or size)
+    size = min(size, sentence.options.no_repeat_ngram or size)
+    options = dataclasses.replace(sentence.options, guard=False, no_repeat_ngram=size)
+    return dataclasses.replace(sentence, options=options)
 
 
 def defect(source: Sequence[int], hypothesis: Hypothesis, options: SearchOptions) -> str | None:

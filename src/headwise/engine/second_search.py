@@ -1,4 +1,4 @@
-"""The second search of guarded sentences whose first output has a defect.
+"""The search of sentences, and the second search of guarded ones whose first output has a defect.
 
 It repeats itself, lacks numbers of its source, or lacks what a dictionary says for a word that the model hardly knows.
 """
@@ -9,10 +9,27 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headwise.engine.base import SearchSentence
+from headwise.engine.base import BATCH_TOKENS, Engine, SearchSentence
 from headwise.engine.hypotheses import Hypothesis
+from headwise.engine.ids import check_sentences
 from headwise.engine.repetition_guard import defect, mended, without_repetition
+from headwise.engine.symbols import Symbols
 from headwise.engine.terms import TERM_BEAM, Terms
+
+
+def search_checked(
+    engine: Engine, sentences: Sequence[SearchSentence], symbols: Symbols, *, batch_tokens: int = BATCH_TOKENS
+) -> list[list[Hypothesis]]:
+    """Return the hypotheses of each sentence, as `Engine.search`; with the guard, those to keep.
+
+    Raises `DataError` for ids that aren't in the vocabularies, a shortlist that isn't in order or has no end symbol,
+    and terms that don't fit in an output, and `ConfigError` for terms with sampling.
+    """
+    check_sentences(engine, sentences, symbols)
+    found = engine.search(sentences, symbols, batch_tokens=batch_tokens)
+    again = SecondSearch(sentences, found)
+    again.mend(found, engine.search(again.sentences, symbols, batch_tokens=batch_tokens))
+    return found
 
 
 @dataclass(frozen=True)
@@ -52,11 +69,8 @@ class SecondSearch:
         for again, hypotheses in zip(self._again, second, strict=True):
             kept, success = again.mended(again.sentence, found[again.number], hypotheses)
             end = "" if success else ", without success"
-            note = (
-                f"guard: a first output that {again.what}, searched again {again.how}{end}"
-                if again.what
-                else ""
-            )
+            note = f"guard: a first output that {again.what}, searched again {again.how}{end}"
+            note = note if again.what else ""
             found[again.number] = [dataclasses.replace(kept[0], note=note), *kept[1:]]
             successes.append(success)
         return successes

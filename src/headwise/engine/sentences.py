@@ -45,7 +45,7 @@ class EncodedSentences:
         parts: for each sentence the number of its parts: 0 if it is empty, more than 1 if it was split.
         searched: all parts of all sentences, in order.
         alpha: exponent of the length penalty.
-        matches: for each sentence its glossary entries; None without a glossary.
+        matches: for each sentence its glossary entries; empty without a glossary.
         readings: what is read of lines in place of what is written, by their numbers, and then in place of that.
         kept: the numbers of those that are in the target language or have no letter or digit, and aren't searched.
         prefixes: for each sentence the text with which its translation begins; None without any.
@@ -56,7 +56,7 @@ class EncodedSentences:
     parts: Sequence[int]
     searched: Sequence[SearchSentence]
     alpha: float
-    matches: Sequence[Sequence[Match]] | None = None
+    matches: Sequence[Sequence[Match]] = ()
     readings: Sequence[Mapping[int, Reading]] = ()
     kept: Collection[int] = ()
     prefixes: Sequence[str] | None = None
@@ -92,10 +92,6 @@ class EncodedSentences:
         spelled = self.readings[-1].get(sentence) if self.readings else None
         return text if spelled is None else spelled.restore(text)
 
-    def matches_of(self, sentence: int) -> Sequence[Match]:
-        """Return the glossary entries of a sentence, given by its number."""
-        return () if self.matches is None else self.matches[sentence]
-
     def finished(self, sentence: int, translation: Translation, subwords: Subwords) -> Translation:
         """Return the translation of a sentence, given by its number, in its case and letters and with warnings.
 
@@ -103,7 +99,7 @@ class EncodedSentences:
         """
         if sentence in self.kept:
             return Translation.kept(translation.source, aligned=translation.outputs[0].alignment is not None)
-        checked = translation.checked(self.matches_of(sentence), subwords)
+        checked = translation.checked(self.matches[sentence] if self.matches else (), subwords)
         prefix = "" if self.prefixes is None or not self.parts[sentence] else self.prefixes[sentence]
         if lacking := subwords.unwritable(one_line(prefix)):
             about = f"prefix: the model's vocabulary can't write {' '.join(lacking)}"

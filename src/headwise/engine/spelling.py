@@ -97,7 +97,7 @@ class Speller:
         changed = {word: forms for word, forms in written.items() if set(forms) != {word}}
         if spelled == text:
             return None
-        return Reading(spelled, _Written(changed))
+        return Reading(spelled, _restoring(changed))
 
     def _lacks_symbol(self, text: str) -> bool:
         """Whether the vocabulary lacks a part of a symbol; of a punctuation mark, a translation has its own."""
@@ -140,29 +140,27 @@ def _forms(character: str) -> Iterator[str]:
     yield unicodedata.normalize("NFKC", character)
 
 
-class _Written:
-    """What puts into a translation what is written in a line, in the place of what was read; each is passed once."""
+def _restoring(read: Mapping[str, Sequence[str]]) -> Callable[[str], str]:
+    """Return what puts into a translation what is written in a line, in the place of what was read.
 
-    def __init__(self, read: Mapping[str, Sequence[str]]) -> None:
-        """`read` has what is written in the line for each thing that was read, in its order."""
-        self._words = {one.lower(): forms for one, forms in read.items() if one[0].isalpha()}
-        self._symbols = {one: forms for one, forms in read.items() if not one[0].isalpha()}
-        self._any_symbol = re.compile("|".join(map(re.escape, sorted(self._symbols, key=len, reverse=True))))
+    `read` has what is written in the line for each thing that was read, in its order.
+    """
+    words = {one.lower(): forms for one, forms in read.items() if one[0].isalpha()}
+    symbols = {one: forms for one, forms in read.items() if not one[0].isalpha()}
+    any_symbol = re.compile("|".join(map(re.escape, sorted(symbols, key=len, reverse=True))))
 
-    def __call__(self, translation: str) -> str:
-        if self._symbols:
-            translation = _replaced(translation, self._any_symbol, self._symbols, self._symbol)
-        return _replaced(translation, _TOKEN, self._words, self._word) if self._words else translation
-
-    @staticmethod
-    def _symbol(symbol: str) -> tuple[str, str]:
-        return symbol, ""
-
-    def _word(self, word: str) -> tuple[str, str]:
+    def of_word(word: str) -> tuple[str, str]:
         """Return the word that a word of the translation was read as, if any, and what is behind it there."""
         lower = word.lower()
-        bare = lower not in self._words and lower.endswith("s") and lower[:-1] in self._words
+        bare = lower not in words and lower.endswith("s") and lower[:-1] in words
         return (lower[:-1], word[-1]) if bare else (lower, "")
+
+    def restore(translation: str) -> str:
+        if symbols:
+            translation = _replaced(translation, any_symbol, symbols, lambda symbol: (symbol, ""))
+        return _replaced(translation, _TOKEN, words, of_word) if words else translation
+
+    return restore
 
 
 def _replaced(

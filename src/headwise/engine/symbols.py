@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
@@ -24,6 +25,10 @@ class Symbols:
     given: tuple[int, ...] = ()
     continuing: bytes = b""
     lettered: bytes = b""
+
+    def beginning(self, prefix: Sequence[int] | None) -> Sequence[int]:
+        """Return the tokens with which an output begins: its prefix, or the target's language code."""
+        return self.given[:1] if prefix is None else prefix
 
 
 SYMBOLS = Symbols(pad=PAD, unknown=UNK, bos=BOS, eos=EOS)

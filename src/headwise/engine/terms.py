@@ -17,9 +17,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from headwise.characters import UNSPACED
 from headwise.errors import DataError
 from headwise.text.reading.glossary import Match
@@ -43,29 +40,6 @@ class Term:
     def length(self) -> int:
         """Tokens that suffice for all its occurrences."""
         return self.count * min(map(len, self.forms))
-
-
-@dataclass(frozen=True, eq=False)
-class Arrays:
-    """The automaton as arrays, for an engine; offsets are those of each node's rows, and of the end.
-
-    Attributes:
-        edge_offsets: (nodes + 1,) int32.
-        edge_tokens: tokens (edges,) int32 after which a node other than the first follows, ascending in each node.
-        edge_nodes: these nodes (edges,) int32.
-        end_offsets: (nodes + 1,) int32.
-        ends: terms (ends,) int32 of which a form ends at a node.
-        masks: bits (terms,) uint64 of each term, one for each time that it must occur.
-        distances: tokens (nodes, terms) int32 that are missing from a form of each term.
-    """
-
-    edge_offsets: NDArray[np.int32]
-    edge_tokens: NDArray[np.int32]
-    edge_nodes: NDArray[np.int32]
-    end_offsets: NDArray[np.int32]
-    ends: NDArray[np.int32]
-    masks: NDArray[np.uint64]
-    distances: NDArray[np.int32]
 
 
 class Terms:
@@ -99,10 +73,6 @@ class Terms:
         """The tokens of all forms."""
         return {token for term in self.terms for form in term.forms for token in form}
 
-    def added_to(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return a shortlist, ids in ascending order, with the tokens of all forms."""
-        return np.union1d(ids, np.array(list(self.tokens), dtype=np.int32))
-
     def settled(self, state: State) -> int:
         """Return the bits of the terms that a hypothesis contains if no token continues its last word."""
         met, node = state
@@ -132,12 +102,8 @@ class Terms:
 
         Of terms that have begun only the one that saves most counts as begun, so that this is never too low.
         """
-        known = self._left.get(state)
-        if known is None:
-            known = self._left[state] = self._count_left(state)
-        return known
-
-    def _count_left(self, state: State) -> int:
+        if state in self._left:
+            return self._left[state]
         met = self.settled(state)
         sum_left = saved = 0
         for mask, whole, distance in zip(
@@ -147,20 +113,8 @@ class Terms:
             if missing:
                 sum_left += missing * whole
                 saved = max(saved, whole - distance)
+        self._left[state] = sum_left - saved
         return sum_left - saved
-
-    def arrays(self) -> Arrays:
-        """Return the automaton as arrays."""
-        edges = [self.advancing(node) for node in range(len(self._children))]
-        return Arrays(
-            _offsets(list(map(len, edges))),
-            np.array([token for each in edges for token in each], dtype=np.int32),
-            np.array([node for each in edges for node in each.values()], dtype=np.int32),
-            _offsets(list(map(len, self.ends))),
-            np.array([term for ends in self.ends for term in ends], dtype=np.int32),
-            np.array(self.masks, dtype=np.uint64),
-            np.array(self.distances, dtype=np.int32),
-        )
 
     def _add_forms(self) -> None:
         """Make the trie, and note the distances of its nodes but those over suffix links."""
@@ -197,10 +151,6 @@ class Terms:
                 self.ends[node] += [term for term in self.ends[suffix] if term not in self.ends[node]]
                 self.distances[node] = list(map(min, self.distances[node], self.distances[suffix]))
             level = following
-
-
-def _offsets(counts: Sequence[int]) -> NDArray[np.int32]:
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
 
 TERM_BEAM = 10  # smallest beam of a sentence with terms, as in Post and Vilar 2018: its banks share the beam

@@ -22,8 +22,8 @@ from headwise.characters import check_characters, has_letters
 from headwise.chunks import chunks, growing, results
 from headwise.config import Config, DecodingConfig
 from headwise.config.languages import short_code
-from headwise.engine.alignment import Link, SubwordWeights, each_links, word_links
-from headwise.engine.base import Engine, SearchSentence
+from headwise.engine.alignment import Link, SubwordWeights, word_links
+from headwise.engine.base import Engine, Ids, SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.loading import EngineOptions, ensemble, open_run
 from headwise.engine.number_guard import SourceNumbers
@@ -33,7 +33,7 @@ from headwise.engine.outputs import Output, Translation, join_translations
 from headwise.engine.quality import QualityCurve, mean_probability
 from headwise.engine.readings import Reading, read_texts, readings
 from headwise.engine.recasing import in_capitals, recased
-from headwise.engine.searching import search_checked
+from headwise.engine.second_search import search_checked
 from headwise.engine.sentences import EncodedSentences, Split, encode_source, listed, readable, with_prefixes
 from headwise.engine.shortlist import FILE as SHORTLIST
 from headwise.engine.shortlist import Shortlist
@@ -105,32 +105,26 @@ class Translator:
         options = EngineOptions(engine, precision, device, workers)
         read = configs or [None] * len(paths)
         loaded_runs = [open_run(path, options, config) for path, config in zip(paths, read, strict=True)]
-        first = loaded_runs[0]
+        config, subwords = loaded_runs[0].config, loaded_runs[0].subwords
+        digest = subwords.digest()
         for path, other in zip(paths, loaded_runs, strict=True):
-            if other.subwords.digest() != first.subwords.digest():
+            if other.subwords.digest() != digest:
                 raise CheckpointError(
-                    f"{path}: expected the subwords of {paths[0]} ({first.subwords.digest()}), "
-                    f"as every run of an ensemble needs, found {other.subwords.digest()}"
+                    f"{path}: expected the subwords of {paths[0]} ({digest}), as every run of an ensemble needs, "
+                    f"found {other.subwords.digest()}"
                 )
-        translator = cls(
-            ensemble([loaded.engine for loaded in loaded_runs]), first.subwords, first.config.decoding
-        )
-        translator.languages = first.config.data.languages
-        config = first.config
+        translator = cls(ensemble([each.engine for each in loaded_runs]), subwords, config.decoding)
+        translator.languages = config.data.languages
         translator.reads_capitals = (
-            config.data.augment.capitals > 0
-            or config.subwords.kind == "imported"
-            or first.subwords.lowercases
+            config.data.augment.capitals > 0 or config.subwords.kind == "imported" or subwords.lowercases
         )
         translator.source_words = SourceWords.of_run(paths[0])
         translator.dictionary = Dictionary.of_run(paths[0])
         translator.quality = QualityCurve.of_run(paths[0]) if len(paths) == 1 else None
         if shortlist:
-            sizes = first.subwords.source_size, first.subwords.target_size
-            translator.shortlist = Shortlist.load(paths[0] / SHORTLIST, first.subwords.digest(), *sizes)
-        if language is not None:
-            return translator.in_language(language)
-        return translator
+            sizes = subwords.source_size, subwords.target_size
+            translator.shortlist = Shortlist.load(paths[0] / SHORTLIST, digest, *sizes)
+        return translator if language is None else translator.in_language(language)
 
     def in_language(self, language: str) -> Translator:
         """Return a translator of the same model to another language, a code of an imported vocabulary.
@@ -142,12 +136,6 @@ class Translator:
         other.symbols = dataclasses.replace(self.symbols, given=other.subwords.given)
         vocabulary = other.subwords.vocabulary
         other.languages = (self.languages[0], None if vocabulary is None else vocabulary.language_code)
-        return other
-
-    def with_engine(self, engine: Engine) -> Translator:
-        """Return a translator that is the same except that it translates with another engine."""
-        other = copy.copy(self)
-        other.engine = engine
         return other
 
     @property
@@ -245,7 +233,8 @@ class Translator:
         read = [
             readable(self.subwords, text, f"line {line}") for line, text in enumerate(texts, start=first_line)
         ]
-        marked, ordinary, spelled = self.readings(read, recase=options.recase)
+        found = self.readings(read, recase=options.recase)
+        _, ordinary, spelled = found
         written = read_texts(read, ordinary)  # as in the line, except for the case
         read = read_texts(written, spelled)
         read = ["" if number in kept else text for number, text in enumerate(read)]
@@ -264,14 +253,7 @@ class Translator:
         ]
         counts = [len(parts) for parts in part_ids]
         result = EncodedSentences(
-            texts,
-            read,
-            counts,
-            searched,
-            options.alpha,
-            readings=(marked, ordinary, spelled),
-            kept=kept,
-            prefixes=prefixes,
+            texts, read, counts, searched, options.alpha, readings=found, kept=kept, prefixes=prefixes
         )
         if glossary is None:
             return result
@@ -313,8 +295,7 @@ class Translator:
 
     def _room(self, prefix: Sequence[int] | None, *, lettered: bool) -> int:
         """Return the most tokens of all terms of an output."""
-        given = self.symbols.given[:1] if prefix is None else prefix
-        return self.engine.max_length - 1 - len(given) - lettered
+        return self.engine.max_length - 1 - len(self.symbols.beginning(prefix)) - lettered
 
     def about_words(self, text: str) -> tuple[str, ...]:
         """Return sentences about a text in capitals, and about words that a shipped run's training text lacks."""
@@ -340,7 +321,7 @@ class Translator:
 
     def needs_letter(self, text: str, prefix: Sequence[int] | None) -> bool:
         """Whether a source has a letter or a digit, and a prefix of its outputs has none but room for one."""
-        begun = self.symbols.given[:1] if prefix is None else prefix
+        begun = self.symbols.beginning(prefix)
         lettered = any(self.symbols.lettered[token] for token in begun)
         return has_letters(text) and not lettered and len(begun) < self.engine.max_length - 1
 
@@ -353,10 +334,12 @@ class Translator:
     ) -> list[Translation]:
         """Return the translation of each sentence, from the hypotheses that a search found for its parts."""
         sources = [sentence.source for sentence in encoded.searched]
-        align = self._align_ids
-        part_links = each_links(align, sources, hypotheses) if alignments else itertools.repeat(None)
+        links: Iterator[tuple[Link, ...] | None] = itertools.repeat(None)  # of each hypothesis
+        if alignments:
+            repeated = [ids for ids, found in zip(sources, hypotheses, strict=True) for _ in found]
+            links = iter(self._align_ids(repeated, [each.tokens for found in hypotheses for each in found]))
         part_translations = (
-            self._translation(*each) for each in zip(sources, hypotheses, part_links, strict=False)
+            self._translation(source, found, links) for source, found in zip(sources, hypotheses, strict=True)
         )
         return [
             encoded.finished(
@@ -388,6 +371,8 @@ class Translator:
             raise ConfigError("translate_lines: expected lines, found one string")
         first_line = arguments.pop("first_line", 1)
         prefixes = arguments.pop("prefixes", None)
+        if isinstance(prefixes, str):
+            raise ConfigError("prefixes: expected a list of sentences, found one string")
 
         def work(batch: Sequence[tuple[int, str, str | None]]) -> list[Translation]:
             numbers, texts, line_prefixes = zip(*batch, strict=True)
@@ -465,7 +450,7 @@ class Translator:
         return [parts[0] if parts else [EOS] for parts in source_parts], target_ids
 
     def _encode_prefixes(
-        self, prefixes: Sequence[str], encoded_sources: Sequence[Sequence[Sequence[int]]], first_line: int
+        self, prefixes: Sequence[str], encoded_sources: Sequence[Ids], first_line: int
     ) -> list[list[int]]:
         """Encode each sentence's prefix; only the first of its parts gets it."""
         prefix_ids: list[list[int]] = []
@@ -478,9 +463,7 @@ class Translator:
             prefix_ids += [ids if part == 0 else [*self.symbols.given[:1]] for part in range(len(parts))]
         return prefix_ids
 
-    def _align_ids(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-    ) -> list[tuple[Link, ...]]:
+    def _align_ids(self, sources: Ids, targets: Ids) -> list[tuple[Link, ...]]:
         weights = self.engine.cross_attention(sources, targets, self.symbols, batch_tokens=self.batch_tokens)
         return [self.links(*each) for each in zip(weights, sources, targets, strict=True)]
 
@@ -513,11 +496,10 @@ class Translator:
         self,
         source: Sequence[int],
         hypotheses: Sequence[Hypothesis],
-        links: Sequence[tuple[Link, ...]] | None,
+        links: Iterator[tuple[Link, ...] | None],
     ) -> Translation:
         """Return the translation of a part of a sentence, without the text of its source, which the sentence has."""
-        aligned = itertools.repeat(None) if links is None else links
-        outputs = [self._output(*each) for each in zip(hypotheses, aligned, strict=False)]
+        outputs = [self._output(hypothesis, next(links)) for hypothesis in hypotheses]
         pieces = tuple(self.subwords.source_pieces(self.subwords.without_language(source[:-1])))
         notes = tuple(hypothesis.note for hypothesis in hypotheses[:1] if hypothesis.note)
         return Translation("", pieces, tuple(outputs), (), notes)

@@ -18,9 +18,5 @@ def uniforms(sentence: Sequence[int], samples: int, steps: int, seed: int) -> ND
     """Return uniform random numbers in [0, 1) for each sample and step of a sentence, (samples, steps)."""
     text = f"{seed}:{' '.join(map(str, sentence))}"
     entropy = int.from_bytes(hashlib.sha256(text.encode()).digest(), "little")
-    numbers = np.empty((samples, steps))
-    for sample in range(samples):
-        numbers[sample] = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(sample,))).random(
-            steps
-        )
-    return numbers
+    streams = (np.random.SeedSequence(entropy, spawn_key=(sample,)) for sample in range(samples))
+    return np.stack([np.random.default_rng(stream).random(steps) for stream in streams])

@@ -22,7 +22,7 @@ from headwise.engine.translator import Translator
 
 @dataclass(frozen=True)
 class FoundTranslations:
-    """What a translator found for some sentences."""
+    """What a translator found for some sentences; `hypotheses` are those of their parts."""
 
     translator: Translator
     encoded: EncodedSentences
@@ -30,42 +30,37 @@ class FoundTranslations:
     translations: Sequence[Translation]
 
     async def word_weights(self, pairs: Sequence[SentencePair]) -> list[Weights]:
-        """Return the weights of alignments between sentences and their translations, as `word_weights`."""
-        return word_weights(self.translator, self.encoded, self.hypotheses, pairs)
+        """Return the weights of alignments between sentences and their translations, as `weights`."""
+        return self.weights(pairs)
 
+    def weights(self, pairs: Sequence[SentencePair]) -> list[Weights]:
+        """Return for each pair the weights, shape (target words, source words); rows sum to at most 1.
 
-def word_weights(
-    translator: Translator,
-    encoded: EncodedSentences,
-    hypotheses: Sequence[Sequence[Hypothesis]],
-    pairs: Sequence[SentencePair],
-) -> list[Weights]:
-    """Return for each pair the weights, shape (target words, source words); rows sum to at most 1.
-
-    `hypotheses` are those that a search found for the parts of the encoded sentences. Raises `ConfigError` for a model
-    without cross-attention.
-    """
-    starts = list(itertools.accumulate(encoded.parts, initial=0))
-    found: list[list[tuple[Sequence[int], Sequence[int]]]] = []
-    for pair in pairs:
-        parts = range(starts[pair.sentence], starts[pair.sentence + 1])
-        ranks = [(part, min(pair.rank, len(hypotheses[part]) - 1)) for part in parts]
-        found.append([(encoded.searched[part].source, hypotheses[part][rank].tokens) for part, rank in ranks])
-    flat = list(itertools.chain(*found))
-    recorded = iter(
-        translator.engine.cross_attention(
-            [source for source, _ in flat],
-            [target for _, target in flat],
-            translator.symbols,
-            batch_tokens=translator.batch_tokens,
+        Raises `ConfigError` for a model without cross-attention.
+        """
+        translator, hypotheses = self.translator, self.hypotheses
+        starts = list(itertools.accumulate(self.encoded.parts, initial=0))
+        found: list[list[tuple[Sequence[int], Sequence[int]]]] = []
+        for pair in pairs:
+            parts = range(starts[pair.sentence], starts[pair.sentence + 1])
+            best = [hypotheses[part][min(pair.rank, len(hypotheses[part]) - 1)] for part in parts]
+            sources = [self.encoded.searched[part].source for part in parts]
+            found.append([(source, each.tokens) for source, each in zip(sources, best, strict=True)])
+        flat = list(itertools.chain(*found))
+        recorded = iter(
+            translator.engine.cross_attention(
+                [source for source, _ in flat],
+                [target for _, target in flat],
+                translator.symbols,
+                batch_tokens=translator.batch_tokens,
+            )
         )
-    )
-    return [
-        _of_words(pair, [translator.subword_weights(next(recorded), *ids) for ids in parts])
-        if parts
-        else np.eye(len(pair.target_words), len(pair.source_words), dtype=np.float32)  # it stays as it is
-        for pair, parts in zip(pairs, found, strict=True)
-    ]
+        return [
+            _of_words(pair, [translator.subword_weights(next(recorded), *ids) for ids in parts])
+            if parts
+            else np.eye(len(pair.target_words), len(pair.source_words), dtype=np.float32)  # it stays as it is
+            for pair, parts in zip(pairs, found, strict=True)
+        ]
 
 
 def _of_words(pair: SentencePair, parts: Sequence[SubwordWeights]) -> Weights:

@@ -122,10 +122,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {  # name -> result, arguments
         *(c_char_p, c_int64, c_char_p, c_int64),
         POINTER(c_void_p),
     ),
-    "job_add": (
-        c_char_p,
-        *(c_void_p, POINTER(Sentences), POINTER(NativeOptions), c_int64, POINTER(c_int64)),
-    ),
+    "job_add": (c_char_p, c_void_p, POINTER(Sentences), POINTER(NativeOptions), c_int64, POINTER(c_int64)),
     "job_start": (c_char_p, c_void_p, c_int32, c_int64, c_int32),
     "job_close": (None, c_void_p),
     "job_cancel": (None, c_void_p, c_int64),

@@ -22,8 +22,8 @@ from decoding_models import (
 )
 from headwise.decoding.batching import batches
 from headwise.decoding.beam_tree import BeamTrace
+from headwise.decoding.engine import PyTorchEngine
 from headwise.decoding.ensemble import Ensemble
-from headwise.decoding.scoring import score
 from headwise.decoding.search import search
 from headwise.decoding.selection import best_continuations
 from headwise.engine.base import SearchSentence
@@ -88,7 +88,8 @@ def test_every_score_is_the_forced_score(options: SearchOptions, ensemble: bool)
     )
     pairs = [(source, h) for source, hypotheses in zip(sources, found, strict=True) for h in hypotheses]
     assert len(pairs) >= 10
-    forced = score(model, [s for s, _ in pairs], [h.tokens for _, h in pairs], SYMBOLS, alpha=options.alpha)
+    given = [s for s, _ in pairs], [h.tokens for _, h in pairs]
+    forced = PyTorchEngine(model).score(*given, SYMBOLS, alpha=options.alpha)
     for (_, h), expected in zip(pairs, forced, strict=True):
         assert h.tokens == expected.tokens
         assert h.token_log_probabilities == pytest.approx(expected.token_log_probabilities, abs=1e-4)
@@ -188,11 +189,7 @@ def test_finished_sentences_leave_the_batch() -> None:
         6,
         4,
         4,
-        2,
-        2,
-        2,
-        2,
-        2,
+        *[2] * 5,
     ]  # 2 hypotheses per sentence until its limit: 2, 4 and 9 steps
 
 

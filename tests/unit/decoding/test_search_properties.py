@@ -9,16 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoding_models import (
-    EOS,
-    SYMBOLS,
-    TreeModel,
-    decode,
-    plain_beam_search,
-    sentences,
-    tiny_transformer,
-)
-from headwise.decoding.scoring import score
+from decoding_models import EOS, SYMBOLS, TreeModel, decode, plain_beam_search, sentences, tiny_transformer
+from headwise.decoding.engine import PyTorchEngine
 from headwise.decoding.search import search
 from headwise.decoding.selection import best_continuations
 from headwise.engine.base import SearchSentence
@@ -108,9 +100,10 @@ def test_padding_never_changes_a_translation(extra: int, row: int) -> None:
 @given(targets=st.lists(words(50, 10), min_size=1, max_size=6), tokens=st.sampled_from([1, 40, 1000]))
 def test_forced_scores_do_not_depend_on_the_batch(targets: list[list[int]], tokens: int) -> None:
     sources = sentences(len(targets), longest=8)
-    together = score(TRANSFORMER, sources, targets, SYMBOLS, alpha=0.6, batch_tokens=tokens)
+    engine = PyTorchEngine(TRANSFORMER)
+    together = engine.score(sources, targets, SYMBOLS, alpha=0.6, batch_tokens=tokens)
     for source, target, found in zip(sources, targets, together, strict=True):
-        (alone,) = score(TRANSFORMER, [source], [target], SYMBOLS, alpha=0.6)
+        (alone,) = engine.score([source], [target], SYMBOLS, alpha=0.6)
         assert found.tokens == tuple(target)
         assert len(found.token_log_probabilities) == len(target) + 1
         assert found.token_log_probabilities == pytest.approx(alone.token_log_probabilities, abs=1e-4)

@@ -28,16 +28,11 @@ from headwise.engine.native.shapes import parameter_shapes
 from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError, ConfigError
 from headwise.models.build import build_model, load_model, load_weights, weightless
-from headwise.native.library import Library, find_library
 from headwise.nn.attention_positions import alibi_slopes, t5_bucket
 from headwise.nn.positions import Encoding, position_encodings
 from headwise.weights import Weights, write_quantized
+from native_engines import compiled
 from translator_run import ENGLISH, make_run
-
-compiled = pytest.mark.skipif(
-    not isinstance(find_library(), Library),
-    reason="the native engine was not compiled (pip install -e . with a C++ compiler)",
-)
 
 
 @pytest.fixture(scope="module")
@@ -131,15 +126,9 @@ SIZES: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 1, "d_model": 12
     "others",
     [
         {},
-        {
-            "key_value_heads": 2,
-            "d_k": 6,
-            "d_v": 7,
-            "gated": True,
-            "final_norm": True,
-            "attention": "reference",
-        }
-        | {"normalization": "rms", "position_options": {"relative": {"values": True, "per_head": True}}},
+        {"key_value_heads": 2, "d_k": 6, "d_v": 7, "gated": True, "final_norm": True}
+        | {"normalization": "rms", "position_options": {"relative": {"values": True, "per_head": True}}}
+        | {"attention": "reference"},
     ],
 )
 def test_the_shapes_that_the_native_engine_expects_are_those_of_the_model(

@@ -12,7 +12,8 @@ from headwise.engine.base import SearchSentence
 from headwise.engine.native.job import SearchJob
 from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.fair import TURN, FairQueue
-from scheduler_engines import native, native_only
+from native_engines import compiled
+from scheduler_engines import native
 
 CLIENTS = st.sampled_from(["document", "page", "robot"])
 ITEMS = st.lists(st.tuples(CLIENTS, st.integers(1, 300)), max_size=40)  # clients and costs
@@ -106,7 +107,7 @@ def test_what_is_accepted_leaves_the_queue_by_turns(items: list[tuple[str, int]]
         assert all(rounds[name] >= rounds[items[place][0]] - 1 or rounds[name] == left[name] for name in left)
 
 
-@native_only
+@compiled
 @given(
     st.lists(st.tuples(CLIENTS, st.integers(1, 40), st.integers(1, 8)), min_size=1, max_size=30),
     st.sets(st.integers(0, 29)),

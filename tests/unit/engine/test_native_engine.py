@@ -19,7 +19,7 @@ from headwise.engine.native.packing import ACTIVATIONS
 from headwise.engine.native.positions import ADDED, INSIDE
 from headwise.engine.options import SearchOptions
 from headwise.native.library import Library
-from native_engines import LIBRARIES, native_engine, search_at_once
+from native_engines import LIBRARIES, compiled, native_engine, search_at_once
 from native_models import (
     SEARCHES,
     SHAPES,
@@ -33,9 +33,7 @@ from native_models import (
     transformer,
 )
 
-pytestmark = pytest.mark.skipif(
-    not LIBRARIES, reason="the native engine was not compiled (pip install -e . with a C++ compiler)"
-)
+pytestmark = compiled
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -61,23 +59,15 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
         "t5": {"buckets": buckets, "reach": buckets // 2 + draw(st.integers(1, 9))},
         "rotary": {"base": draw(st.floats(2, 1e4)), "pairs": draw(st.sampled_from(["adjacent", "halves"]))},
     }
-    switches = (
-        "gated",
-        "feed_forward_bias",
-        "attention_bias",
-        "scale_embeddings",
-        "logit_bias",
-        "source_end",
-    )
+    switches = ["gated", "feed_forward_bias", "attention_bias"]
+    switches += ["scale_embeddings", "logit_bias", "source_end"]
     return {
         **{name: draw(st.integers(1, 2)) for name in ("encoder_layers", "decoder_layers")},
         **{"d_model": 2 * draw(st.integers(2, 20)), "d_ff": draw(st.integers(1, 50)), "heads": heads},
         **{"d_k": 2 * draw(st.integers(1, 20)), "d_v": draw(st.integers(1, 40)), "key_value_heads": shared},
         **{name: draw(flag) for name in switches},
-        **{
-            "norm": draw(st.sampled_from(["pre", "post"])),
-            "final_norm": draw(st.sampled_from([None, True, False])),
-        },
+        "norm": draw(st.sampled_from(["pre", "post"])),
+        "final_norm": draw(st.sampled_from([None, True, False])),
         "normalization": draw(st.sampled_from(["layer", "rms"])),
         "activation": draw(st.sampled_from(sorted(ACTIVATIONS))),
         "share_embeddings": draw(st.sampled_from(["all", "target", "none"])),
@@ -92,10 +82,8 @@ def test_float32_gives_the_pytorch_probabilities_of_any_model(shape: dict[str, A
     model = transformer(seed=seed, **shape)
     assert unsupported(model.config) is None
     slow = PyTorchEngine(model)
-    scored, attended = (
-        slow.score(*pairs(4, seed), SYMBOLS, alpha=0.6),
-        slow.cross_attention(*pairs(4, seed), SYMBOLS),
-    )
+    scored = slow.score(*pairs(4, seed), SYMBOLS, alpha=0.6)
+    attended = slow.cross_attention(*pairs(4, seed), SYMBOLS)
     for library in LIBRARIES.values():
         fast = native_engine(model, library)
         assert_same([fast.score(*pairs(4, seed), SYMBOLS, alpha=0.6)], [scored], within=1e-3)

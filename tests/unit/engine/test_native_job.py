@@ -19,17 +19,14 @@ from headwise.engine.native.engine import NativeEngine
 from headwise.engine.native.job import SearchJob
 from headwise.engine.options import SearchOptions
 from headwise.models.transformer import Transformer
-from headwise.native.library import Library, find_library
-from native_engines import native_engine, search_at_once
+from native_engines import compiled, native_engine, search_at_once
 from paths import ROOT
+from scheduler_engines import linux, threads
 
 SIZE = 30
 ENDLESS = SearchOptions(beam=4, min_length=bounds.LENGTH)  # would take hours unless stopped
 
-pytestmark = pytest.mark.skipif(
-    not isinstance(find_library(), Library),
-    reason="the native engine was not compiled (pip install -e . with a C++ compiler)",
-)
+pytestmark = compiled
 
 
 def build(positions: str = "none") -> NativeEngine:
@@ -44,14 +41,6 @@ def job(engine: NativeEngine, options: SearchOptions = ENDLESS, sentences: int =
     search.add([SearchSentence([5, 6, 3], options)] * sentences)
     search.close()
     return search
-
-
-def threads() -> int:
-    """Return the number of threads of this process, including the library's."""
-    return len(list(Path("/proc/self/task").iterdir()))
-
-
-linux = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted in /proc")
 
 
 @linux

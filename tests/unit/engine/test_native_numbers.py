@@ -15,7 +15,7 @@ from headwise.engine.options import SearchOptions
 from headwise.errors import CheckpointError
 from headwise.models.transformer import Transformer
 from headwise.native.library import Library
-from native_engines import LIBRARIES, native_engine, search_at_once
+from native_engines import LIBRARIES, compiled, native_engine, search_at_once
 from native_models import (
     SHAPES,
     VOCABULARY,
@@ -27,9 +27,7 @@ from native_models import (
     transformer,
 )
 
-pytestmark = pytest.mark.skipif(
-    not LIBRARIES, reason="the native engine was not compiled (pip install -e . with a C++ compiler)"
-)
+pytestmark = compiled
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("bfloat16", 0.03), ("int8", 0.06)])

@@ -23,7 +23,7 @@ from headwise.engine.options import SearchOptions
 from headwise.models.base import Seq2Seq
 from headwise.models.transformer import Transformer
 from headwise.native.library import Library
-from native_engines import LIBRARIES, native_engine, search_at_once
+from native_engines import compiled, native_engine, search_at_once
 from native_models import (
     SEARCHES,
     VOCABULARY,
@@ -35,9 +35,7 @@ from native_models import (
     transformer,
 )
 
-pytestmark = pytest.mark.skipif(
-    not LIBRARIES, reason="the native engine was not compiled (pip install -e . with a C++ compiler)"
-)
+pytestmark = compiled
 
 
 SAMPLED = {

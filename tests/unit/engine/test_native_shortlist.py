@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from decoding_models import EOS, SYMBOLS, decode, sentences
-from headwise.decoding.scoring import score
+from headwise.decoding.engine import PyTorchEngine
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
 from headwise.models.transformer import Transformer
 from headwise.native.library import Library
-from native_engines import LIBRARIES, search_at_once
+from native_engines import compiled, search_at_once
 from native_models import (
     SEARCHES,
     VOCABULARY,
@@ -26,9 +26,7 @@ from native_models import (
     step_search,
 )
 
-pytestmark = pytest.mark.skipif(
-    not LIBRARIES, reason="the native engine was not compiled (pip install -e . with a C++ compiler)"
-)
+pytestmark = compiled
 
 
 @cache
@@ -94,7 +92,7 @@ def test_a_given_symbol_begins_every_output(library: Library, beam: int, listed:
                 assert output.token_log_probabilities == pytest.approx(log_probs, abs=1e-4)
             assert output.log_probability == pytest.approx(sum(output.token_log_probabilities), abs=1e-4)
             assert output.token_log_probabilities[0] == 0.0
-    (scored,) = score(model, sources[:1], [found[0][0].tokens], symbols, alpha=0.0)
+    (scored,) = PyTorchEngine(model).score(sources[:1], [found[0][0].tokens], symbols, alpha=0.0)
     if not listed:
         assert scored.log_probability == pytest.approx(found[0][0].log_probability, abs=1e-4)
 

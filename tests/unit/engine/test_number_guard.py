@@ -14,7 +14,7 @@ from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.text.reading.glossary import Entry, Glossary
 from headwise.text.tokens.subwords import Subwords
-from scheduler_engines import native_only
+from native_engines import compiled
 from translator_run import make_run
 
 
@@ -140,7 +140,7 @@ def test_an_output_with_all_numbers_lacks_none(subwords: Subwords, numbers: list
         assert lacking(subwords, " ".join(written), " ".join(written[1:])) == [written[0]]
 
 
-@pytest.mark.parametrize("engine", ["pytorch", pytest.param("native", marks=native_only)])
+@pytest.mark.parametrize("engine", ["pytorch", pytest.param("native", marks=compiled)])
 def test_a_number_that_is_lacking_is_placed(run: Path, engine: str) -> None:
     translator = Translator.load(run, engine=engine, device="cpu")
     line = "Two dogs are playing 42 times in the snow."

@@ -15,7 +15,8 @@ from headwise.engine.second_search import SecondSearch
 from headwise.engine.terms import Term, Terms
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
-from scheduler_engines import native, native_only
+from native_engines import compiled
+from scheduler_engines import native
 
 GUARDED = SearchOptions(guard=True)
 
@@ -109,7 +110,7 @@ def test_a_second_search_without_success_says_so() -> None:
     )
 
 
-@native_only
+@compiled
 def test_the_native_engine_is_guarded_alike() -> None:
     sources, options = sentences(30, 50, seed=9), SearchOptions(extra_length=40, guard=True)
     found, plain = (

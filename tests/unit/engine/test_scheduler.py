@@ -23,6 +23,7 @@ from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.load import HALF_LIFE, Load, Meter
 from headwise.engine.scheduling.scheduler import Scheduler
 from headwise.native.library import PRECISIONS
+from native_engines import compiled
 from scheduler_engines import (
     ENDLESS,
     OPTIONS,
@@ -31,7 +32,6 @@ from scheduler_engines import (
     assert_alike,
     both,
     native,
-    native_only,
     shortlist,
     submit,
     transformer,
@@ -58,7 +58,7 @@ ARRIVALS = st.lists(
 )
 
 
-@native_only
+@compiled
 @pytest.mark.parametrize("precision", PRECISIONS)
 @given(arrivals=ARRIVALS, workers=st.integers(1, 3), batch_tokens=st.sampled_from([1, 300, 4096]))
 def test_no_result_depends_on_what_else_runs(
@@ -82,7 +82,7 @@ def test_no_result_depends_on_what_else_runs(
     assert scheduler.load == Load(tokens_per_second=scheduler.load.tokens_per_second)
 
 
-@native_only
+@compiled
 def test_prefixes_and_samples_join_the_open_search() -> None:
     engine, prefixes = native(), [[9, 8], [], [7]]
     with Scheduler(engine, SYMBOLS) as scheduler:
@@ -194,7 +194,7 @@ def test_a_cancelled_sentence_that_waits_is_removed_at_once(make: Callable[[], E
         assert last.result(timeout=60)
 
 
-@native_only
+@compiled
 def test_thousands_of_submissions_from_several_threads() -> None:
     engine = native()
     everything = decode(engine, SOURCES, OPTIONS[0], SYMBOLS)

@@ -20,6 +20,7 @@ from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.scheduler import Scheduler
 from headwise.errors import CheckpointError
 from headwise.models.base import Memory, Seq2Seq
+from native_engines import compiled
 from paths import ROOT
 from scheduler_engines import (
     ENDLESS,
@@ -31,7 +32,6 @@ from scheduler_engines import (
     both,
     linux,
     native,
-    native_only,
     submit,
     threads,
     transformer,
@@ -98,7 +98,7 @@ print(len(futures))
 """
 
 
-@native_only
+@compiled
 def test_a_process_ends_although_sentences_run() -> None:
     assert in_a_process(EXIT) == "6\n"
 
@@ -134,12 +134,12 @@ with Scheduler(engine, SYMBOLS) as scheduler:
 
 
 @linux
-@native_only
+@compiled
 def test_where_memory_runs_out_the_sentence_fails_and_the_next_is_searched() -> None:
     assert in_a_process(MEMORY) == """{"MemoryError('there is not enough memory')"}\nTrue\n"""
 
 
-@native_only
+@compiled
 def test_a_sentence_that_needs_too_many_positions_fails_alone() -> None:
     engine = native(workers=1)  # of 64 positions
     with Scheduler(engine, SYMBOLS) as scheduler:
@@ -194,14 +194,8 @@ def test_an_error_of_a_dynamic_batch_is_that_of_its_sentence() -> None:
         sampled.result(timeout=60)
     for ours, word in zip(found, (5, 16, 18), strict=True):
         assert_alike(ours, decode(transformer(), [[word, EOS]], OPTIONS[1], SYMBOLS)[0])
-    assert model.batches == [
-        1,
-        3,
-        1,
-        1,
-        1,
-        1,
-    ]  # one for all of equal options, again one by one, and the sampled one
+    # The first, one for all of equal options, again one by one, and the sampled one.
+    assert model.batches == [1, 3, 1, 1, 1, 1]
 
 
 def test_a_damaged_model_is_an_error_of_each_sentence() -> None:
@@ -240,7 +234,7 @@ class Broken:
     def load(self) -> object: ...
 
 
-@native_only
+@compiled
 def test_a_search_that_fails_as_a_whole_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
     engine, broken = native(), Broken()
     searches = [broken, engine.open_search(SYMBOLS, 4096)]

@@ -108,10 +108,9 @@ def test_every_interface_reads_them_so(tmp_path: Path) -> None:
     assert marked.source == line
     assert marked.source_pieces == plain.source_pieces
     assert marked.text == plain.text
-    assert marked.unknown == (
-        next(word for word in line.split() if "ā" in word),
-    )  # which isn't in the translation
-    glossary = Glossary([Entry(next(word for word in line.split() if "ā" in word), ("Katze",))])
+    changed = next(word for word in line.split() if "ā" in word)
+    assert marked.unknown == (changed,)  # which isn't in the translation
+    glossary = Glossary([Entry(changed, ("Katze",))])
     (found,) = translator.translate([line], glossary=glossary)
     assert "Katze" in found.text
     tracer = TranslationTracer(translator)

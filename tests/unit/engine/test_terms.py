@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from decoding_models import EOS, SYMBOLS, TreeModel, all_outputs, decode, sentences, tiny_transformer
 from headwise.decoding.engine import PyTorchEngine
-from headwise.decoding.scoring import score
 from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.scheduler import Scheduler
 from headwise.engine.terms import START, Term, Terms
 from headwise.errors import ConfigError, DataError
-from scheduler_engines import SIZE, assert_alike, native, native_only, shortlist, submit, transformer
+from native_engines import compiled
+from scheduler_engines import SIZE, assert_alike, native, shortlist, submit, transformer
 
 FORMS = st.lists(st.integers(4, 6), min_size=1, max_size=3).map(tuple)
 TERMS = st.lists(
@@ -98,6 +98,13 @@ def test_terms_that_a_search_refuses(
         submit(scheduler, [5, EOS], options, terms=terms)
 
 
+def test_a_language_code_in_a_prefix_takes_one_place() -> None:
+    """Regression: a prefix that began with the code left one token less for terms than there is room for."""
+    symbols, terms = dataclasses.replace(SYMBOLS, given=(9,)), Terms([Term((tuple([7] * 62),))])
+    (found,) = decode(transformer(), [[5, EOS]], SearchOptions(), symbols, prefixes=[[9]], terms=[terms])
+    assert found[0].tokens == (9, *[7] * 62)
+
+
 WIDE = {
     "one": [Term(((4, 5),))],
     "alternatives": [Term(((4, 4), (5,)))],
@@ -150,7 +157,7 @@ def test_all_outputs_contain_the_terms_and_have_the_forced_score(options: Search
             assert all(contains(hypothesis.tokens, term) for term in terms.terms)
     outputs = [list(hypothesis.tokens) for hypotheses in found for hypothesis in hypotheses]
     repeated = [source for source, hypotheses in zip(sources, found, strict=True) for _ in hypotheses]
-    forced = score(model, repeated, outputs, SYMBOLS, alpha=options.alpha)
+    forced = PyTorchEngine(model).score(repeated, outputs, SYMBOLS, alpha=options.alpha)
     scores = [hypothesis.score for hypotheses in found for hypothesis in hypotheses]
     assert [hypothesis.score for hypothesis in forced] == pytest.approx(scores, abs=1e-4)
 
@@ -210,7 +217,7 @@ NATIVE: dict[str, dict[str, Any]] = {
 }
 
 
-@native_only
+@compiled
 @pytest.mark.parametrize(
     ("options", "given_code"),
     [*((options, ()) for options in NATIVE.values()), ({}, (9,)), ({"beam": 2}, (9,))],
@@ -233,7 +240,7 @@ def test_both_engines_place_the_same(options: dict[str, Any], given_code: tuple[
             assert_alike(ours, theirs)
 
 
-@native_only
+@compiled
 def test_continuous_batches_give_the_results_of_each_sentence_alone() -> None:
     sources, options = sentences(30, SIZE, seed=4), SearchOptions(beam=6, n_best=2)
     terms = random_terms(30, seed=6)

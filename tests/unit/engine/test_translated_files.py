@@ -35,7 +35,7 @@ def test_a_line_is_as_long_as_what_the_model_reads_of_it(tmp_path: Path) -> None
     expected = translator.translate([line], options)[0].text  # without a warning: it is read in lower case
     for rule, lines, too_long in (("stop", [expected], 0), ("empty", [expected, "", expected], 1)):
         text = TextFile(source, rule=rule)
-        work = TextWork(runs, text, tmp_path / "out", options, Columns(), long_lines=rule)
+        work = TextWork(runs, text, tmp_path / "out", Columns(), long_lines=rule)
         chunk = work.translate(translator, list(text.rows()))
         assert chunk.data.decode().split("\n")[:-1] == lines
         assert chunk.counts.get("too_long", 0) == too_long

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import dataclasses
 import io
 import itertools
@@ -18,8 +19,7 @@ from hypothesis import strategies as st
 import headwise
 from headwise.characters import join_texts
 from headwise.config import SubwordConfig
-from headwise.decoding.alignment import cross_attention
-from headwise.decoding.translator_model import pytorch_model
+from headwise.decoding.engine import pytorch_engine
 from headwise.engine.alignment import word_links, word_numbers
 from headwise.engine.hypotheses import length_penalty
 from headwise.engine.outputs import Translation
@@ -73,7 +73,7 @@ def test_no_translation_is_empty(ending_run: Path, engine: str, options: dict[st
 
 def test_text_in_the_target_language_stays(translator: Translator, tmp_path: Path) -> None:
     pytest.importorskip("py3langid", reason="needs pip install 'headwise[languages]'")
-    told = translator.with_engine(translator.engine)
+    told = copy.copy(translator)
     german = "Die alte Frau liest eine Zeitung im Garten."
     texts = [ENGLISH[0], german, german.upper(), "Hotel", ""]
     with pytest.raises(ConfigError, match=r"expected a run whose two languages are known, found none"):
@@ -287,6 +287,8 @@ def test_mistakes_in_calls_are_named(translator: Translator) -> None:
         translator.translate(ENGLISH[0])
     with pytest.raises(ConfigError, match="translate_lines: expected lines, found one string"):
         next(translator.translate_lines(ENGLISH[0]))
+    with pytest.raises(ConfigError, match="prefixes: expected a list of sentences, found one string"):
+        next(translator.translate_lines(ENGLISH[:1], prefixes="E"))
     for score in (translator.score, translator.align):
         with pytest.raises(ConfigError, match="sources: expected a list of sentences, found one string"):
             score("ab", "cd")
@@ -419,12 +421,13 @@ def test_cross_attention_is_a_distribution_over_the_source_alone(translator: Tra
     symbols = Symbols(pad=PAD, unknown=UNK, bos=BOS, eos=EOS)
     sources = [[*translator.subwords.encode_source(text), EOS] for text in ENGLISH]
     targets = [translator.subwords.encode_target(text) for text in GERMAN]
-    together = cross_attention(pytorch_model(translator), sources, targets, symbols)
+    engine = pytorch_engine(translator.engine)
+    together = engine.cross_attention(sources, targets, symbols)
     for weights, source, target in zip(together, sources, targets, strict=True):
         assert weights.shape[2:] == (len(target) + 1, len(source))
-        assert torch.allclose(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-5)
-        (alone,) = cross_attention(pytorch_model(translator), [source], [target], symbols)
-        assert torch.allclose(weights, alone, atol=1e-5)
+        assert np.allclose(weights.sum(-1), 1, atol=1e-5)
+        (alone,) = engine.cross_attention([source], [target], symbols)
+        assert np.allclose(weights, alone, atol=1e-5)
 
 
 def test_words_are_those_between_spaces_where_subwords_have_joiners(tmp_path: Path) -> None:
@@ -451,10 +454,7 @@ def test_alignments_of_translations_are_those_of_their_tokens(translator: Transl
 
 
 @settings(max_examples=200, deadline=None)
-@given(
-    text=st.text(alphabet="ab .,!?;。、日本", max_size=60),
-    room=st.integers(1, 20),
-)
+@given(text=st.text(alphabet="ab .,!?;。、日本", max_size=60), room=st.integers(1, 20))
 def test_parts_fit_and_lose_nothing(text: str, room: int) -> None:
     parts = split_text(text, lambda part: len(part) <= room)
     assert all(0 < len(part) <= room and part == part.strip() for part in parts)

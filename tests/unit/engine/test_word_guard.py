@@ -18,7 +18,7 @@ from headwise.errors import CheckpointError
 from headwise.text.reading.dictionary import FILE, Dictionary
 from headwise.text.reading.glossary import Entry, Glossary, Match
 from headwise.text.tokens.subwords import Subwords
-from scheduler_engines import native_only
+from native_engines import compiled
 from translator_run import GERMAN, make_run
 
 LINES = ("dogs\tHunde\tHunden", "snow\tSchnee\tSchnees", "red\trot\trote\troten")
@@ -100,7 +100,7 @@ def test_which_words_an_output_lacks(run: Path, subwords: Subwords) -> None:
     assert SeldomWords.of("Two cats.", Dictionary.of_run(run), subwords, 30) is None
 
 
-@pytest.mark.parametrize("engine", ["pytorch", pytest.param("native", marks=native_only)])
+@pytest.mark.parametrize("engine", ["pytorch", pytest.param("native", marks=compiled)])
 def test_a_word_that_is_alone_is_looked_up(run: Path, engine: str) -> None:
     translator = Translator.load(run, engine=engine, device="cpu")
     for source, target in (("dogs", "Hunde"), ("Red", "rot"), (" snow ", "Schnee")):
@@ -112,7 +112,7 @@ def test_a_word_that_is_alone_is_looked_up(run: Path, engine: str) -> None:
     assert plain.text != "Hunde"
 
 
-@pytest.mark.parametrize("engine", ["pytorch", pytest.param("native", marks=native_only)])
+@pytest.mark.parametrize("engine", ["pytorch", pytest.param("native", marks=compiled)])
 def test_an_output_has_the_words_or_is_the_first_one(run: Path, engine: str) -> None:
     translator = Translator.load(run, engine=engine, device="cpu")
     lines = ["Two dogs are playing.", "A red ball in the snow.", "The old woman reads.", "dogs and dogs"]

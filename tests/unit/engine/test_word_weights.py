@@ -12,7 +12,7 @@ from headwise.documents.sentence import piece_ranges, words
 from headwise.engine.alignment import sharpened
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.translator import Translator
-from headwise.engine.word_weights import SentencePair, word_weights
+from headwise.engine.word_weights import FoundTranslations, SentencePair
 from translator_run import make_run
 
 SOURCES = ["Two dogs are playing in the snow .", "A girl jumps over the rope , and her cat sleeps !"]
@@ -29,7 +29,7 @@ def test_weights_are_those_of_the_analysis(tmp_path: Path, layers: int) -> None:
         SentencePair(number, 0, source, target, words(source), words(target))
         for number, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True))
     ]
-    found = word_weights(translator, encoded, hypotheses, pairs)
+    found = FoundTranslations(translator, encoded, hypotheses, []).weights(pairs)
     sentences = [[SentenceWords(text, tuple(text.split())) for text in some] for some in (SOURCES, TARGETS)]
     for weights, attention in zip(found, cross_attention(translator, *sentences), strict=True):
         layer = attention.weights[1:-1] if layers > 2 else attention.weights

@@ -17,9 +17,8 @@ from torch.testing import assert_close
 
 from decoding_models import SYMBOLS, decode, greedy, sentences, tiny_transformer
 from headwise.config import ModelConfig
-from headwise.decoding.alignment import cross_attention
+from headwise.decoding.engine import PyTorchEngine
 from headwise.decoding.ensemble import Ensemble
-from headwise.decoding.scoring import score
 from headwise.engine.options import SearchOptions
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_weights
@@ -264,11 +263,11 @@ def test_a_probe_replaces_the_weights(variant: str) -> None:
 def test_alignments_read_the_recorded_attention(variant: str) -> None:
     model = small(variant)
     sources, targets = [[5, 6, 7, 3], [8, 3]], [[9, 10], [11, 12, 13]]
-    found = cross_attention(model, sources, targets, SYMBOLS)
+    found = PyTorchEngine(model).cross_attention(sources, targets, SYMBOLS)
     layers = {"convs2s": 2, "convs2s-wide": 3}.get(variant, 1)
     assert [tuple(weights.shape) for weights in found] == [(layers, 1, 3, 4), (layers, 1, 4, 2)]
     for weights in found:
-        assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+        assert weights.sum(-1) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("company", ["alone", "ensemble"])
@@ -284,7 +283,7 @@ def test_search_gives_the_scores_of_forced_decoding(variant: str, company: str) 
     for source, hypotheses in zip(sources, found, strict=True):
         targets = [hypothesis.tokens for hypothesis in hypotheses]
         assert len(set(targets)) == 4
-        forced = score(model, [source] * 4, targets, SYMBOLS, alpha=options.alpha)
+        forced = PyTorchEngine(model).score([source] * 4, targets, SYMBOLS, alpha=options.alpha)
         for hypothesis, expected in zip(hypotheses, forced, strict=True):
             assert hypothesis.score == pytest.approx(expected.score, abs=1e-4)
             assert hypothesis.token_log_probabilities == pytest.approx(

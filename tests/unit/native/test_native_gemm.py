@@ -17,16 +17,9 @@ from headwise.native.library import Library
 from headwise.nn.linear import linear, use_gemm
 from headwise.nn.native_gemm import NativeGemm
 from headwise.training.loss import r_drop_cross_entropy, smoothed_cross_entropy
-from native_engines import LIBRARIES
+from native_engines import compiled
 
-pytestmark = pytest.mark.skipif(
-    not LIBRARIES, reason="the native library was not compiled (pip install -e . with a C++ compiler)"
-)
-
-
-@pytest.fixture(scope="module", params=LIBRARIES.values(), ids=LIBRARIES.keys())
-def library(request: pytest.FixtureRequest) -> Library:
-    return request.param
+pytestmark = compiled
 
 
 @pytest.fixture(scope="module")
@@ -97,11 +90,8 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_any_layout(products: NativeGemm, layout: str) -> None:
     change: Any = LAYOUTS[layout]
-    x, weight, gradient = (
-        change(make(3, 11, 40)),
-        change(make(70, 40, seed=1)),
-        change(make(3, 11, 70, seed=3)),
-    )
+    x, weight = change(make(3, 11, 40)), change(make(70, 40, seed=1))
+    gradient = change(make(3, 11, 70, seed=3))
     with use_gemm(products):
         found = gradients(x, weight, None, gradient)
     for ours, exact in zip(found, exact_gradients(x, weight, None, gradient), strict=True):
@@ -164,10 +154,8 @@ def test_the_loss_is_the_same(products: NativeGemm, r_drop: bool) -> None:
     targets = torch.randint(90, (24,), generator=torch.Generator().manual_seed(5))
 
     def loss() -> list[Tensor]:
-        hidden, weight = (
-            make(48 if r_drop else 24, 16).requires_grad_(),
-            make(90, 16, seed=1).requires_grad_(),
-        )
+        hidden = make(48 if r_drop else 24, 16).requires_grad_()
+        weight = make(90, 16, seed=1).requires_grad_()
         if r_drop:
             total, nll = r_drop_cross_entropy(hidden, weight, targets, 0.1, 4.0)
         else:
@@ -183,15 +171,9 @@ def test_the_loss_is_the_same(products: NativeGemm, r_drop: bool) -> None:
 
 def test_a_model_has_the_same_gradients(products: NativeGemm) -> None:
     torch.manual_seed(1)
-    changes = {
-        "encoder_layers": 1,
-        "decoder_layers": 1,
-        "d_model": 32,
-        "d_ff": 48,
-        "heads": 4,
-        "dropout": 0.0,
-    }
-    model = Transformer(ModelConfig.model_validate(changes | {"attention_dropout": 0.0}), 50, 50)
+    changes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 32, "d_ff": 48, "heads": 4}
+    config = ModelConfig.model_validate(changes | {"dropout": 0.0, "attention_dropout": 0.0})
+    model = Transformer(config, 50, 50)
     source = torch.randint(4, 50, (3, 7))
 
     def step() -> dict[str, Tensor]:

@@ -18,18 +18,11 @@ from headwise.errors import ConfigError
 from headwise.models.transformer import Transformer
 from headwise.native import library as native
 from headwise.native.library import PRECISIONS, Library
-from native_engines import LIBRARIES, native_engine, search_at_once
+from native_engines import compiled, native_engine, search_at_once
 
 SIZE = 20
 
-pytestmark = pytest.mark.skipif(
-    not LIBRARIES, reason="the native engine was not compiled (pip install -e . with a C++ compiler)"
-)
-
-
-@pytest.fixture(scope="module", params=LIBRARIES.values(), ids=LIBRARIES.keys())
-def library(request: pytest.FixtureRequest) -> Library:
-    return request.param
+pytestmark = compiled
 
 
 @pytest.fixture(scope="module")
@@ -186,15 +179,9 @@ def job(engine: NativeEngine, **changes: Any) -> None:
         )
         counts = (numbers["prefixes_count"], numbers["listed_count"], len(arrays["random"]))
         sentences = native.Sentences(
-            *(
-                numbers["count"],
-                numbers["tokens"],
-                *counts,
-                place["ids"],
-                place["offsets"],
-                place["prefixes"],
-            ),
-            *(place["prefix_offsets"], place["listed"], place["lists"], place["limits"]),
+            *(numbers["count"], numbers["tokens"], *counts),
+            *(place["ids"], place["offsets"], place["prefixes"], place["prefix_offsets"]),
+            *(place["listed"], place["lists"], place["limits"]),
             *(ctypes.addressof(terms), place["lettered"], place["random"]),
         )
         engine.library.call("job_add", handle, sentences, options, 0, ctypes.byref(ctypes.c_int64()))
@@ -217,19 +204,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "list with a twin": ({"listed": [3, 8, 8, 3, 7]}, "expected listed ids in order"),
     "empty list": ({"lists": [0, 5, 5], "listed": [3, 4, 5, 6, 7]}, "expected the end symbol in every list"),
     "lists' end": ({"lists": [0, 3, 6]}, "expected 5 as the last offset, found 6"),
-    "beam": (
-        {"options": search_options(0, 1, 0, 0.6, 1.0)},
-        "expected a beam from 1 to 1048576, found 0",
-    ),
-    "n best": (
-        {"options": search_options(4, 5, 0, 0.6, 1.0)},
-        "expected outputs of a sentence from 1 to 4",
-    ),
+    "beam": ({"options": search_options(0, 1, 0, 0.6, 1.0)}, "expected a beam from 1 to 1048576, found 0"),
+    "n best": ({"options": search_options(4, 5, 0, 0.6, 1.0)}, "expected outputs of a sentence from 1 to 4"),
     "shortest": ({"options": search_options(4, 1, -1, 0.6, 1.0)}, "expected a shortest length"),
-    "alpha": (
-        {"options": search_options(4, 1, 0, float("nan"), 1.0)},
-        "expected alpha of at least 0",
-    ),
+    "alpha": ({"options": search_options(4, 1, 0, float("nan"), 1.0)}, "expected alpha of at least 0"),
     "patience": ({"options": search_options(4, 1, 0, 0.6, float("nan"))}, "patience of at least 1"),
     "end symbol": (
         {"symbols": native.NativeSymbols(2, SIZE)},

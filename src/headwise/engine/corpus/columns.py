@@ -8,6 +8,11 @@ from typing import Any
 from headwise.engine.outputs import Translation
 from headwise.text.reading.lines import json_line
 
+_OF_OUTPUT = (
+    *("text", "score", "log_probability", "probability", "quality", "review"),
+    *("pieces", "token_log_probabilities"),
+)
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -42,16 +47,7 @@ class Columns:
 def _record(number: int, translation: Translation) -> dict[str, Any]:
     outputs = []
     for output in translation.outputs:
-        record: dict[str, Any] = {
-            "text": output.text,
-            "score": output.score,
-            "log_probability": output.log_probability,
-            "probability": output.probability,
-            "quality": output.quality,
-            "review": output.review,
-            "pieces": output.pieces,
-            "token_log_probabilities": output.token_log_probabilities,
-        }
+        record = {name: getattr(output, name) for name in _OF_OUTPUT}
         if output.alignment is not None:
             record["alignment"] = output.alignment
         outputs.append(record)

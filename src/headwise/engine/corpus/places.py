@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from headwise.engine.corpus.rows import TextRow
@@ -35,7 +36,7 @@ def find_place(work: TextWork) -> Iterator[tuple[ChunkTranslator, str, str]]:
     cluster `ConfigError` and `DeviceError`.
     """
     if work.runs.on_cluster:
-        with _cluster(work.elsewhere()) as workers:
+        with _cluster(replace(work, runs=work.runs.elsewhere())) as workers:
             yield workers.translated, workers.description, workers.engine
     else:
         translator = work.runs.load()

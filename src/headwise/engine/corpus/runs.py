@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from headwise.weights import model_file
 
 RAY = "ray"  # the engine that translates on a cluster
 _WORKERS = re.compile(r", \d+ workers?\b")  # in the description of an engine
-_DEFAULTS = {option.name: option.default for option in fields(SearchOptions)}
 _ALWAYS = ("beam", "alpha", "extra_length")  # search options that are recorded even with their default values
 
 
@@ -66,11 +65,8 @@ class Runs:
 
     def request(self) -> dict[str, Any]:
         """Return the search options that translations depend on, as JSON values; raises as `options` does."""
-        return {
-            name: value
-            for name, value in vars(self.options()).items()
-            if name in _ALWAYS or value != _DEFAULTS[name]
-        }
+        defaults, options = SearchOptions.defaults(), vars(self.options())
+        return {name: value for name, value in options.items() if name in _ALWAYS or value != defaults[name]}
 
     def digest(self) -> str:
         """Return 12 hexadecimal digits that identify the weights, subwords and architecture of all runs.
@@ -79,10 +75,10 @@ class Runs:
         """
         digest = hashlib.sha256()
         for run, config in zip(self.runs, self.configs, strict=True):
-            weights = model_file(run)
+            subwords, language = Subwords.load(run, config.subwords), self.engine.get("language")
             parts = [
-                files_checksum([weights]),
-                self._subwords(run, config).digest(),
+                files_checksum([model_file(run)]),
+                (subwords if language is None else subwords.with_language(language)).digest(),
                 json.dumps(config.model.model_dump(mode="json", exclude_defaults=True), sort_keys=True),
             ]
             digest.update("\n".join(parts).encode())
@@ -98,11 +94,6 @@ class Runs:
         if self.batch_tokens is not None:
             translator.batch_tokens = self.batch_tokens
         return translator
-
-    def _subwords(self, run: Path, config: Config) -> Subwords:
-        subwords = Subwords.load(run, config.subwords)
-        language = self.engine.get("language")
-        return subwords if language is None else subwords.with_language(language)
 
     def elsewhere(self) -> Runs:
         """Return the same runs with absolute paths and all imports, for processes with another working directory."""

@@ -15,11 +15,10 @@ import dataclasses
 import hashlib
 import itertools
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from headwise.chunks import chunks
 from headwise.data.prepared import files_checksum
@@ -127,7 +126,10 @@ class FileTranslation:
             appending(output, manifest.bytes) as file,
         ):
             for result in engine(chunks(rows, itertools.repeat(self.chunk))):
-                _append(output, file, result.data)
+                with disk_errors(output):
+                    file.write(result.data)
+                    file.flush()
+                    os.fsync(file.fileno())
                 if result.failure is not None:
                     raise result.failure
                 if rows.failure is not None and result.lines < self.chunk:
@@ -153,7 +155,7 @@ class FileTranslation:
         """Raise `ConfigError` if a file's format doesn't allow what is asked, or needs a package that is missing."""
         plain = self.work.columns == type(self.work.columns)()
         records = form_of(self.out) == ".parquet" or self.work.target_field is not None
-        if records and (not plain or self.work.options.n_best > 1):
+        if records and (not plain or self.work.runs.options().n_best > 1):
             more = "" if form_of(self.out) == ".parquet" else "; --jsonl writes them"
             raise ConfigError(
                 f"{self.out}: expected the best translation alone in a field of records, found --n-best, --scores, "
@@ -220,14 +222,6 @@ class _Readable:
             self.failure = error
 
 
-def _append(path: Path, file: BinaryIO, data: bytes) -> None:
-    """Write data and flush it to the disk; raises `TrainingError`."""
-    with disk_errors(path):
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def _digest(glossary: Glossary) -> str:
     entries = repr((glossary.entries, glossary.ignore_case))
     return hashlib.sha256(entries.encode()).hexdigest()[:12]
@@ -237,12 +231,6 @@ def appended(out: Path) -> Path:
     """Return the file beside the output that translations are appended to, compressed as the output."""
     out = out.resolve()  # the target of a link may be on another disk than the link
     return out.with_name(f"{out.name}.lines{compression(out)}")
-
-
-def warn_of_long_lines(result: TranslatedChunk) -> None:
-    """Warn of the lines of a chunk that were cut."""
-    for warning in result.long:
-        warnings.warn(warning, stacklevel=2)
 
 
 def _write_parquet(work: TextWork, out: Path, target: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,6 @@ from pathlib import Path
 from headwise.engine.corpus.columns import Columns
 from headwise.engine.corpus.rows import TextFile, TextRow
 from headwise.engine.corpus.runs import Runs
-from headwise.engine.options import SearchOptions
 from headwise.engine.outputs import Translation
 from headwise.engine.sentences import EncodedSentences, LongLineWarning
 from headwise.engine.translator import Translator
@@ -61,7 +59,6 @@ class TextWork:
         runs: the runs that translate.
         source: the text, with its rule for bad lines.
         output: the file, whose suffix names the compression.
-        options: search options.
         columns: what is written of a translation, where the output isn't JSON objects.
         target_field: where it is, the field of the translation; None for text.
         glossary: terms to place.
@@ -72,16 +69,11 @@ class TextWork:
     runs: Runs
     source: TextFile
     output: Path
-    options: SearchOptions
     columns: Columns
     target_field: str | None = None
     glossary: Glossary | None = None
     split: bool = False
     long_lines: str = "cut"
-
-    def elsewhere(self) -> TextWork:
-        """Return the same work for processes with another working directory."""
-        return dataclasses.replace(self, runs=self.runs.elsewhere())
 
     def translate(self, translator: Translator, rows: Sequence[TextRow]) -> TranslatedChunk:
         """Translate the rows; where one is too long and the rule is to stop, only those before it."""
@@ -128,7 +120,7 @@ class TextWork:
             warnings.simplefilter("always", LongLineWarning)
             encoded = translator.encode(
                 texts,
-                self.options,
+                self.runs.options(),
                 prefixes=[row.prefix or "" for row in rows] if rows and rows[0].prefix is not None else None,
                 glossary=self.glossary,
                 split=self.split,

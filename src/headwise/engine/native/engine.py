@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from headwise.config import ModelConfig
 from headwise.config.support import FULL_ATTENTION, Support
-from headwise.engine.base import BATCH_TOKENS, FinishedSearch, SearchSentence, by_kind
+from headwise.engine.base import BATCH_TOKENS, Ids, SearchSentence, in_batches
 from headwise.engine.hypotheses import Hypothesis
-from headwise.engine.ids import check_ids, check_one_vocabulary
-from headwise.engine.native.job import Forced, SearchJob
+from headwise.engine.ids import check_one_vocabulary, check_pairs
+from headwise.engine.native.job import FinishedSearch, Forced, SearchJob
 from headwise.engine.native.packing import ACTIVATIONS, PackedModel
 from headwise.engine.native.positions import ADDED, INSIDE, too_large
 from headwise.engine.options import SearchOptions
@@ -100,16 +100,12 @@ class NativeEngine:
         given_up: Callable[[int], bool] | None = None,
     ) -> list[list[Hypothesis]]:
         """Search sentences as `Engine.search`; those of similar length together, which is fastest."""
-        results: list[list[Hypothesis]] = [[] for _ in sentences]
-        for kind in by_kind(sentences):
-            for places in length_groups([len(sentences[index].source) for index in kind]):
-                group = [kind[place] for place in places]
-                longest = sentences[group[0]]
-                at_once = max(1, batch_tokens // longest.options.rows // len(longest.source))
-                found = self.search_at_once([sentences[index] for index in group], symbols, at_once)
-                for index, hypotheses in zip(group, found, strict=True):
-                    results[index] = hypotheses
-        return results
+        found: dict[int, list[Hypothesis]] = {}
+        for batch in in_batches(sentences, length_groups):
+            searched = [sentences[index] for index in batch]
+            at_once = max(1, batch_tokens // searched[0].cost)
+            found |= zip(batch, self.search_at_once(searched, symbols, at_once), strict=True)
+        return [found[index] for index in range(len(sentences))]
 
     def search_at_once(
         self, sentences: Sequence[SearchSentence], symbols: Symbols, at_once: int
@@ -119,19 +115,15 @@ class NativeEngine:
         The results equal those of `headwise.decoding.search.search`. Ids that aren't valid are a `ValueError` of the
         library.
         """
-        found, alpha = self._run(sentences, symbols, at_once), sentences[0].options.alpha
+        found, alpha = self._run(sentences, symbols, at_once, Forced.BEGINS), sentences[0].options.alpha
         return [each.hypotheses(alpha, each.number + 1) for each in found]
 
     def _run(
-        self,
-        sentences: Sequence[SearchSentence],
-        symbols: Symbols,
-        at_once: int,
-        forced: Forced = Forced.BEGINS,
+        self, sentences: Sequence[SearchSentence], symbols: Symbols, at_once: int, forced: Forced
     ) -> list[FinishedSearch]:
         # Divide the sentences among the workers, but give none so few that reading the weights dominates.
         at_once = min(at_once, max(_MIN_SENTENCES, math.ceil(len(sentences) / self.workers)))
-        workers = max(1, min(self.workers, math.ceil(len(sentences) / at_once)))
+        workers = min(self.workers, math.ceil(len(sentences) / at_once))
         with SearchJob(self.models, symbols) as job:
             job.add(sentences, forced=forced)
             job.close()
@@ -141,29 +133,18 @@ class NativeEngine:
     def open_search(self, symbols: Symbols, batch_tokens: int) -> SearchJob:
         """Return a started job that stays open for sentences, with the results of `search`."""
         job = SearchJob(self.models, symbols)
-        job.start(_MOST_SENTENCES, max(1, self.workers), batch_tokens)
+        job.start(_MOST_SENTENCES, self.workers, batch_tokens)
         return job
 
     def score(
-        self,
-        sources: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
-        symbols: Symbols,
-        *,
-        alpha: float,
-        batch_tokens: int = BATCH_TOKENS,
+        self, sources: Ids, targets: Ids, symbols: Symbols, *, alpha: float, batch_tokens: int = BATCH_TOKENS
     ) -> list[Hypothesis]:
         """Score given outputs as `Engine.score`, in the precision of the search."""
         found = self._force(sources, targets, symbols, batch_tokens, Forced.ALL)
         return [each.hypotheses(alpha, number)[0] for number, each in enumerate(found, start=1)]
 
     def cross_attention(
-        self,
-        sources: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
-        symbols: Symbols,
-        *,
-        batch_tokens: int = BATCH_TOKENS,
+        self, sources: Ids, targets: Ids, symbols: Symbols, *, batch_tokens: int = BATCH_TOKENS
     ) -> list[NDArray[np.float32]]:
         """Return attention weights as `Engine.cross_attention`."""
         weights = []
@@ -175,17 +156,10 @@ class NativeEngine:
         return weights
 
     def _force(
-        self,
-        sources: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
-        symbols: Symbols,
-        batch_tokens: int,
-        forced: Forced,
+        self, sources: Ids, targets: Ids, symbols: Symbols, batch_tokens: int, forced: Forced
     ) -> list[FinishedSearch]:
         """Decode given outputs by force: as prefixes, of which nothing is left to search."""
-        check_ids(sources, self.source_size, "source")
-        check_ids(targets, self.target_size, "target", empty=True)
-        lengths = [max(len(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
+        lengths = check_pairs(self, sources, targets)
         results: dict[int, FinishedSearch] = {}
         for group in length_groups(lengths):
             sentences = [SearchSentence(sources[index], _GREEDY, targets[index]) for index in group]
@@ -196,7 +170,7 @@ class NativeEngine:
 
 def length_groups(lengths: Sequence[int]) -> Iterator[list[int]]:
     """Yield groups of sentence indices, longest first; none is less than half as long as the longest of its group."""
-    order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     start = 0
     while start < len(order):
         shortest = lengths[order[start]] / 2

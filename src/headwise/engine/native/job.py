@@ -8,22 +8,23 @@ Memory that a thread uses can't be freed early, because only that call frees the
 from __future__ import annotations
 
 import ctypes
-import itertools
 import math
 from collections.abc import Sequence, Sized
+from dataclasses import dataclass
 from enum import IntEnum
-from types import TracebackType
+from itertools import accumulate, chain, islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.engine.base import FinishedSearch, SearchSentence
+from headwise.engine.base import Ids, SearchSentence
+from headwise.engine.hypotheses import Hypothesis, damaged_model_error
 from headwise.engine.native.packing import PackedModel
 from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.load import Load
 from headwise.engine.symbols import Symbols
-from headwise.engine.terms import Arrays
+from headwise.engine.terms import Terms
 from headwise.engine.uniforms import uniforms
 from headwise.native import library as native
 
@@ -39,6 +40,35 @@ class Forced(IntEnum):
     BEGINS = 0
     ALL = 1
     WEIGHTS = 2
+
+
+@dataclass(frozen=True)
+class FinishedSearch:
+    """A sentence whose open search has ended.
+
+    Attributes:
+        number: the sentence's, which `SearchJob.add` returned.
+        outputs: target ids, without the end symbol, and log-probabilities of each output, best first.
+        failure: the error that ended the search.
+        weights: of the cross-attention of a given output, (layers, heads, target, source); None unless asked for.
+    """
+
+    number: int
+    outputs: Sequence[tuple[tuple[int, ...], tuple[float, ...]]]
+    failure: Exception | None
+    weights: NDArray[np.float32] | None = None
+
+    def hypotheses(self, alpha: float, position: int) -> list[Hypothesis]:
+        """Return the outputs with their scores; `position` is the sentence's in its batch, from 1.
+
+        Raises `failure`, and `CheckpointError` where there are no outputs, because the model's probabilities are not
+        finite numbers.
+        """
+        if self.failure is not None:
+            raise self.failure
+        if not self.outputs:
+            raise damaged_model_error(position)
+        return [Hypothesis.scored(tokens, log_probs, alpha) for tokens, log_probs in self.outputs]
 
 
 class SearchJob:
@@ -66,9 +96,7 @@ class SearchJob:
     def __enter__(self) -> SearchJob:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.free()
 
     def __del__(self) -> None:
@@ -86,20 +114,24 @@ class SearchJob:
         `client` is the 64-bit number of the client whose turn they wait for. `forced` tells what the prefixes are.
         """
         options = sentences[0].options
-        prefixes = [self._symbols.given[:1] if each.prefix is None else each.prefix for each in sentences]
-        limits = [_limit(each, len(prefix), forced) for each, prefix in zip(sentences, prefixes, strict=True)]
+        prefixes = [self._symbols.beginning(each.prefix) for each in sentences]
+        limits = [
+            min(len(prefix) + 1 if forced else each.limit(len(prefix)), _MAX_OUTPUT)
+            for each, prefix in zip(sentences, prefixes, strict=True)
+        ]
         # A server adds one source at a time, for which ctypes is faster than NumPy.
         sources = [each.source for each in sentences]
-        offsets, most = _offsets(sources), (ctypes.c_int32 * len(limits))(*limits)
-        ids = (ctypes.c_int32 * offsets[-1])(*itertools.chain.from_iterable(sources))
-        prefix_offsets = _offsets(prefixes)
-        prefix_ids = (ctypes.c_int32 * prefix_offsets[-1])(*itertools.chain.from_iterable(prefixes))
-        lists = [ids for ids in map(_allowed, sentences) if ids is not None]
+        (ids, offsets), (prefix_ids, prefix_offsets) = _joined(sources), _joined(prefixes)
+        most = (ctypes.c_int32 * len(limits))(*limits)
+        lists = [listed for each in sentences if (listed := each.all_allowed) is not None]
         list_offsets = _offsets(lists) if lists else None
         list_ids = np.concatenate(lists) if lists else np.zeros(0, np.int32)
-        arrays = [None if each.terms is None else each.terms.arrays() for each in sentences]
-        with_terms = any(each is not None for each in arrays)
-        terms = (native.TermArrays * len(arrays))(*map(_term_arrays, arrays)) if with_terms else None
+        kept: list[NDArray[Any]] = []  # arrays that the terms point to
+        terms = None
+        if any(each.terms is not None for each in sentences):
+            terms = (native.TermArrays * len(sentences))(
+                *(_term_arrays(each.terms, kept) for each in sentences)
+            )
         lettered = (ctypes.c_uint8 * len(sources))(*(each.lettered for each in sentences))
         numbers = np.zeros(0)
         if options.sample:
@@ -113,17 +145,10 @@ class SearchJob:
             *(_address(lettered), numbers.ctypes.data),
         )
         first = ctypes.c_int64()
-        self._library.call(
-            "job_add",
-            self._handle,
-            to_add,
-            self._native_options(options, forced),
-            client,
-            ctypes.byref(first),
-        )
+        native_options = self._native_options(options, forced)
+        self._library.call("job_add", self._handle, to_add, native_options, client, ctypes.byref(first))
         if forced == Forced.WEIGHTS:
-            sizes = zip(limits, map(len, sources), strict=True)
-            self._recorded |= dict(zip(itertools.count(first.value), sizes, strict=False))
+            self._recorded |= enumerate(zip(limits, map(len, sources), strict=True), first.value)
         self._count = first.value + len(sources)
         return first.value
 
@@ -184,29 +209,21 @@ class SearchJob:
         numbers, counts = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int32)
         failures = (ctypes.c_char_p * count)()
         lengths = np.empty(progress.outputs, dtype=np.int32)
-        ids, token_log_probs = (
-            np.empty(progress.tokens, dtype=np.int32),
-            np.empty(progress.tokens, dtype=np.float32),
-        )
+        ids, log_probs = np.empty(progress.tokens, dtype=np.int32), np.empty(progress.tokens, np.float32)
         weights = np.empty(progress.weights, dtype=np.float32)
         to = native.Collected(
             *(count, progress.outputs, progress.tokens, progress.weights),
             *(numbers.ctypes.data, counts.ctypes.data, ctypes.addressof(failures), lengths.ctypes.data),
-            *(ids.ctypes.data, token_log_probs.ctypes.data, weights.ctypes.data),
+            *(ids.ctypes.data, log_probs.ctypes.data, weights.ctypes.data),
         )
         self._library.call("job_collect", self._handle, ctypes.byref(to))
-        all_ids, all_token_log_probs, all_lengths = (
-            ids.tolist(),
-            token_log_probs.tolist(),
-            iter(lengths.tolist()),
-        )
-        searched, start = [], 0
+        next_ids, next_log_probs, next_lengths = (iter(each.tolist()) for each in (ids, log_probs, lengths))
+        searched = []
         for number, outputs, message in zip(numbers.tolist(), counts.tolist(), failures, strict=True):
-            each = []
-            for length in itertools.islice(all_lengths, outputs):
-                end = start + length
-                each.append((tuple(all_ids[start : end - 1]), tuple(all_token_log_probs[start:end])))
-                start = end
+            each = [
+                (tuple(islice(next_ids, length))[:-1], tuple(islice(next_log_probs, length)))
+                for length in islice(next_lengths, outputs)
+            ]
             failure = None if message is None else native.failure("job_collect", message)
             sizes, found = self._recorded.pop(number, None), None
             if sizes is not None and each:
@@ -246,35 +263,40 @@ class SearchJob:
         return searched
 
 
-def _limit(sentence: SearchSentence, prefix: int, forced: Forced) -> int:
-    """Return the largest |Y| of a sentence."""
-    return min(prefix + 1 if forced else sentence.limit(prefix), _MAX_OUTPUT)
-
-
-def _allowed(sentence: SearchSentence) -> NDArray[np.int32] | None:
-    """Return the allowed target ids with those of terms and prefix, in ascending order; None: all."""
-    allowed = sentence.allowed_with_terms
-    if allowed is None or not sentence.prefix:
-        return allowed
-    return np.union1d(allowed, np.array(sentence.prefix, np.int32)).astype(np.int32)
-
-
 def _address(array: ctypes.Array[Any] | None) -> int | None:
     return None if array is None else ctypes.addressof(array)
 
 
-def _term_arrays(arrays: Arrays | None) -> native.TermArrays:
-    """Return pointers to an automaton's arrays, valid while `arrays` exists."""
-    if arrays is None:
+def _term_arrays(terms: Terms | None, kept: list[NDArray[Any]]) -> native.TermArrays:
+    """Return pointers to an automaton's arrays, which are added to `kept` and must outlive them.
+
+    Offsets are those of each node's edges or ends, and of the end.
+    """
+    if terms is None:
         return native.TermArrays()
+    edges = [terms.advancing(node) for node in range(len(terms.ends))]
+    arrays = [
+        np.array([0, *accumulate(map(len, edges))], dtype=np.int32),
+        np.array([token for each in edges for token in each], dtype=np.int32),
+        np.array([node for each in edges for node in each.values()], dtype=np.int32),
+        np.array([0, *accumulate(map(len, terms.ends))], dtype=np.int32),
+        np.array([term for ends in terms.ends for term in ends], dtype=np.int32),
+        np.array(terms.distances, dtype=np.int32),  # (nodes, terms)
+        np.array(terms.masks, dtype=np.uint64),
+    ]
+    kept += arrays
     return native.TermArrays(
-        *(len(arrays.distances), len(arrays.masks), len(arrays.edge_tokens), len(arrays.ends)),
-        *(arrays.edge_offsets.ctypes.data, arrays.edge_tokens.ctypes.data, arrays.edge_nodes.ctypes.data),
-        *(arrays.end_offsets.ctypes.data, arrays.ends.ctypes.data),
-        *(arrays.distances.ctypes.data, arrays.masks.ctypes.data),
+        *(len(edges), len(terms.masks), len(arrays[1]), len(arrays[4])),
+        *(array.ctypes.data for array in arrays),
     )
+
+
+def _joined(sequences: Ids) -> tuple[ctypes.Array[ctypes.c_int32], ctypes.Array[ctypes.c_int64]]:
+    """Return the concatenation of sequences, and the offset of each in it with the total length."""
+    offsets = _offsets(sequences)
+    return (ctypes.c_int32 * offsets[-1])(*chain.from_iterable(sequences)), offsets
 
 
 def _offsets(sequences: Sequence[Sized]) -> ctypes.Array[ctypes.c_int64]:
     """Return the offset of each sequence in their concatenation, and the total length."""
-    return (ctypes.c_int64 * (len(sequences) + 1))(0, *itertools.accumulate(map(len, sequences)))
+    return (ctypes.c_int64 * (len(sequences) + 1))(0, *accumulate(map(len, sequences)))

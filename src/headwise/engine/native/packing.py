@@ -33,8 +33,8 @@ ACTIVATIONS = {"relu": 0, "gelu": 1, "silu": 2, "gelu_tanh": 3}
 _UNIT = 16  # head sizes are padded to a multiple of this
 
 
-class Packing:
-    """Packing of one model; `tensors` returns a parameter by name, or None where the model doesn't have it."""
+class PackedModel:
+    """A model whose parameters are packed in the library's memory, which it owns."""
 
     def __init__(
         self,
@@ -42,43 +42,42 @@ class Packing:
         source_size: int,
         target_size: int,
         tensors: Callable[[str], Array | None],
+        *,
         library: native.Library,
+        precision: str = "float32",
     ) -> None:
-        self._config, self._library = config, library
-        self._sizes = source_size, target_size
-        self._tensors = tensors
-        self._handle = ctypes.c_void_p()
+        """Pack the parameters one by one; `tensors` returns them by their names in `Transformer`.
+
+        It returns None where the model doesn't have one. Raises `CheckpointError` for a parameter that isn't finite,
+        which low precision would hide.
+        """
+        self.config, self.library, self.precision = config, library, precision
+        self.source_size, self.target_size = source_size, target_size
+        self.handle = ctypes.c_void_p()
         self._rotated = config.positions == "rotary"
         unit = 2 * _UNIT if self._rotated else _UNIT
         self._key_size = math.ceil(config.key_size / unit) * unit
         self._value_size = math.ceil(config.value_size / _UNIT) * _UNIT
-
-    def pack(self, precision: str) -> ctypes.c_void_p:
-        """Create the engine, pack all weights and return its handle, which the caller has to free.
-
-        Raises `CheckpointError` for parameters that aren't finite, which low precision would hide.
-        """
         shape = self._shape()
-        self._library.call(
-            "new", ctypes.byref(shape), native.PRECISIONS[precision], ctypes.byref(self._handle)
-        )
-        try:
-            self._fill()
-        except BaseException:
-            self._library.value("free", self._handle)
-            raise
-        return self._handle
+        library.call("new", ctypes.byref(shape), native.PRECISIONS[precision], ctypes.byref(self.handle))
+        self._tensors = tensors
+        self._fill()
+        del self._tensors  # which may hold the parameters
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None):
+            self.library.value("free", self.handle)
 
     def _shape(self) -> native.Shape:
-        config = self._config
+        config = self.config
         sizes = table_sizes(config)
         return native.Shape(
             d_model=config.d_model,
             d_ff=config.d_ff,
             encoder_layers=config.encoder_layers,
             decoder_layers=config.decoder_layers,
-            source_size=self._sizes[0],
-            target_size=self._sizes[1],
+            source_size=self.source_size,
+            target_size=self.target_size,
             longest=sizes.longest,
             heads=config.heads,
             shared_heads=config.key_value_heads or config.heads,
@@ -101,7 +100,7 @@ class Packing:
         )
 
     def _fill(self) -> None:
-        config = self._config
+        config = self.config
         share_all, share_output = config.share_embeddings == "all", config.share_embeddings != "none"
         names = {
             "source_embedding": "source_embedding.weight",
@@ -122,7 +121,7 @@ class Packing:
 
     def _positions(self) -> None:
         """Pack the tables that all layers of a stack share."""
-        config, kind, reach = self._config, self._config.positions, table_sizes(self._config).reach
+        config, kind, reach = self.config, self.config.positions, table_sizes(self.config).reach
         if kind in ADDED:
             learned = self._optional("positions.table")
             added = ADDED[kind](config.max_length, config.d_model) if learned is None else learned
@@ -155,14 +154,14 @@ class Packing:
             parts = {"in": ("query",), "memory": ("key", "value"), "out": ("output",)}
             self._attention(f"{name}.cross_attention", parts)
             self._norm(f"{name}.around_cross_attention", f"{name}.around_cross_attention.norm")
-        for part in ("w1", "gate", "w2") if self._config.gated else ("w1", "w2"):
+        for part in ("w1", "gate", "w2") if self.config.gated else ("w1", "w2"):
             prefix = f"{name}.feed_forward.{part}"
             self._linear(f"{name}.{part}", self._tensor(f"{prefix}.weight"), self._optional(f"{prefix}.bias"))
         self._norm(f"{name}.around_feed_forward", f"{name}.around_feed_forward.norm")
 
     def _attention(self, name: str, parts: Mapping[str, tuple[str, ...]]) -> None:
         """Pack an attention module: concatenate linear maps of the same input, and pad the heads' dimension."""
-        config = self._config
+        config = self.config
         shared = config.key_value_heads or config.heads
         heads = {"query": config.heads, "key": shared, "value": shared, "output": config.heads}
         for packed, members in parts.items():
@@ -199,45 +198,19 @@ class Packing:
     def _linear(self, name: str, weight: Array, bias: Array | None) -> None:
         weight, bias = _packed(weight), None if bias is None else _packed(bias)
         bias_pointer = None if bias is None else bias.ctypes.data
-        self._library.call(
-            "linear", self._handle, name.encode(), weight.ctypes.data, bias_pointer, *weight.shape
+        self.library.call(
+            "linear", self.handle, name.encode(), weight.ctypes.data, bias_pointer, *weight.shape
         )
 
     def _norm(self, name: str, module: str) -> None:
-        for part in norm_parts(self._config):
+        for part in norm_parts(self.config):
             values = _packed(self._tensor(f"{module}.{part}"))
             key = f"{name}.{part}".encode()
-            self._library.call("vector", self._handle, key, values.ctypes.data, len(values))
+            self.library.call("vector", self.handle, key, values.ctypes.data, len(values))
 
     def _table(self, name: str, values: Array) -> None:
         values = _packed(values)
-        self._library.call("table", self._handle, name.encode(), values.ctypes.data, *values.shape)
-
-
-class PackedModel:
-    """A model whose parameters are packed in the library's memory, which it owns."""
-
-    def __init__(
-        self,
-        config: ModelConfig,
-        source_size: int,
-        target_size: int,
-        tensors: Callable[[str], Array | None],
-        *,
-        library: native.Library,
-        precision: str = "float32",
-    ) -> None:
-        """Pack the parameters one by one; `tensors` returns them by their names in `Transformer`.
-
-        Raises `CheckpointError` for a parameter that isn't finite, which low precision would hide.
-        """
-        self.config, self.library, self.precision = config, library, precision
-        self.source_size, self.target_size = source_size, target_size
-        self.handle = Packing(config, source_size, target_size, tensors, library).pack(precision)
-
-    def __del__(self) -> None:
-        if getattr(self, "handle", None):
-            self.library.value("free", self.handle)
+        self.library.call("table", self.handle, name.encode(), values.ctypes.data, *values.shape)
 
 
 def _packed(values: Array) -> Array:

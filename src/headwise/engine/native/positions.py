@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,16 +35,11 @@ def tensor2tensor_sinusoids(length: int, d_model: int, start: int = 0) -> Table:
     return np.concatenate([np.sin(angle), np.cos(angle)], axis=1).astype(np.float32)
 
 
-def fairseq_sinusoids(length: int, d_model: int) -> Table:
-    """Return the sinusoids of fairseq: tensor2tensor's from position 2 on."""
-    return tensor2tensor_sinusoids(length, d_model, start=2)
-
-
 # The position encodings that are added to the embeddings; a learned table is a parameter.
 ADDED: dict[str, Callable[[int, int], Table | None]] = {
     "sinusoidal": sinusoids,
     "tensor2tensor": tensor2tensor_sinusoids,
-    "fairseq": fairseq_sinusoids,
+    "fairseq": partial(tensor2tensor_sinusoids, start=2),
     "learned": lambda length, d_model: None,
     "none": lambda length, d_model: None,
 }

@@ -22,25 +22,20 @@ def parameter_shapes(config: ModelConfig, source_size: int, target_size: int) ->
         shapes["output_projection.weight"] = (target_size, d_model)
     if config.positions == "learned":
         shapes["positions.table"] = (config.max_length, d_model)
-    attentions = {"encoder": ("self_attention",), "decoder": ("self_attention", "cross_attention")}
-    around = {
-        "encoder": ("around_attention",),
-        "decoder": ("around_self_attention", "around_cross_attention"),
-    }
-    layers = {"encoder": config.encoder_layers, "decoder": config.decoder_layers}
-    for side, count in layers.items():
-        for number in range(count):
-            layer = f"{side}.{number}"
-            for attention in attentions[side]:
-                shapes |= _attention(f"{layer}.{attention}", config)
-                if attention == "self_attention":
-                    shapes |= _positions(f"{layer}.{attention}.positions", config, first=number == 0)
-            for part in ("w1", *(("gate",) if config.gated else ())):
+    for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+        for number in range(layers):
+            layer, around = f"{side}.{number}", ["around_attention", "around_feed_forward"]
+            shapes |= _attention(f"{layer}.self_attention", config)
+            shapes |= _positions(f"{layer}.self_attention.positions", config, first=number == 0)
+            if side == "decoder":
+                shapes |= _attention(f"{layer}.cross_attention", config)
+                around[:1] = "around_self_attention", "around_cross_attention"
+            for part in ("w1", "gate") if config.gated else ("w1",):
                 shapes |= _linear(
                     f"{layer}.feed_forward.{part}", config.d_ff, d_model, config.feed_forward_bias
                 )
             shapes |= _linear(f"{layer}.feed_forward.w2", d_model, config.d_ff, config.feed_forward_bias)
-            for residual in (*around[side], "around_feed_forward"):
+            for residual in around:
                 shapes |= _norm(f"{layer}.{residual}.norm", config)
     if final_norm(config):
         shapes |= _norm("encoder_norm", config) | _norm("decoder_norm", config)

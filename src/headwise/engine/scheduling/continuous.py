@@ -8,8 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 
-from headwise.engine.base import FinishedSearch, OpenSearch
 from headwise.engine.hypotheses import Hypothesis
+from headwise.engine.native.job import FinishedSearch, SearchJob
 from headwise.engine.scheduling.load import Load, Meter
 from headwise.engine.scheduling.submission import Submission
 
@@ -20,7 +20,7 @@ class ContinuousBatching:
     An error that isn't of one sentence ends the search and fails its sentences; the next one opens a new search.
     """
 
-    def __init__(self, search: OpenSearch, reopen: Callable[[], OpenSearch | None]) -> None:
+    def __init__(self, search: SearchJob, reopen: Callable[[], SearchJob | None]) -> None:
         """Use an open search; `reopen` opens another one after an error."""
         self._reopen = reopen
         self._lock = threading.RLock()  # protects the members below; the search isn't freed while it is used
@@ -60,14 +60,14 @@ class ContinuousBatching:
         if threading.current_thread() is not self._thread:  # else this was called by a future's callback
             self._thread.join()
 
-    def _start(self, search: OpenSearch) -> None:
-        self._search: OpenSearch | None = search
+    def _start(self, search: SearchJob) -> None:
+        self._search: SearchJob | None = search
         self._thread = threading.Thread(
             target=self._collect, args=(search,), name="headwise scheduler", daemon=True
         )
         self._thread.start()
 
-    def _cancel(self, search: OpenSearch, number: int, future: Future[list[Hypothesis]]) -> None:
+    def _cancel(self, search: SearchJob, number: int, future: Future[list[Hypothesis]]) -> None:
         """Take the sentence of a cancelled future out of the search."""
         if not future.cancelled():
             return
@@ -78,7 +78,7 @@ class ContinuousBatching:
             self._meter.add(0, idle=not self._submissions)
         future.set_running_or_notify_cancel()
 
-    def _collect(self, search: OpenSearch) -> None:
+    def _collect(self, search: SearchJob) -> None:
         """Hand sentences back until the search ends."""
         error: Exception | None = None
         running = True

@@ -31,7 +31,7 @@ class DynamicBatching:
         """Add a sentence; cancelling its future takes it out of the queue or, step by step, out of the batch."""
         with self._changed:
             assert not self._closed
-            number = self._queue.add(submission.client, submission.cost, submission)
+            number = self._queue.add(submission.client, submission.sentence.cost, submission)
             self._meter.begin()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="headwise batches", daemon=True)
@@ -88,17 +88,14 @@ class DynamicBatching:
     def _next_batch(self) -> list[Submission]:
         """Return the sentence whose turn it is and others that can be in its batch."""
         first = self._queue.pop()
-        most = self._batch_tokens // first.sentence.options.rows  # sentences times the longest length
-        size, longest = 1, len(first.sentence.source)
+        size, largest = 1, first.sentence.cost
 
         def joins(submission: Submission) -> bool:
-            nonlocal size, longest
-            if (
-                submission.sentence.kind != first.sentence.kind
-                or (size + 1) * max(longest, len(submission.sentence.source)) > most
-            ):
+            nonlocal size, largest
+            larger = max(largest, submission.sentence.cost)
+            if submission.sentence.kind != first.sentence.kind or (size + 1) * larger > self._batch_tokens:
                 return False
-            size, longest = size + 1, max(longest, len(submission.sentence.source))
+            size, largest = size + 1, larger
             return True
 
         return [first, *self._queue.pop_where(joins)]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import time
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 HALF_LIFE = 10.0  # seconds of work after which a measurement counts half
 
@@ -27,13 +28,7 @@ class Load:
     tokens_per_second: float = 0.0
 
     def __add__(self, other: Load) -> Load:
-        return Load(
-            self.waiting + other.waiting,
-            self.waiting_tokens + other.waiting_tokens,
-            self.running + other.running,
-            self.rows + other.rows,
-            self.tokens_per_second + other.tokens_per_second,
-        )
+        return Load(*map(operator.add, astuple(self), astuple(other)))
 
 
 class Meter:

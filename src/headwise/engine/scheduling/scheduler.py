@@ -13,9 +13,9 @@ from __future__ import annotations
 import threading
 import weakref
 from concurrent.futures import Future
-from types import TracebackType
+from functools import partial
 
-from headwise.engine.base import BATCH_TOKENS, Engine, OpenSearch, SearchSentence
+from headwise.engine.base import BATCH_TOKENS, Engine, SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.ids import check_sentences
 from headwise.engine.scheduling.continuous import ContinuousBatching
@@ -37,24 +37,19 @@ class Scheduler:
         self._engine, self._symbols = engine, symbols
         self._lock = threading.Lock()
         self._closed = False
-
-        def open_search() -> OpenSearch | None:
-            return engine.open_search(symbols, batch_tokens)
-
+        open_search = partial(engine.open_search, symbols, batch_tokens)
         search = open_search()
-        self._batching: ContinuousBatching | DynamicBatching
-        if search is None:
-            self._batching = DynamicBatching(engine, symbols, batch_tokens)
-        else:
-            self._batching = ContinuousBatching(search, open_search)
+        self._batching = (
+            DynamicBatching(engine, symbols, batch_tokens)
+            if search is None
+            else ContinuousBatching(search, open_search)
+        )
         self._finalizer = weakref.finalize(self, self._batching.close, finish=False)
 
     def __enter__(self) -> Scheduler:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(finish=kind is None)
 
     def submit(self, sentence: SearchSentence, *, client: str = "") -> Future[list[Hypothesis]]:

@@ -20,11 +20,6 @@ class Submission:
     client: str
     future: Future[list[Hypothesis]] = field(default_factory=Future)
 
-    @property
-    def cost(self) -> int:
-        """The part of a batch that it takes: source tokens times hypotheses."""
-        return len(self.sentence.source) * self.sentence.options.rows
-
     def settle(self, result: list[Hypothesis] | Exception) -> None:
         """Set the result or the error, unless the future was cancelled."""
         if not self.future.set_running_or_notify_cancel():

@@ -14,7 +14,7 @@ from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
 from headwise.engine.second_search import SecondSearch
-from headwise.engine.word_weights import FoundTranslations, word_weights
+from headwise.engine.word_weights import FoundTranslations
 from headwise.serve.translation.models import Model
 from headwise.serve.translation.waiting import away
 from headwise.text.reading.glossary import Glossary
@@ -50,9 +50,7 @@ class Searched(FoundTranslations):
     async def word_weights(self, pairs: Sequence[SentencePair]) -> list[Weights]:
         """Return the weights as `FoundTranslations`, computed in another thread."""
         async with self.reading:
-            return await run_in_threadpool(
-                word_weights, self.translator, self.encoded, self.hypotheses, pairs
-            )
+            return await run_in_threadpool(self.weights, pairs)
 
 
 async def translate(model: Model, sentences: Sequence[str], search: Search) -> Searched:

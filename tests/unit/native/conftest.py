@@ -1,0 +1,3 @@
+"""Fixtures of the tests of the native library."""
+
+from native_engines import library  # noqa: F401
