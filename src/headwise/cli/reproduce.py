@@ -14,6 +14,7 @@ from headwise import bounds
 from headwise.cli.arguments import finite
 from headwise.cli.checks import refuse_beside, refuse_without
 from headwise.errors import ConfigError
+from headwise.extras import installed, not_installed
 
 if TYPE_CHECKING:
     from headwise.experiments.harness.outcome import Table
@@ -106,6 +107,8 @@ def command(
 
     Example: headwise reproduce wmt14 --dry-run --price 2.5
     """
+    if not installed("torch"):  # else the first package that is missed, which may be sacrebleu, is asked for alone
+        raise not_installed("reproduce", "torch")
     if not dry_run:
         refuse_without("--dry-run", {"--gpu": gpu, "--price": price})
     of_all = {"--seeds": seeds, "--shard": shard != "1/1", "--threads": threads}
