@@ -107,7 +107,6 @@ def command(
     from headwise.serve.production import Production, given_languages, open_production, served_languages
     from headwise.serve.protocols.keys import KeyStore
     from headwise.serve.protocols.observation import log_line
-    from headwise.serve.protocols.rates import Rates
     from headwise.serve.shared import Shared
     from headwise.serve.translation.glossaries import GlossaryStore
     from headwise.serve.workers.supervisor import prepare_parent, supervise
@@ -130,7 +129,7 @@ def command(
             languages or [],
             limits,
             say=say if workers == 1 else lambda sentence: None,  # the parent has said it
-            keys=None if api_keys is None else KeyStore(api_keys, Rates(shared.database)),
+            keys=None if api_keys is None else KeyStore(api_keys, shared.database),
             origins=origins,
             log=log_line if log else None,
             glossaries=None if glossaries is None else GlossaryStore(glossaries),

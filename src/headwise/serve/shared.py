@@ -74,7 +74,7 @@ class Shared:
         if self.folder is not None:
             mark_process_dead(place, str(self.folder))
             store = DocumentStore(self.database, place)
-            store.interrupt_all()
+            store.interrupt()
             store.close()
 
     def remove_as_last(self) -> None:

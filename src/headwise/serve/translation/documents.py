@@ -121,7 +121,7 @@ class Documents:
             self._store.fail(document, str(error), status)
             failed()
         finally:
-            self._store.interrupt(document)  # has no effect on a finished one
+            self._store.interrupt(document.identifier)  # has no effect on a finished one
 
     def _with_language(self, job: TranslationJob, file: DocumentFile) -> TranslationJob:
         """Return the job with the language of all of the document's texts together, where none is given."""

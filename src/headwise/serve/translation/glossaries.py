@@ -5,15 +5,14 @@ from __future__ import annotations
 import datetime
 import functools
 import sqlite3
-import threading
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.characters import unwritable
 from headwise.errors import DataError
+from headwise.serve.database import Database
 from headwise.text.reading.glossary import Glossary, csv_lines, parse_lines
 from headwise.web.errors import ServiceError
 
@@ -59,15 +58,14 @@ class KeptGlossary:
     dictionaries: tuple[Dictionary, ...]
 
 
-class GlossaryStore:
-    """The glossaries of a file; used by any number of threads and processes at once."""
+class GlossaryStore(Database):
+    """The glossaries of a file."""
 
     def __init__(self, path: Path) -> None:
         """Open or make the file; raises `DataError` where it is another file."""
-        self._lock = threading.Lock()
         try:
             new = not path.exists()
-            self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5.0)
+            super().__init__(path)
             if new:
                 path.chmod(0o600)
             self._database.execute("PRAGMA journal_mode = WAL")
@@ -76,10 +74,6 @@ class GlossaryStore:
             self._database.execute("SELECT revision, entry_count FROM dictionaries LIMIT 1")
         except (sqlite3.Error, OSError) as error:
             raise DataError(f"{path}: expected a file of glossaries, found that {error}") from None
-
-    def close(self) -> None:
-        """Close the file."""
-        self._database.close()
 
     def create(self, owner: str, name: str, dictionaries: Sequence[Dictionary]) -> KeptGlossary:
         """Keep a new glossary; raises `ServiceError` (400) for a name or dictionaries that can't be kept."""
@@ -193,17 +187,6 @@ class GlossaryStore:
             )
             if not found.rowcount:
                 raise _no_dictionary(source, target)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._lock:
-            self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._database.execute("ROLLBACK")
-                raise
-            self._database.execute("COMMIT")
 
     def _find(self, owner: str, identifier: str) -> KeptGlossary:
         row = self._database.execute(
