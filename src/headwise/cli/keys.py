@@ -42,7 +42,7 @@ def list_keys(file: File, as_json: AsJson = False) -> None:
     """List the keys' names, quotas, and the characters used this month."""
     from headwise.serve.protocols.keys import KeyStore
 
-    with closing(KeyStore(file)) as store:
+    with closing(KeyStore(file, read_only=True)) as store:
         entries = [
             {
                 "name": key.name,

@@ -79,10 +79,12 @@ class Rates(Database):
 class KeyStore(Database):
     """The keys of a file."""
 
-    def __init__(self, path: Path, rates: str = ":memory:", *, create: bool = False) -> None:
-        """Open a file of keys; raises `DataError` where there is none or it is another file.
+    def __init__(
+        self, path: Path, rates: str = ":memory:", *, create: bool = False, read_only: bool = False
+    ) -> None:
+        """Open a file of keys; raises `DataError` where there is none, it is another file, or it can't be written.
 
-        `rates` is the database with the requests of the last minute.
+        `rates` is the database with the requests of the last minute; `read_only` is for a look at the keys alone.
         """
         if not create and not path.is_file():
             raise DataError(f"{path}: expected a file of API keys, made by `headwise keys add`, found none")
@@ -97,6 +99,8 @@ class KeyStore(Database):
                 self._database.execute("PRAGMA journal_mode = WAL")
                 self._database.executescript(_SCHEMA)
             self._hashes = self._read()
+            if not read_only:  # SQLite refuses the first write only, which would be a client's request
+                self._database.execute("UPDATE usage SET characters = 0 WHERE false")
         except (sqlite3.Error, OSError) as error:
             raise DataError(f"{path}: expected a file of API keys, found that {error}") from None
         self._version = self._data_version()
