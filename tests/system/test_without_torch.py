@@ -170,7 +170,7 @@ from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.workers import supervisor
 assert supervisor.prepare_parent(2, "auto") >= 1
 runs, page = serve._opened([find_run("demo"), Path({str(tmp_path / "demo")!r})], "auto", 1, None)
-opened = production.open_production(runs, [], ServiceLimits(), say=print)
+opened = production.Production(runs, [], ServiceLimits(), say=print)
 with TestClient(opened.app(page()), base_url="http://localhost") as client:
     found = client.post("/translate", json={{"q": "Dog bites man.", "source": "en", "target": "de"}})
     print(list(runs), found.json()["translatedText"])

@@ -30,8 +30,8 @@ from headwise.shipped.runs import GENERAL
 
 if TYPE_CHECKING:
     from headwise.page.evaluation_pairs import EvaluationPairs
-    from headwise.serve.production import ServedRun
     from headwise.web.app import ApplicationPart
+    from headwise.web.run_directories import RunDirectory
 
 LIMITS = ServiceLimits()
 
@@ -104,7 +104,7 @@ def command(
     Example: headwise serve runs/en-de runs/de-en --host 0.0.0.0 --api-keys keys.db --log
     """
     search = _served_search(settings, recase, already_translated)
-    from headwise.serve.production import Production, given_languages, open_production, served_languages
+    from headwise.serve.production import Production, given_languages, served_languages
     from headwise.serve.protocols.keys import KeyStore
     from headwise.serve.protocols.observation import log_line
     from headwise.serve.shared import Shared
@@ -124,7 +124,7 @@ def command(
     limits = dataclasses.replace(LIMITS, **most, queue=limit_queue)
 
     def production(shared: Shared) -> Production:
-        return open_production(
+        return Production(
             opened,
             languages or [],
             limits,
@@ -195,7 +195,7 @@ def _measured(
 
 def _opened(
     paths: Sequence[Path], device: str, threads: int, corpus: EvaluationPairs | None
-) -> tuple[Mapping[str, ServedRun], Callable[[], ApplicationPart]]:
+) -> tuple[Mapping[str, RunDirectory], Callable[[], ApplicationPart]]:
     """Open runs; return them with the function that makes their page, or what says how to get it without PyTorch.
 
     Raises `ConfigError` for a run that is given twice.

@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute
 from headwise.config import Config
 from headwise.engine.translator import Translator
 from headwise.extras import not_installed
+from headwise.web.app import ApplicationPart
 from headwise.web.endpoints import Endpoints
 from headwise.web.run_directories import RunDirectory, unique_name
 
@@ -54,7 +55,7 @@ def open_runs(paths: Sequence[Path], device: str = "auto", threads: int = 0) -> 
     return runs
 
 
-class PageMissing:
+class PageMissing(ApplicationPart):
     """What the server answers where the page would be."""
 
     def routes(self) -> list[BaseRoute]:
@@ -67,9 +68,3 @@ class PageMissing:
             return HTMLResponse(_PAGE.format(sentence=sentence))
 
         return [*endpoints.routes]
-
-    def renew(self, name: str) -> None:
-        """Do nothing: nothing is kept of a run."""
-
-    async def close(self) -> None:
-        """Do nothing: nothing is computed."""

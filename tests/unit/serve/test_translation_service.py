@@ -24,7 +24,7 @@ from headwise.errors import ConfigError
 from headwise.nn.recording import recording
 from headwise.page.runs import open_runs
 from headwise.page.views.translation import TranslationView
-from headwise.serve.production import find_model, given_languages, open_production
+from headwise.serve.production import Production, find_model, given_languages
 from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.translation.models import Model, ServedModels
 from headwise.serve.translation.service import Service, TranslationJob
@@ -183,7 +183,7 @@ def test_a_missing_language_is_said_and_given(tmp_path: Path) -> None:
 def test_the_page_doesnt_change_what_clients_get(run: Path) -> None:
     """An intervention on the page's model leaves the service's model as it is."""
     runs = open_runs([run], "cpu")
-    production = open_production(runs, say=lambda sentence: None)
+    production = Production(runs, say=lambda sentence: None)
     (model,) = production.service.models.all
     assert model.translator is runs["en-de"].translator()  # one model in memory for each engine
     changes = parse_interventions(["silence:cross.1.1", "uniform:cross.2.1"])

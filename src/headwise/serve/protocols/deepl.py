@@ -23,8 +23,7 @@ from headwise.config.languages import language_name
 from headwise.documents.formats import FORMATS
 from headwise.documents.rules import TagRules
 from headwise.documents.segments import Mode
-from headwise.serve.protocols.access import Client
-from headwise.serve.protocols.context import Context
+from headwise.serve.protocols.context import Client, Context
 from headwise.serve.protocols.libretranslate import file_response
 from headwise.serve.protocols.tags import TagFields, within
 from headwise.serve.translation.service import TranslationJob
@@ -219,7 +218,7 @@ def _add_account(endpoints: Endpoints, context: Context) -> None:
     @endpoints("GET", "/v2/usage", "Show the quota", UsageAnswer)
     @endpoints("POST", "/v2/usage", "Show the quota", UsageAnswer)
     async def usage(request: Request, fields: DeepLFields) -> dict[str, Any]:
-        used, limit = context.access.usage(client_of(context, request, fields))
+        used, limit = context.usage(client_of(context, request, fields))
         return {"character_count": used, "character_limit": UNLIMITED if limit is None else limit}
 
 
@@ -238,7 +237,7 @@ def _add_documents(endpoints: Endpoints, context: Context) -> None:
             job = replace(job, glossary=context.kept_glossary(client, fields.glossary_id, job))
         context.check_languages(job)
         with context.charged(request, client, file.characters, exceeded=QUOTA_EXCEEDED):
-            failed = partial(context.access.give_back, client, file.characters)
+            failed = partial(context.give_back, client, file.characters)
             document = context.documents.start(name, file, job, upload.size or 0, failed)
         return {"document_id": document.identifier, "document_key": document.key}
 
@@ -275,8 +274,8 @@ def client_of(context: Context, request: Request, fields: DeepLFields | None) ->
     """Return the client of a request, whose key may be a field; raises `ServiceError` (403, 429)."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == _SCHEME:
-        return context.access.client(request, key.strip())
-    return context.access.client(request, None if fields is None else fields.auth_key)
+        return context.client(request, key.strip())
+    return context.client(request, None if fields is None else fields.auth_key)
 
 
 def _code(code: str) -> str:

@@ -25,8 +25,7 @@ from headwise.documents.rules import TagRules
 from headwise.documents.segments import Mode
 from headwise.engine.outputs import Output, Translation
 from headwise.errors import DataError, HeadwiseError
-from headwise.serve.protocols.access import Client
-from headwise.serve.protocols.context import Context
+from headwise.serve.protocols.context import Client, Context
 from headwise.serve.protocols.tags import TagFields, within
 from headwise.serve.translation.glossaries import MOST_NAME
 from headwise.serve.translation.service import Event, TranslatedText, TranslationJob
@@ -282,7 +281,7 @@ def _add_translation(endpoints: Endpoints, context: Context) -> None:
         context.check_languages(job)
         events = context.service.stream(job)
         with context.charged(request, client, context.limits.check([fields.text])):
-            first = await while_connected(request, _first(events))  # so that a refusal has its status
+            first = await while_connected(request, anext(events))  # so that a refusal has its status
         return StreamingResponse(_events(first, events), media_type="text/event-stream")
 
 
@@ -339,11 +338,7 @@ def _client(context: Context, request: Request) -> Client:
     """Return the client of a request; raises `ServiceError` (403, 429)."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     bearer = key.strip() if scheme.lower() == "bearer" else None
-    return context.access.client(request, bearer or request.headers.get("x-api-key"))
-
-
-async def _first(events: AsyncIterator[Event]) -> Event:
-    return await anext(events)
+    return context.client(request, bearer or request.headers.get("x-api-key"))
 
 
 async def _events(first: Event, rest: AsyncGenerator[Event, None]) -> AsyncIterator[str]:

@@ -31,7 +31,8 @@ from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.workers.worker import Served, use_threads, work
 from headwise.text.reading.detection import preload
 from headwise.web.hangup import at_hangup
-from headwise.web.reloading import SECONDS, Reloader, WatchedRun
+from headwise.web.reloading import SECONDS, Reloader
+from headwise.web.run_directories import RunDirectory
 
 PLACES = 8  # workers at once for each that serves: older ones may still have a document to translate
 _WAIT = 0.5  # seconds, at most, until something is looked at again
@@ -109,7 +110,7 @@ class Supervisor:
         self._reloader = Reloader(served.runs, say)
         self._workers: list[_Worker] = []
         self._generation = 0
-        self._reloaded: list[WatchedRun] = []  # since the last time that all workers were ready
+        self._reloaded: list[RunDirectory] = []  # since the last time that all workers were ready
         self._pause, self._next_start = 0.0, 0.0
         self._received: list[int] = []  # signals to end
         self._asked = False  # by SIGHUP, to load all runs
