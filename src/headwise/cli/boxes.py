@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headwise.cli.checks import refuse_without
+from headwise.cli.arguments import refuse_without
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from headwise import bounds
 from headwise.config import Config
@@ -22,9 +23,9 @@ _LONGEST_SHOWN = 14  # most words of the sentence in the picture
 
 
 def command(
-    out: Annotated[Path, typer.Option("--out", "-o", help="The run directory.")] = Path("runs/demo"),
-    seed: Annotated[int, typer.Option(min=0, max=bounds.SEED, help="Of the training.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    out: Annotated[Path, Option("--out", "-o", help="The run directory.")] = Path("runs/demo"),
+    seed: Annotated[int, Option(min=0, max=bounds.SEED, help="Of the training.")] = 1,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Train on the built-in miniature corpus, translate, score, draw attention.
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from headwise import bounds
-from headwise.cli.arguments import finite
-from headwise.cli.checks import refuse_beside, refuse_without
+from headwise.cli.arguments import finite, refuse_beside, refuse_without
 from headwise.errors import ConfigError
 from headwise.extras import installed, not_installed
 
@@ -24,30 +24,23 @@ if TYPE_CHECKING:
 
 
 Name = Annotated[
-    str,
-    typer.Argument(
-        help="table1, …, table4, parameters, complexity, sqrt-dk, …, wmt14, all, report, or list."
-    ),
+    str, Argument(help="table1, …, table4, parameters, complexity, sqrt-dk, …, wmt14, all, report, or list.")
 ]
 ScaleName = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="tiny (minutes), multi30k (hours), open-en-de (a day) or wmt14 (the paper's own).",
         show_default="tiny; wmt14 for wmt14",
     ),
 ]
 Rows = Annotated[
-    list[str] | None,
-    typer.Option(help="Only rows of this name or pattern, such as 'table3-a-*'; repeatable."),
+    list[str] | None, Option(help="Only rows of this name or pattern, such as 'table3-a-*'; repeatable.")
 ]
-Seeds = Annotated[str | None, typer.Option(help="Seeds, such as 1,2,3.", show_default="the experiment's")]
-RowDevice = Annotated[str | None, typer.Option(help="training.device of every row.", show_default="auto")]
-Threads = Annotated[
-    int | None, typer.Option(min=1, max=bounds.PROCESSES, help="training.threads of every row.")
-]
+Seeds = Annotated[str | None, Option(help="Seeds, such as 1,2,3.", show_default="the experiment's")]
+Threads = Annotated[int | None, Option(min=1, max=bounds.PROCESSES, help="training.threads of every row.")]
 Processes = Annotated[
     int | None,
-    typer.Option(
+    Option(
         min=1,
         max=bounds.PROCESSES,
         help="Train under torchrun in so many processes.",
@@ -55,21 +48,18 @@ Processes = Annotated[
     ),
 ]
 Show = Annotated[
-    bool,
-    typer.Option("--show", help="Print the paper's own table, and recorded results beside it; run nothing."),
+    bool, Option("--show", help="Print the paper's own table, and recorded results beside it; run nothing.")
 ]
-TableAsJson = Annotated[
-    bool, typer.Option("--json", help="With --show: the paper's table as one JSON object.")
-]
+TableAsJson = Annotated[bool, Option("--json", help="With --show: the paper's table as one JSON object.")]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print each row's command and what it would cost here; run nothing.")
+    bool, Option("--dry-run", help="Print each row's command and what it would cost here; run nothing.")
 ]
 Gpu = Annotated[
-    str | None, typer.Option("--gpu", help="With --dry-run: not here but on GPUs of a kind: a100, h100, ….")
+    str | None, Option("--gpu", help="With --dry-run: not here but on GPUs of a kind: a100, h100, ….")
 ]
 Price = Annotated[
     float | None,
-    typer.Option(
+    Option(
         min=0.0, max=1e9, callback=finite, help="With --dry-run: what a GPU costs an hour, in any currency."
     ),
 ]
@@ -80,12 +70,12 @@ _OUT = Path("runs/reproduce")
 def command(
     name: Name,
     scale: ScaleName = None,
-    out: Annotated[Path, typer.Option(help="Folder for runs and figures.")] = _OUT,
-    results: Annotated[Path, typer.Option(help="Folder of the recorded results.")] = Path("results"),
+    out: Annotated[Path, Option(help="Folder for runs and figures.")] = _OUT,
+    results: Annotated[Path, Option(help="Folder of the recorded results.")] = Path("results"),
     rows: Rows = None,
     seeds: Seeds = None,
-    shard: Annotated[str, typer.Option(metavar="I/N", help="Do the I-th of N shares of the rows.")] = "1/1",
-    device: RowDevice = None,
+    shard: Annotated[str, Option(metavar="I/N", help="Do the I-th of N shares of the rows.")] = "1/1",
+    device: Annotated[str | None, Option(help="training.device of every row.", show_default="auto")] = None,
     threads: Threads = None,
     processes: Processes = None,
     show: Show = False,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from headwise import bounds
 from headwise.cli.arguments import (
@@ -38,54 +39,46 @@ LIMITS = ServiceLimits()
 
 ServedRuns = Annotated[
     list[Path] | None,
-    typer.Argument(
+    Argument(
         metavar="RUN…",
         callback=named,
         show_default=False,
         help="Runs or their names; else open-en-de and open-de-en.",
     ),
 ]
-AllowHost = Annotated[list[str] | None, typer.Option(help="Another name of this host; repeatable.")]
-Source = Annotated[Path | None, typer.Option(help="To measure the heads on; .conllu, too; .gz.")]
 RunLanguages = Annotated[
-    list[str] | None, typer.Option(metavar="[RUN=]FROM-TO", help="Such as en-de, where a run doesn't tell.")
+    list[str] | None, Option(metavar="[RUN=]FROM-TO", help="Such as en-de, where a run doesn't tell.")
 ]
-ApiKeys = Annotated[Path | None, typer.Option("--api-keys", help="Ask clients for a key of `headwise keys`.")]
+ApiKeys = Annotated[Path | None, Option("--api-keys", help="Ask clients for a key of `headwise keys`.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("-s", metavar="KEY=VALUE", help="Of every search, such as beam=2; guard=true unless set."),
+    Option("-s", metavar="KEY=VALUE", help="Of every search, such as beam=2; guard=true unless set."),
 ]
-AllowOrigin = Annotated[list[str] | None, typer.Option(help="Let pages of this site translate; repeatable.")]
-LimitCharacters = Annotated[
-    int, typer.Option(min=1, max=MOST_CHARACTERS, help="Most characters of a request.")
-]
-LimitItems = Annotated[int, typer.Option(min=1, max=MOST_ITEMS, help="Most texts of a request.")]
+AllowOrigin = Annotated[list[str] | None, Option(help="Let pages of this site translate; repeatable.")]
+LimitCharacters = Annotated[int, Option(min=1, max=MOST_CHARACTERS, help="Most characters of a request.")]
+LimitItems = Annotated[int, Option(min=1, max=MOST_ITEMS, help="Most texts of a request.")]
 LimitSeconds = Annotated[
-    float, typer.Option(min=0.1, max=MOST_SECONDS, callback=finite, help="Deadline of a request.")
+    float, Option(min=0.1, max=MOST_SECONDS, callback=finite, help="Deadline of a request.")
 ]
-LimitQueue = Annotated[int, typer.Option(min=1, max=bounds.COUNT, help="Most sentences that wait.")]
-WorkerProcesses = Annotated[
-    int, typer.Option(min=1, max=bounds.WORKERS, help="Processes, which share the models.")
-]
-Log = Annotated[bool, typer.Option("--log", help="Log each request as JSON, without texts.")]
+LimitQueue = Annotated[int, Option(min=1, max=bounds.COUNT, help="Most sentences that wait.")]
 
 
 def command(
     runs: ServedRuns = None,
-    host: Annotated[str, typer.Option(help="0.0.0.0 lets other machines in.")] = "127.0.0.1",
-    allow_host: AllowHost = None,
+    host: Annotated[str, Option(help="0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    allow_host: Annotated[list[str] | None, Option(help="Another name of this host; repeatable.")] = None,
     port: Port = 8080,
-    source: Source = None,
-    target: Annotated[Path | None, typer.Option(help="Their translations, likewise.")] = None,
-    gold: Annotated[Path | None, typer.Option(help="Their word alignments (0-0 1-2).")] = None,
-    miniature: Annotated[bool, typer.Option("--miniature", help="Measure on the built-in test set.")] = False,
+    source: Annotated[Path | None, Option(help="To measure the heads on; .conllu, too; .gz.")] = None,
+    target: Annotated[Path | None, Option(help="Their translations, likewise.")] = None,
+    gold: Annotated[Path | None, Option(help="Their word alignments (0-0 1-2).")] = None,
+    miniature: Annotated[bool, Option("--miniature", help="Measure on the built-in test set.")] = False,
     tokenized: Tokenized = False,
     lowercase: Lowercase = False,
     device: Device = "auto",
     imports: Imports = None,
     languages: RunLanguages = None,
     api_keys: ApiKeys = None,
-    glossaries: Annotated[Path | None, typer.Option(help="Keep clients' glossaries in this file.")] = None,
+    glossaries: Annotated[Path | None, Option(help="Keep clients' glossaries in this file.")] = None,
     settings: Settings = None,
     recase: Recase = False,
     already_translated: AlreadyTranslated = "keep",
@@ -94,8 +87,8 @@ def command(
     limit_items: LimitItems = LIMITS.items,
     limit_seconds: LimitSeconds = LIMITS.seconds,
     limit_queue: LimitQueue = LIMITS.queue,
-    workers: WorkerProcesses = 1,
-    log: Log = False,
+    workers: Annotated[int, Option(min=1, max=bounds.WORKERS, help="Processes, which share the models.")] = 1,
+    log: Annotated[bool, Option("--log", help="Log each request as JSON, without texts.")] = False,
 ) -> None:
     """Serve a page that shows what a model does, and translate for clients of LibreTranslate and DeepL.
 
