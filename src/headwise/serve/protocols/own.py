@@ -376,13 +376,5 @@ def _sentence(sentence: Translation) -> dict[str, Any]:
 
 
 def _output(output: Output) -> dict[str, Any]:
-    answer: dict[str, Any] = {
-        "text": output.text,
-        "log_probability": output.log_probability,
-        "score": output.score,
-        "pieces": list(output.pieces),
-        "token_log_probabilities": list(output.token_log_probabilities),
-    }
-    if output.alignment is not None:
-        answer["alignment"] = [list(link) for link in output.alignment]
-    return answer
+    found = {name: getattr(output, name) for name in OutputAnswer.model_fields}
+    return {name: value for name, value in found.items() if value is not None}

@@ -17,7 +17,7 @@ from headwise.engine.documents import write
 from headwise.errors import DataError, HeadwiseError
 from headwise.serve.translation.document_store import Document, DocumentStore
 from headwise.serve.translation.service import Service, TranslationJob
-from headwise.serve.translation.waiting import Deadline
+from headwise.serve.translation.waiting import deadline
 from headwise.web.errors import ServiceError
 
 _LONGEST_NAME = 100  # characters
@@ -38,7 +38,7 @@ class Documents:
 
         Files are read one at a time, so that the bounds on one bound the memory for all.
         """
-        async with Deadline(self._service.limits.seconds), self._reading:
+        async with deadline(self._service.limits.seconds), self._reading:
             try:
                 file = await run_in_threadpool(read_file, name, await content(), target, source or "")
             except DataError as error:
