@@ -173,10 +173,7 @@ def command(
 
 
 def _show(name: str, scale: Scale, results: Path, *, as_json: bool) -> None:
-    """Print a table of "Attention Is All You Need" as the paper has it, and Headwise's results where there are some.
-
-    The paper's numbers are those of arXiv:1706.03762v7; notes say where the proceedings differ.
-    """
+    """Print a table as the paper (arXiv:1706.03762v7) has it, and Headwise's results where there are some."""
     from headwise.experiments.paper import TABLES
 
     if name not in TABLES:

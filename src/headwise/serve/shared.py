@@ -36,10 +36,7 @@ class Shared:
 
     @classmethod
     def create(cls, places: int) -> Shared:
-        """Make a folder that only this user can read: in memory, or where there is no such file system a temporary one.
-
-        Raises `OSError` where neither can be written.
-        """
+        """Make a folder that only this user can read, in memory where that is possible; raises `OSError`."""
         try:
             folder = tempfile.mkdtemp(prefix="headwise-", dir=_MEMORY)
         except OSError:

@@ -40,10 +40,7 @@ class TranslationRun(RunDirectory[Translator]):
 
 
 def open_runs(paths: Sequence[Path], device: str = "auto", threads: int = 0) -> dict[str, TranslationRun]:
-    """Open run directories under unique names and load their models.
-
-    Raises a `HeadwiseError` for a directory that is not a run, a damaged run, and another task than translation.
-    """
+    """Open runs under unique names and load their models; raises a `HeadwiseError` for what isn't a translation run."""
     runs: dict[str, TranslationRun] = {}
     for path in paths:
         config = Config.of_run(path)

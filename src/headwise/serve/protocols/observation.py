@@ -67,10 +67,7 @@ class Metrics:
             registry=registry,
         )
         self._characters = Counter(
-            "headwise_characters",
-            "Characters of texts that were accepted.",
-            ["protocol"],
-            registry=registry,
+            "headwise_characters", "Characters of texts that were accepted.", ["protocol"], registry=registry
         )
         self._again = Counter(
             "headwise_sentences_searched_again",

@@ -124,10 +124,7 @@ class _Formatted(_Search, TagFields):
         return None if self.format == "text" else self.rules(self.format)
 
     def job(self, context: Context, client: Client, texts: list[str], **more: Any) -> TranslationJob:
-        """Return what is to be done for a client; `more` are further attributes of the job.
-
-        Raises `ServiceError` (400, 404).
-        """
+        """Return the job of a client, with `more` of its attributes; raises `ServiceError` (400, 404)."""
         job = TranslationJob(
             texts,
             self.target_or_none(),

@@ -65,10 +65,7 @@ class DocumentStore(Database):
         self._database.executescript(_SCHEMA)
 
     def add(self, name: str, characters: int, size: int, *, most: int, most_bytes: int) -> Document:
-        """Keep a new document of `size` bytes; raises `ServiceError` (429) where there are `most` already.
-
-        So it does where all of them together would have more than `most_bytes`.
-        """
+        """Keep a new document of `size` bytes; raises `ServiceError` (429) beyond `most` or `most_bytes` of all."""
         document = Document(secrets.token_hex(16), secrets.token_hex(32), name, characters)
         row = (document.identifier, document.key, name, characters, size, time.monotonic(), self._place)
         added = self._execute(
@@ -105,10 +102,7 @@ class DocumentStore(Database):
         )
 
     def interrupt(self, identifier: str | None = None) -> None:
-        """Note that a document of this place, or by default all of them, won't be translated any further.
-
-        This has no effect on one that was finished or has failed.
-        """
+        """Note that what isn't finished of this place's documents, or of one of them, won't be."""
         self._execute(
             "UPDATE documents SET error = 'the translation was interrupted' "
             "WHERE place = ? AND id = coalesce(?, id) AND content IS NULL AND error IS NULL",

@@ -54,10 +54,7 @@ class Documents:
         size: int,
         failed: Callable[[], None] = lambda: None,
     ) -> Document:
-        """Translate a file of so many bytes in the background; return its document. Raises `ServiceError` (429).
-
-        Where it can't be translated, `failed` is called.
-        """
+        """Translate a file of `size` bytes in the background, or call `failed`; raises `ServiceError` (429)."""
         limits = self._service.limits
         self._store.remove_old(limits.document_seconds)
         document = self._store.add(

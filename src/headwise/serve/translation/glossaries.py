@@ -116,30 +116,22 @@ class GlossaryStore(Database):
     ) -> list[Dictionary]:
         """Return dictionaries with their entries, all or those of some languages; raises `ServiceError` (404)."""
         with self._transaction():
-            kept = self._find(owner, identifier)
-            rows = self._database.execute(
-                "SELECT source, target, entry_count, entries FROM dictionaries WHERE glossary = ? "
-                "AND source = coalesce(?, source) AND target = coalesce(?, target) ORDER BY source, target",
-                (kept.identifier, source, target),
-            ).fetchall()
-        if not rows:
+            found = self._entries(self._find(owner, identifier).identifier, source, target)
+        if not found:
             raise _no_dictionary(source, target)
-        return [Dictionary(*row) for row in rows]
+        return found
 
     def glossary(self, owner: str, identifier: str, source: str, target: str) -> Glossary:
         """Return the terms of a pair of languages; raises `ServiceError` (404 without the glossary, else 400)."""
         with self._transaction():
             kept = self._find(owner, identifier)
-            row = self._database.execute(
-                "SELECT entries FROM dictionaries WHERE glossary = ? AND source = ? AND target = ?",
-                (kept.identifier, base_language(source), base_language(target)),
-            ).fetchone()
-            if row is None:
-                known = ", ".join(f"{each.source}-{each.target}" for each in kept.dictionaries) or "none"
-                raise ServiceError(
-                    400, f"glossary: expected one for {source}-{target}, found one for {known[:200]}"
-                )
-        return _parsed(row[0])
+            found = self._entries(kept.identifier, base_language(source), base_language(target))
+        if not found:
+            known = ", ".join(f"{each.source}-{each.target}" for each in kept.dictionaries) or "none"
+            raise ServiceError(
+                400, f"glossary: expected one for {source}-{target}, found one for {known[:200]}"
+            )
+        return _parsed(found[0].entries)
 
     def update(
         self,
@@ -159,11 +151,8 @@ class GlossaryStore(Database):
             if name is not None:
                 self._database.execute("UPDATE glossaries SET name = ? WHERE id = ?", (name, kept))
             for each in dictionaries:
-                row = self._database.execute(
-                    "SELECT entries FROM dictionaries WHERE glossary = ? AND source = ? AND target = ?",
-                    (kept, each.source, each.target),
-                ).fetchone()
-                self._write(kept, _merged(row[0], each) if merge and row else each)
+                before = self._entries(kept, each.source, each.target) if merge else []
+                self._write(kept, _merged(before[0].entries, each) if before else each)
             changed = self._find(owner, kept)
             if len(changed.dictionaries) > MOST_DICTIONARIES:
                 raise ServiceError(
@@ -205,6 +194,15 @@ class GlossaryStore(Database):
             (identifier,),
         )
         return tuple(Dictionary(*row) for row in rows)
+
+    def _entries(self, identifier: str, source: str | None, target: str | None) -> list[Dictionary]:
+        """Return the dictionaries of a glossary with their entries, all or those of some languages."""
+        rows = self._database.execute(
+            "SELECT source, target, entry_count, entries FROM dictionaries WHERE glossary = ? "
+            "AND source = coalesce(?, source) AND target = coalesce(?, target) ORDER BY source, target",
+            (identifier, source, target),
+        )
+        return [Dictionary(*row) for row in rows]
 
     def _write(self, identifier: str, dictionary: Dictionary) -> None:
         """Write a dictionary in the place of the one for the same languages."""

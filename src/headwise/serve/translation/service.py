@@ -116,11 +116,7 @@ class TranslatedText:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is to be done with a text.
-
-    `models` translate it, and `routes` its sentences, as several languages may be mixed in a text; none translates what
-    stays as it is.
-    """
+    """What is to be done with a text, which `models` translate, and its sentences, which may have other routes."""
 
     source: str
     detected: Detected | None
@@ -173,10 +169,7 @@ class Service:
         return language.language, language
 
     def route_of(self, job: TranslationJob, detected: str = "") -> list[Model]:
-        """Return the models that a job needs, from a detected language where it gives none.
-
-        Raises `ServiceError` (400).
-        """
+        """Return the models that a job needs, from a detected language if it has none; raises `ServiceError` (400)."""
         if job.model is not None:
             return [self.models.named(job.model, job.target)]
         return self.models.route(job.source or detected, job.target)

@@ -59,10 +59,7 @@ def prepare_parent(workers: int, device: str) -> int:
 
 
 def supervise(served: Served, workers: int, say: Callable[[str], None], limits: ServiceLimits) -> None:
-    """Serve with several workers until SIGTERM or Ctrl-C; raises as `Supervisor.run`.
-
-    `say` gets sentences about workers that have ended and runs that were loaded again.
-    """
+    """Serve with several workers until SIGTERM or Ctrl-C, saying what becomes of them; raises as `Supervisor.run`."""
     preload()
     shared = Shared.create(PLACES * workers)
     try:
@@ -98,12 +95,7 @@ class Supervisor:
     """Starts workers and keeps their number."""
 
     def __init__(
-        self,
-        served: Served,
-        shared: Shared,
-        count: int,
-        say: Callable[[str], None],
-        finish: float,
+        self, served: Served, shared: Shared, count: int, say: Callable[[str], None], finish: float
     ) -> None:
         """Serve with `count` workers; `shared` has `PLACES` times as many places, `finish` is as for a server."""
         self._served, self._shared, self._count, self._say, self._finish = served, shared, count, say, finish
