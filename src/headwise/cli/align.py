@@ -20,27 +20,6 @@ if TYPE_CHECKING:
     from headwise.evaluation.alignment import Alignment
 
 
-Miniature = Annotated[
-    bool, Option("--miniature", help="The built-in corpus's test set, with its gold alignments.")
-]
-RuleName = Annotated[
-    str,
-    Option(
-        help="mean; a layer (3) or head (3.2), from 1; with +1 for the step that reads the word; or best, selected "
-        "on one half of the gold alignments (of the built-in corpus: on its dev set) and measured on the other."
-    ),
-]
-Reverse = Annotated[
-    Path | None,
-    Option(metavar="RUN2", callback=named, help="A run of the reverse direction, to symmetrize with."),
-]
-Symmetrize = Annotated[
-    str | None,
-    Option(
-        help="intersection, union, grow-diag, grow-diag-final or grow-diag-final-and.",
-        show_default="grow-diag-final-and",
-    ),
-]
 ReverseRule = Annotated[str | None, Option(help="The other run's rule.", show_default="as --rule")]
 
 
@@ -48,10 +27,27 @@ def command(
     run: TrainedRun,
     source: Annotated[Path | None, Option(help="Source text, or a .conllu file; plain or .gz.")] = None,
     target: Annotated[Path | None, Option(help="Its translation, likewise.")] = None,
-    miniature: Miniature = False,
-    rule: RuleName = "mean",
-    reverse: Reverse = None,
-    symmetrize: Symmetrize = None,
+    miniature: Annotated[
+        bool, Option("--miniature", help="The built-in corpus's test set, with its gold alignments.")
+    ] = False,
+    rule: Annotated[
+        str,
+        Option(
+            help="mean; a layer (3) or head (3.2), from 1; with +1 for the step that reads the word; or best, selected "
+            "on one half of the gold alignments (of the built-in corpus: on its dev set) and measured on the other."
+        ),
+    ] = "mean",
+    reverse: Annotated[
+        Path | None,
+        Option(metavar="RUN2", callback=named, help="A run of the reverse direction, to symmetrize with."),
+    ] = None,
+    symmetrize: Annotated[
+        str | None,
+        Option(
+            help="intersection, union, grow-diag, grow-diag-final or grow-diag-final-and.",
+            show_default="grow-diag-final-and",
+        ),
+    ] = None,
     reverse_rule: ReverseRule = None,
     gold: Annotated[Path | None, Option(help="Gold alignments in Pharaoh format: 0-0 1?2.")] = None,
     out: Annotated[Path | None, Option("-o", "--out", help="Write the alignments here.")] = None,

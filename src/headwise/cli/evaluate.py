@@ -37,12 +37,6 @@ if TYPE_CHECKING:
     from headwise.engine.outputs import Output
     from headwise.engine.translator import Translator
 
-Files = Annotated[
-    list[Path] | None, Argument(callback=named, help="More translation runs; other tasks: test files.")
-]
-Compare = Annotated[
-    Path | None, Option(metavar="RUN2", callback=named, help="Test whether this run differs from it.")
-]
 UseShortlist = Annotated[bool, Option("--shortlist", help="Let RUN, not RUN2, search with its shortlist.")]
 Changes = Annotated[
     list[str] | None, Option("--set", metavar="KEY=VALUE", help="Of other tasks: change how they are scored.")
@@ -56,12 +50,16 @@ Result = tuple[dict[str, Any], list[str], list[str], list[str]]
 
 def command(
     run: TrainedRun,
-    files: Files = None,
+    files: Annotated[
+        list[Path] | None, Argument(callback=named, help="More translation runs; other tasks: test files.")
+    ] = None,
     source: Annotated[list[Path] | None, Option(help="Source text, plain or .gz; repeatable.")] = None,
     reference: Annotated[list[Path] | None, Option(help="Its reference translation, line by line.")] = None,
     per_line: Annotated[bool, Option("--per-line", help="Score the reference itself, line by line.")] = False,
     also: MoreRuns = None,
-    compare: Compare = None,
+    compare: Annotated[
+        Path | None, Option(metavar="RUN2", callback=named, help="Test whether this run differs from it.")
+    ] = None,
     metric: Annotated[str | None, Option(help="Of the comparison: bleu, or chrf.")] = None,
     test: Annotated[str | None, Option(help="Of the comparison: bootstrap, or randomization.")] = None,
     samples: Annotated[int | None, Option(min=1, max=bounds.RESAMPLES, help="Resamples.")] = None,

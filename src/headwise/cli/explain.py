@@ -30,27 +30,11 @@ if TYPE_CHECKING:
     from headwise.api.explaining import Explanation
 
 
-Do = Annotated[
-    list[str] | None,
-    Option(metavar="CHANGE", help="Intervene: silence:cross.2.3, prefix:Ein, no-residual:encoder.*, …"),
-]
 AttentionPart = Annotated[
     Literal["encoder", "decoder", "cross"] | None,
     Option(metavar="PART", help="In a .png: encoder, decoder, cross.", show_default="cross, or the only one"),
 ]
-Temperature = Annotated[
-    float | None, Option(metavar="T", min=bounds.COLDEST, max=bounds.HOTTEST, help="Of --box softmax.")
-]
 Recurrence = Annotated[bool, Option("--recurrence", help="Compare recurrent networks with attention.")]
-Radius = Annotated[
-    float | None,
-    Option(
-        metavar="R",
-        min=bounds.LEAST_RADIUS,
-        max=bounds.MOST_RADIUS,
-        help="Of --recurrence: the spectral radius.",
-    ),
-]
 
 
 def command(
@@ -63,7 +47,10 @@ def command(
     words: Annotated[bool, Option("--words", help="Join subwords to words.")] = False,
     tree: Annotated[bool, Option("--tree", help="Print the beam tree, too.")] = False,
     steps: Annotated[bool, Option("--steps", help="Print how it was written, token by token.")] = False,
-    do: Do = None,
+    do: Annotated[
+        list[str] | None,
+        Option(metavar="CHANGE", help="Intervene: silence:cross.2.3, prefix:Ein, no-residual:encoder.*, …"),
+    ] = None,
     target: Annotated[str | None, Option(help="Look at this translation, not at the best.")] = None,
     hypothesis: Annotated[int | None, count(most=bounds.BEAM, help="Or at that of this rank.")] = None,
     part: AttentionPart = None,
@@ -72,9 +59,19 @@ def command(
     box: Annotated[str | None, Option(help="Print the steps inside a box.")] = None,
     layer: Annotated[int | None, count(most=bounds.LAYERS, help="Of the box, from 1.")] = None,
     position: Annotated[int | None, count(most=bounds.LENGTH, help="The box's token, from 1.")] = None,
-    temperature: Temperature = None,
+    temperature: Annotated[
+        float | None, Option(metavar="T", min=bounds.COLDEST, max=bounds.HOTTEST, help="Of --box softmax.")
+    ] = None,
     recurrence: Recurrence = False,
-    radius: Radius = None,
+    radius: Annotated[
+        float | None,
+        Option(
+            metavar="R",
+            min=bounds.LEAST_RADIUS,
+            max=bounds.MOST_RADIUS,
+            help="Of --recurrence: the spectral radius.",
+        ),
+    ] = None,
     beam: Beam = None,
     alpha: Alpha = None,
     settings: SearchSettings = None,

@@ -36,16 +36,7 @@ Order = Literal["gradient", "masking", "random"]
 
 Source = Annotated[Path | None, Option(help="Source text, or a .conllu file with trees; plain or .gz.")]
 Target = Annotated[Path | None, Option(help="Its translation, likewise; the model's own unless given.")]
-Importance = Annotated[
-    bool, Option("--importance", help="Measure importance: by masking each head alone, and by gradients.")
-]
 Prune = Annotated[Order | None, Option(help="Remove heads in this order and score the translations.")]
-Points = Annotated[
-    int | None,
-    Option(
-        min=1, max=bounds.COUNT, help="Points of the pruning curve, besides none removed; 8 unless given."
-    ),
-]
 
 
 def command(
@@ -57,9 +48,16 @@ def command(
     tokenized: Tokenized = False,
     lowercase: Lowercase = False,
     limit: Limit = None,
-    importance: Importance = False,
+    importance: Annotated[
+        bool, Option("--importance", help="Measure importance: by masking each head alone, and by gradients.")
+    ] = False,
     prune: Prune = None,
-    points: Points = None,
+    points: Annotated[
+        int | None,
+        Option(
+            min=1, max=bounds.COUNT, help="Points of the pruning curve, besides none removed; 8 unless given."
+        ),
+    ] = None,
     train_source: Annotated[Path | None, Option(help="Training text, to count rare words in.")] = None,
     train_target: Annotated[Path | None, Option(help="Its translation.")] = None,
     out: Annotated[Path | None, Option("-o", "--out", help="Draw a summary as .png.")] = None,

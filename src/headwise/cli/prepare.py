@@ -10,22 +10,13 @@ from typer import Option
 
 from headwise import bounds
 from headwise.cli.arguments import Languages, count, named
+from headwise.cli.streams import say
 
 _SUBWORDS, _SAMPLE, _DEV_PAIRS = 37_000, 1_000_000, 1_000
 EXAMPLE = "Example: headwise data prepare --source 'crawl/*.en.gz' --target 'crawl/*.de.gz' --near -o prepared/crawl"
 
 
 Target = Annotated[list[str] | None, Option("--target", help="The other side of plain text; repeatable.")]
-SourceField = Annotated[
-    str, Option(help="Field of a record: source, or as translation.en.", show_default=False)
-]
-MaxRatio = Annotated[
-    float,
-    Option(metavar="R", min=1.0, max=bounds.RATIO, help="Most characters for each of the shorter side."),
-]
-MaxWordRatio = Annotated[
-    float, Option(metavar="R", min=0.0, max=bounds.RATIO, help="Most words for each of it; 0: no limit.")
-]
 IdentifyLanguages = Annotated[bool, Option("--identify-languages", help="Drop pairs in other languages.")]
 Filters = Annotated[
     list[str] | None, Option("--filter", metavar="MODULE:FUNCTION", help="It keeps, drops or changes a pair.")
@@ -52,12 +43,19 @@ def command(
     target: Target = None,
     dev_source: Annotated[str | None, Option(help="Development text; else pairs are held out.")] = None,
     dev_target: Annotated[str | None, Option(help="Its other side.")] = None,
-    source_field: SourceField = "source",
+    source_field: Annotated[
+        str, Option(help="Field of a record: source, or as translation.en.", show_default=False)
+    ] = "source",
     target_field: Annotated[str, Option(help="Likewise: target.", show_default=False)] = "target",
     max_words: Annotated[int, count(help="Most words of a side (250).", show_default=False)] = 250,
     min_words: Annotated[int, count(help="Fewest words of a side (1).", show_default=False)] = 1,
-    max_ratio: MaxRatio = 9.0,
-    max_word_ratio: MaxWordRatio = 0.0,
+    max_ratio: Annotated[
+        float,
+        Option(metavar="R", min=1.0, max=bounds.RATIO, help="Most characters for each of the shorter side."),
+    ] = 9.0,
+    max_word_ratio: Annotated[
+        float, Option(metavar="R", min=0.0, max=bounds.RATIO, help="Most words for each of it; 0: no limit.")
+    ] = 0.0,
     identify_languages: IdentifyLanguages = False,
     languages: Languages = None,
     filters: Filters = None,
@@ -144,8 +142,6 @@ def command(
         engine=engine,
         workers=workers,
     )
-    for line in prepare_corpus(
-        job, out, restart=restart, say=lambda line: typer.echo(f"headwise: {line}", err=True)
-    ):
+    for line in prepare_corpus(job, out, restart=restart, say=say):
         typer.echo(line)
     typer.echo(f"To train on it: headwise train --preset base data.prepared=[{out}] -o RUN", err=True)

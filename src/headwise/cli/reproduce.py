@@ -26,37 +26,12 @@ if TYPE_CHECKING:
 Name = Annotated[
     str, Argument(help="table1, …, table4, parameters, complexity, sqrt-dk, …, wmt14, all, report, or list.")
 ]
-ScaleName = Annotated[
-    str | None,
-    Option(
-        help="tiny (minutes), multi30k (hours), open-en-de (a day) or wmt14 (the paper's own).",
-        show_default="tiny; wmt14 for wmt14",
-    ),
-]
-Rows = Annotated[
-    list[str] | None, Option(help="Only rows of this name or pattern, such as 'table3-a-*'; repeatable.")
-]
 Seeds = Annotated[str | None, Option(help="Seeds, such as 1,2,3.", show_default="the experiment's")]
 Threads = Annotated[int | None, Option(min=1, max=bounds.PROCESSES, help="training.threads of every row.")]
-Processes = Annotated[
-    int | None,
-    Option(
-        min=1,
-        max=bounds.PROCESSES,
-        help="Train under torchrun in so many processes.",
-        show_default="one per GPU",
-    ),
-]
 Show = Annotated[
     bool, Option("--show", help="Print the paper's own table, and recorded results beside it; run nothing.")
 ]
 TableAsJson = Annotated[bool, Option("--json", help="With --show: the paper's table as one JSON object.")]
-DryRun = Annotated[
-    bool, Option("--dry-run", help="Print each row's command and what it would cost here; run nothing.")
-]
-Gpu = Annotated[
-    str | None, Option("--gpu", help="With --dry-run: not here but on GPUs of a kind: a100, h100, ….")
-]
 Price = Annotated[
     float | None,
     Option(
@@ -69,19 +44,39 @@ _OUT = Path("runs/reproduce")
 
 def command(
     name: Name,
-    scale: ScaleName = None,
+    scale: Annotated[
+        str | None,
+        Option(
+            help="tiny (minutes), multi30k (hours), open-en-de (a day) or wmt14 (the paper's own).",
+            show_default="tiny; wmt14 for wmt14",
+        ),
+    ] = None,
     out: Annotated[Path, Option(help="Folder for runs and figures.")] = _OUT,
     results: Annotated[Path, Option(help="Folder of the recorded results.")] = Path("results"),
-    rows: Rows = None,
+    rows: Annotated[
+        list[str] | None, Option(help="Only rows of this name or pattern, such as 'table3-a-*'; repeatable.")
+    ] = None,
     seeds: Seeds = None,
     shard: Annotated[str, Option(metavar="I/N", help="Do the I-th of N shares of the rows.")] = "1/1",
     device: Annotated[str | None, Option(help="training.device of every row.", show_default="auto")] = None,
     threads: Threads = None,
-    processes: Processes = None,
+    processes: Annotated[
+        int | None,
+        Option(
+            min=1,
+            max=bounds.PROCESSES,
+            help="Train under torchrun in so many processes.",
+            show_default="one per GPU",
+        ),
+    ] = None,
     show: Show = False,
     as_json: TableAsJson = False,
-    dry_run: DryRun = False,
-    gpu: Gpu = None,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Print each row's command and what it would cost here; run nothing.")
+    ] = False,
+    gpu: Annotated[
+        str | None, Option("--gpu", help="With --dry-run: not here but on GPUs of a kind: a100, h100, ….")
+    ] = None,
     price: Price = None,
 ) -> None:
     """Run an experiment's rows that aren't recorded yet, then print its tables and findings.

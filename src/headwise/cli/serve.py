@@ -37,34 +37,23 @@ if TYPE_CHECKING:
 LIMITS = ServiceLimits()
 
 
-ServedRuns = Annotated[
-    list[Path] | None,
-    Argument(
-        metavar="RUN…",
-        callback=named,
-        show_default=False,
-        help="Runs or their names; else open-en-de and open-de-en.",
-    ),
-]
-RunLanguages = Annotated[
-    list[str] | None, Option(metavar="[RUN=]FROM-TO", help="Such as en-de, where a run doesn't tell.")
-]
 ApiKeys = Annotated[Path | None, Option("--api-keys", help="Ask clients for a key of `headwise keys`.")]
-Settings = Annotated[
-    list[str] | None,
-    Option("-s", metavar="KEY=VALUE", help="Of every search, such as beam=2; guard=true unless set."),
-]
 AllowOrigin = Annotated[list[str] | None, Option(help="Let pages of this site translate; repeatable.")]
 LimitCharacters = Annotated[int, Option(min=1, max=MOST_CHARACTERS, help="Most characters of a request.")]
 LimitItems = Annotated[int, Option(min=1, max=MOST_ITEMS, help="Most texts of a request.")]
-LimitSeconds = Annotated[
-    float, Option(min=0.1, max=MOST_SECONDS, callback=finite, help="Deadline of a request.")
-]
 LimitQueue = Annotated[int, Option(min=1, max=bounds.COUNT, help="Most sentences that wait.")]
 
 
 def command(
-    runs: ServedRuns = None,
+    runs: Annotated[
+        list[Path] | None,
+        Argument(
+            metavar="RUN…",
+            callback=named,
+            show_default=False,
+            help="Runs or their names; else open-en-de and open-de-en.",
+        ),
+    ] = None,
     host: Annotated[str, Option(help="0.0.0.0 lets other machines in.")] = "127.0.0.1",
     allow_host: Annotated[list[str] | None, Option(help="Another name of this host; repeatable.")] = None,
     port: Port = 8080,
@@ -76,16 +65,23 @@ def command(
     lowercase: Lowercase = False,
     device: Device = "auto",
     imports: Imports = None,
-    languages: RunLanguages = None,
+    languages: Annotated[
+        list[str] | None, Option(metavar="[RUN=]FROM-TO", help="Such as en-de, where a run doesn't tell.")
+    ] = None,
     api_keys: ApiKeys = None,
     glossaries: Annotated[Path | None, Option(help="Keep clients' glossaries in this file.")] = None,
-    settings: Settings = None,
+    settings: Annotated[
+        list[str] | None,
+        Option("-s", metavar="KEY=VALUE", help="Of every search, such as beam=2; guard=true unless set."),
+    ] = None,
     recase: Recase = False,
     already_translated: AlreadyTranslated = "keep",
     allow_origin: AllowOrigin = None,
     limit_characters: LimitCharacters = LIMITS.characters,
     limit_items: LimitItems = LIMITS.items,
-    limit_seconds: LimitSeconds = LIMITS.seconds,
+    limit_seconds: Annotated[
+        float, Option(min=0.1, max=MOST_SECONDS, callback=finite, help="Deadline of a request.")
+    ] = LIMITS.seconds,
     limit_queue: LimitQueue = LIMITS.queue,
     workers: Annotated[int, Option(min=1, max=bounds.WORKERS, help="Processes, which share the models.")] = 1,
     log: Annotated[bool, Option("--log", help="Log each request as JSON, without texts.")] = False,

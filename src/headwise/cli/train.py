@@ -16,21 +16,8 @@ from headwise.cli.arguments import Imports, Languages, count, finite, named, ref
 from headwise.config import Config
 from headwise.extras import installed, not_installed
 
-Overrides = Annotated[
-    list[str] | None, Argument(metavar="[KEY.SUB=VALUE]...", help="Change keys of the configuration.")
-]
-Configuration = Annotated[
-    Path | None, Option("-c", "--config", help="YAML, such as configs/multi30k-en-de.yaml.")
-]
-Source = Annotated[
-    list[str] | None, Option("--source", help="Text: plain, .gz; .tsv or .jsonl have both sides.")
-]
 Target = Annotated[list[str] | None, Option("--target", help="The other language, line by line; repeatable.")]
 DevSource = Annotated[str | None, Option("--dev-source", help="Development text; else split off.")]
-Start = Annotated[
-    str | None,
-    Option("--from", metavar="RUN", callback=named, help="A trained run to adapt, with its subwords."),
-]
 Mix = Annotated[
     list[str] | None, Option("--mix", metavar="OLD=SHARE", help="Replay text of a run or of SOURCE,TARGET.")
 ]
@@ -42,21 +29,26 @@ MaxMinutes = Annotated[
 Seed = Annotated[int | None, count("--seed", least=0, most=bounds.SEED, help="Of everything random.")]
 Restart = Annotated[bool, Option("--restart", help="Begin anew in a run directory that has a run.")]
 Estimate = Annotated[bool, Option("--estimate", help="Print time, memory and energy; don't train.")]
-Watts = Annotated[
-    float | None,
-    Option("--watts", metavar="W", min=0.0, max=1e9, callback=finite, help="With --estimate: power."),
-]
 
 
 def command(
-    overrides: Overrides = None,
-    configuration: Configuration = None,
-    source: Source = None,
+    overrides: Annotated[
+        list[str] | None, Argument(metavar="[KEY.SUB=VALUE]...", help="Change keys of the configuration.")
+    ] = None,
+    configuration: Annotated[
+        Path | None, Option("-c", "--config", help="YAML, such as configs/multi30k-en-de.yaml.")
+    ] = None,
+    source: Annotated[
+        list[str] | None, Option("--source", help="Text: plain, .gz; .tsv or .jsonl have both sides.")
+    ] = None,
     target: Target = None,
     dev_source: DevSource = None,
     dev_target: Annotated[str | None, Option("--dev-target", help="Its other side.")] = None,
     languages: Languages = None,
-    start: Start = None,
+    start: Annotated[
+        str | None,
+        Option("--from", metavar="RUN", callback=named, help="A trained run to adapt, with its subwords."),
+    ] = None,
     mix: Mix = None,
     out: Annotated[Path | None, Option("-o", "--out", help="The run directory.")] = None,
     preset: Preset = None,
@@ -69,7 +61,10 @@ def command(
     no_checks: Annotated[bool, Option("--no-checks", help="Train whatever the texts look like.")] = False,
     estimate: Estimate = False,
     gpu: Annotated[str | None, Option("--gpu", help="With --estimate: for a100, h100, h200, ….")] = None,
-    watts: Watts = None,
+    watts: Annotated[
+        float | None,
+        Option("--watts", metavar="W", min=0.0, max=1e9, callback=finite, help="With --estimate: power."),
+    ] = None,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object at the end.")] = False,
 ) -> int:
     """Train a translator.

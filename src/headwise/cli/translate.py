@@ -41,13 +41,7 @@ if TYPE_CHECKING:
 IgnoreCase = Annotated[bool, Option("--ignore-case", help="Find the glossary's terms in any case.")]
 Alignments = Annotated[bool, Option("--alignments", help="Put a tab and word links (0-0 1-2) behind it.")]
 UseShortlist = Annotated[bool, Option("--shortlist", help="Search only the subwords of the run's shortlist.")]
-Threads = Annotated[
-    int, Option(min=0, max=bounds.PROCESSES, help="Of PyTorch; 0: its choice.", show_default=False)
-]
 Chunk = Annotated[int, Option(min=1, max=bounds.COUNT, help="Lines read ahead (1024).", show_default=False)]
-OnBadLine = Annotated[
-    str | None, Option(metavar="RULE", help="stop, replace or empty: for unreadable lines.")
-]
 
 
 def command(
@@ -75,12 +69,16 @@ def command(
     precision: EnginePrecision = None,
     workers: Workers = 0,
     shortlist: UseShortlist = False,
-    threads: Threads = 0,
+    threads: Annotated[
+        int, Option(min=0, max=bounds.PROCESSES, help="Of PyTorch; 0: its choice.", show_default=False)
+    ] = 0,
     batch_tokens: Annotated[int | None, count(help="Subwords a batch, × beam.")] = None,
     chunk: Chunk = 1024,
     source_field: Annotated[str, Option(help="Of records: the text.")] = "source",
     target_field: Annotated[str, Option(help="Of records: the translation.")] = "target",
-    on_bad_line: OnBadLine = None,
+    on_bad_line: Annotated[
+        str | None, Option(metavar="RULE", help="stop, replace or empty: for unreadable lines.")
+    ] = None,
     restart: Annotated[bool, Option("--restart", help="Begin OUT anew, whatever there is of it.")] = False,
 ) -> None:
     """Translate a file or standard input, line by line, in its order; an empty line stays empty.
