@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.requests import Request
@@ -15,7 +15,6 @@ from headwise.serve.translation.documents import Documents
 from headwise.serve.translation.glossaries import GlossaryStore
 from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.translation.service import Service, TranslatedText, TranslationJob
-from headwise.text.reading.glossary import Glossary
 from headwise.web.endpoints import Endpoints
 from headwise.web.errors import ServiceError
 from headwise.web.fields import while_connected
@@ -127,11 +126,14 @@ class Context:
         elif self.service.models.all:
             self.service.models.target(job.target)
 
-    def kept_glossary(self, client: Client, identifier: str, job: TranslationJob) -> Glossary:
-        """Return a kept glossary for a job's languages; raises `ServiceError` (400, 404)."""
+    def with_glossary(self, client: Client, job: TranslationJob, identifier: str | None) -> TranslationJob:
+        """Return the job with a kept glossary for its languages, if one is named; raises `ServiceError` (400, 404)."""
+        if identifier is None:
+            return job
         if job.source is None and job.model is None:
             raise ServiceError(400, "glossary: expected the texts' language with it, found none")
         route = self.service.route_of(job)
         if not route:
             raise ServiceError(400, "glossary: expected two languages, found the same one twice")
-        return self.glossaries.glossary(client.owner, identifier, route[0].source, route[-1].target)
+        source, target = route[0].source, route[-1].target
+        return replace(job, glossary=self.glossaries.glossary(client.owner, identifier, source, target))

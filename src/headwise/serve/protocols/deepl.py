@@ -11,7 +11,6 @@ Fields are in JSON or in a form, `Authorization: DeepL-Auth-Key KEY` has the key
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -187,8 +186,7 @@ def _add_texts(endpoints: Endpoints, context: Context) -> None:
         job = TranslationJob(
             fields.text, fields.target_lang, fields.source_lang, mode=mode, client=client.name, tags=tags
         )
-        if fields.glossary_id is not None:
-            job = replace(job, glossary=context.kept_glossary(client, fields.glossary_id, job))
+        job = context.with_glossary(client, job, fields.glossary_id)
         found = await context.translate(request, client, job, exceeded=QUOTA_EXCEEDED)
         translations: list[dict[str, Any]] = []
         for text, one in zip(fields.text, found, strict=True):
@@ -233,8 +231,7 @@ def _add_documents(endpoints: Endpoints, context: Context) -> None:
             raise ServiceError(400, "output_format: expected the format of the file, found another")
         file = await context.documents.read(name, upload.read, fields.target_lang, fields.source_lang)
         job = TranslationJob([], fields.target_lang, fields.source_lang, client=client.name)
-        if fields.glossary_id is not None:
-            job = replace(job, glossary=context.kept_glossary(client, fields.glossary_id, job))
+        job = context.with_glossary(client, job, fields.glossary_id)
         context.check_languages(job)
         with context.charged(request, client, file.characters, exceeded=QUOTA_EXCEEDED):
             failed = partial(context.give_back, client, file.characters)

@@ -137,11 +137,9 @@ class _Formatted(_Search, TagFields):
             protect=self.protect,
             **more,
         )
-        if self.glossary is None:
-            return job
-        if isinstance(self.glossary, str):
-            return replace(job, glossary=context.kept_glossary(client, self.glossary, job))
-        return replace(job, glossary=self.glossary.read())
+        if isinstance(self.glossary, GlossaryFields):
+            return replace(job, glossary=self.glossary.read())
+        return context.with_glossary(client, job, self.glossary)
 
 
 class TranslateRequest(_Formatted):
