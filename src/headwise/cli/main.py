@@ -199,9 +199,8 @@ def main() -> None:
         signal.signal(signal.SIGINT, _interrupt)
     with standard_streams():
         code = run(sys.argv[1:])
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # the work is done; a Ctrl-C during Python's exit would kill it
+    # The work is done; a Ctrl-C during Python's exit would kill it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()  # Python's exit would search PyTorch's objects for cycles several times, for half a second
     sys.exit(code)
 

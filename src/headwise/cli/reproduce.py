@@ -92,9 +92,7 @@ def command(
 
     Example: headwise reproduce wmt14 --dry-run --price 2.5
     """
-    if not installed(
-        "torch"
-    ):  # else the first package that is missed, which may be sacrebleu, is asked for alone
+    if not installed("torch"):  # else the first package that is missed would be asked for alone
         raise not_installed("reproduce", "torch")
     if not dry_run:
         refuse_without("--dry-run", {"--gpu": gpu, "--price": price})

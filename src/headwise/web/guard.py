@@ -8,9 +8,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwise.web.failures import failure
 
-MOST_BYTES = (
-    256 * 1024
-)  # of a body for the page: 5,000 characters of text and of a target, many interventions
+# Of a body for the page: 5,000 characters of text and of a target, and many interventions.
+MOST_BYTES = 256 * 1024
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",

@@ -22,9 +22,7 @@ from waiting import until
 
 LARGE = 64 * 1024 * 1024  # bytes; more than any kernel buffers for a client that doesn't read
 QUICK = Limits(head=0.5, body=0.5, idle=1, fetch=0.5, slowest=1e4, connections=8, head_bytes=4096)
-PATIENT = Limits(
-    head=600, body=600, idle=600, fetch=600, connections=8
-)  # limits the number of connections only
+PATIENT = Limits(head=600, body=600, idle=600, fetch=600, connections=8)  # the number of connections only
 
 
 class Plain:

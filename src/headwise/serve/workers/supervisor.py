@@ -271,7 +271,7 @@ class Supervisor:
         self._waker.setblocking(False)
         self._woken.setblocking(False)
         hangup = at_hangup(self._ask)
-        handlers = dict.fromkeys(_SIGNALS, self._note) | {
+        handlers = dict.fromkeys(_SIGNALS, lambda number, frame: self._received.append(number)) | {
             signal.SIGCHLD: lambda number, frame: None,
             signal.SIGHUP: lambda number, frame: hangup(),
         }
@@ -285,9 +285,6 @@ class Supervisor:
                 signal.signal(number, handler)
             self._waker.close()
             self._woken.close()
-
-    def _note(self, number: int, frame: object) -> None:
-        self._received.append(number)
 
     def _ask(self) -> None:
         self._asked = True
