@@ -199,14 +199,7 @@ def _recorded(name: str, scale: Scale, results: Path) -> list[Table]:
 
 def _all(place: Place, rows: Sequence[str], dry_run: bool, gpu: str | None, price: float | None) -> None:
     """Run, or estimate, whatever isn't finished of the experiments to convergence and of the measurements."""
-    from headwise.experiments.harness.runner import (
-        STAGES,
-        find_experiment,
-        finish,
-        plan,
-        selected,
-        unfinished,
-    )
+    from headwise.experiments.harness import runner
     from headwise.experiments.harness.texts import prepare_text
     from headwise.experiments.trials import BUDGETS
     from headwise.processes import processors
@@ -216,20 +209,22 @@ def _all(place: Place, rows: Sequence[str], dry_run: bool, gpu: str | None, pric
             f"all: expected a scale with a budget ({' or '.join(BUDGETS)}), found {place.scale.name}"
         )
     if rows:
-        experiments = [find_experiment(name) for stage in STAGES for name in stage]
-        known = [job.row for each in experiments for job in plan(each, place.scale, results=place.results)]
-        if not any(selected(row, rows) for row in known):
+        experiments = [runner.find_experiment(name) for stage in runner.STAGES for name in stage]
+        known = [
+            job.row for each in experiments for job in runner.plan(each, place.scale, results=place.results)
+        ]
+        if not any(runner.selected(row, rows) for row in known):
             found = " and ".join(map(repr, rows))
             raise ConfigError(
                 f"--rows: expected the pattern of a row, such as {known[0].name}, found {found}"
             )
-    left = [job for stage in STAGES for _, job in unfinished(place, stage, rows)]
+    left = [job for stage in runner.STAGES for _, job in runner.unfinished(place, stage, rows)]
     if dry_run:
         once = {(job.row.name, job.seed): job for job in left}  # experiments have rows in common
         _estimate(list(once.values()), place, gpu, price)
         return
     prepare_text([job.row for job in left], place.scale, _say)
-    finish(place, processors(), _say, rows=rows)
+    runner.finish(place, processors(), _say, rows=rows)
     typer.echo("`headwise reproduce report` writes what was found")
 
 
