@@ -31,7 +31,7 @@ from headwise.web.reloading import Reloader
 from headwise.web.run_directories import RunDirectory
 
 _log = logging.getLogger(__name__)
-_CROSS_ORIGIN = {
+_CROSS_ORIGIN: dict[str, Any] = {
     "allow_methods": ["GET", "POST", "PUT", "PATCH", "DELETE"],  # the last three of glossaries
     "allow_headers": ["Authorization", "Content-Type", "X-API-Key"],
     "expose_headers": ["Retry-After", "X-Request-Id"],
