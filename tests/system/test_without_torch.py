@@ -103,16 +103,17 @@ def test_every_other_command_is_one_sentence_with_what_to_install(text: Path) ->
             ["explain", "demo", "--text", "Dog bites man."],
             ["analyze", "heads", "demo", "--miniature"],
             ["learn", "--no-browser"],
+            ["reproduce", "table1"],
+            ["reproduce", "table2", "--show"],
             ["serve", "demo", "--miniature"],
             ["translate", "demo", "a.en", "--engine", "pytorch"],
             ["import", "bert", "-o", "run"],
             ["export", "demo", "--to", "page", "-o", "page"],
             *([["export", "demo", "--to", "onnx", "-o", "onnx"]] if installed("onnx") else []),
         ],
-        "matplotlib": [["reproduce", "table1"]],
         "sacrebleu": [["evaluate", "demo", "--source", "a.en", "--reference", "a.de"]],
     }
-    installs = {"torch": "headwise[train]", "matplotlib": "headwise[train]", "sacrebleu": "sacrebleu"}
+    installs = {"torch": "headwise[train]", "sacrebleu": "sacrebleu"}
     commands = [command for group in needing.values() for command in group]
     outcomes, _ = run_in_child(commands, text)
     for package, group in needing.items():
@@ -169,7 +170,7 @@ from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.workers import supervisor
 assert supervisor.prepare_parent(2, "auto") >= 1
 runs, page = serve._opened([find_run("demo"), Path({str(tmp_path / "demo")!r})], "auto", 1, None)
-opened = production.open_production(runs, [], ServiceLimits(), say=print)
+opened = production.Production(runs, [], ServiceLimits(), say=print)
 with TestClient(opened.app(page()), base_url="http://localhost") as client:
     found = client.post("/translate", json={{"q": "Dog bites man.", "source": "en", "target": "de"}})
     print(list(runs), found.json()["translatedText"])

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
-from headwise.cli.arguments import Device, Imports, TrainedRun, named
-from headwise.cli.checks import refuse_without
+from headwise.cli.arguments import Device, Imports, TrainedRun, named, refuse_without
 from headwise.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -20,45 +20,40 @@ if TYPE_CHECKING:
     from headwise.evaluation.alignment import Alignment
 
 
-Miniature = Annotated[
-    bool, typer.Option("--miniature", help="The built-in corpus's test set, with its gold alignments.")
-]
-RuleName = Annotated[
-    str,
-    typer.Option(
-        help="mean; a layer (3) or head (3.2), from 1; with +1 for the step that reads the word; or best, selected "
-        "on one half of the gold alignments (of the built-in corpus: on its dev set) and measured on the other."
-    ),
-]
-Reverse = Annotated[
-    Path | None,
-    typer.Option(metavar="RUN2", callback=named, help="A run of the reverse direction, to symmetrize with."),
-]
-Symmetrize = Annotated[
-    str | None,
-    typer.Option(
-        help="intersection, union, grow-diag, grow-diag-final or grow-diag-final-and.",
-        show_default="grow-diag-final-and",
-    ),
-]
-ReverseRule = Annotated[str | None, typer.Option(help="The other run's rule.", show_default="as --rule")]
-ScoresAsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object with the error rate.")]
+ReverseRule = Annotated[str | None, Option(help="The other run's rule.", show_default="as --rule")]
 
 
 def command(
     run: TrainedRun,
-    source: Annotated[Path | None, typer.Option(help="Source text, or a .conllu file; plain or .gz.")] = None,
-    target: Annotated[Path | None, typer.Option(help="Its translation, likewise.")] = None,
-    miniature: Miniature = False,
-    rule: RuleName = "mean",
-    reverse: Reverse = None,
-    symmetrize: Symmetrize = None,
+    source: Annotated[Path | None, Option(help="Source text, or a .conllu file; plain or .gz.")] = None,
+    target: Annotated[Path | None, Option(help="Its translation, likewise.")] = None,
+    miniature: Annotated[
+        bool, Option("--miniature", help="The built-in corpus's test set, with its gold alignments.")
+    ] = False,
+    rule: Annotated[
+        str,
+        Option(
+            help="mean; a layer (3) or head (3.2), from 1; with +1 for the step that reads the word; or best, selected "
+            "on one half of the gold alignments (of the built-in corpus: on its dev set) and measured on the other."
+        ),
+    ] = "mean",
+    reverse: Annotated[
+        Path | None,
+        Option(metavar="RUN2", callback=named, help="A run of the reverse direction, to symmetrize with."),
+    ] = None,
+    symmetrize: Annotated[
+        str | None,
+        Option(
+            help="intersection, union, grow-diag, grow-diag-final or grow-diag-final-and.",
+            show_default="grow-diag-final-and",
+        ),
+    ] = None,
     reverse_rule: ReverseRule = None,
-    gold: Annotated[Path | None, typer.Option(help="Gold alignments in Pharaoh format: 0-0 1?2.")] = None,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="Write the alignments here.")] = None,
+    gold: Annotated[Path | None, Option(help="Gold alignments in Pharaoh format: 0-0 1?2.")] = None,
+    out: Annotated[Path | None, Option("-o", "--out", help="Write the alignments here.")] = None,
     device: Device = "auto",
     imports: Imports = None,
-    as_json: ScoresAsJson = False,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object with the error rate.")] = False,
 ) -> None:
     """Align each target word with the source word it attends to most; write Pharaoh lines, score against gold ones.
 

@@ -1,12 +1,14 @@
-"""Arguments and options that several subcommands share, defined once so that they mean the same everywhere."""
+"""Arguments and options that several subcommands share, and checks of options that go with some others only."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
 from headwise import bounds
 from headwise.errors import ConfigError
@@ -26,6 +28,11 @@ def group(text: str, example: str | None = None) -> typer.Typer:
     )
 
 
+def count(*names: str, least: int = 1, most: int = bounds.COUNT, **more: Any) -> Any:
+    """Return an option for a number N within bounds."""
+    return Option(*names, metavar="N", min=least, max=most, **more)
+
+
 def named(value: Any) -> Any:
     """Put the directory of a shipped run in the place of its name, in a path, a list of paths or None."""
     if isinstance(value, list):
@@ -41,7 +48,7 @@ def _import(names: list[str] | None) -> list[str] | None:
 # Imports before anything else is looked at; a command's function has no use for the value.
 Imports = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--import",
         metavar="MODULE",
         is_eager=True,
@@ -49,38 +56,36 @@ Imports = Annotated[
         help="A module of your own, whose parts are used.",
     ),
 ]
-TrainedRun = Annotated[Path, typer.Argument(callback=named, help="A trained run: its directory or name.")]
+TrainedRun = Annotated[Path, Argument(callback=named, help="A trained run: its directory or name.")]
 MoreRuns = Annotated[
     list[Path] | None,
-    typer.Option("--with", metavar="RUN", callback=named, help="Another run, for an ensemble; repeatable."),
+    Option("--with", metavar="RUN", callback=named, help="Another run, for an ensemble; repeatable."),
 ]
-Languages = Annotated[str | None, typer.Option(help="Codes, such as en-de, if the files don't tell.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")]
-Tokenized = Annotated[bool, typer.Option("--tokenized", help="Separate all words of a .conllu file.")]
-Lowercase = Annotated[bool, typer.Option("--lowercase", help="Lower-case the text.")]
-Limit = Annotated[int | None, typer.Option(min=1, max=bounds.COUNT, help="Read the first sentences only.")]
+Languages = Annotated[str | None, Option(help="Codes, such as en-de, if the files don't tell.")]
+Port = Annotated[int, Option(min=0, max=65535, help="0 takes a free one.")]
+Tokenized = Annotated[bool, Option("--tokenized", help="Separate all words of a .conllu file.")]
+Lowercase = Annotated[bool, Option("--lowercase", help="Lower-case the text.")]
+Limit = Annotated[int | None, Option(min=1, max=bounds.COUNT, help="Read the first sentences only.")]
 OutputFile = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "-o",
         "--out",
         callback=lambda out: None if out == Path("-") else out,  # as other programs have it
         help="Write here, not to standard output.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
-Engine = Annotated[str, typer.Option(help="native, pytorch, or auto: the faster.")]
-CorpusEngine = Annotated[
-    str, typer.Option(help="native, pytorch, auto, or ray: a cluster.", show_default=False)
-]
+AsJson = Annotated[bool, Option("--json", help="Print one JSON object.")]
+Device = Annotated[str, Option(help="auto, cpu, cuda, cuda:1 or mps.")]
+Engine = Annotated[str, Option(help="native, pytorch, or auto: the faster.")]
+CorpusEngine = Annotated[str, Option(help="native, pytorch, auto, or ray: a cluster.", show_default=False)]
 TargetLanguage = Annotated[
-    str | None, typer.Option("--target-language", help="Code in an imported vocabulary: deu for >>deu<<.")
+    str | None, Option("--target-language", help="Code in an imported vocabulary: deu for >>deu<<.")
 ]
 # For models that only PyTorch computes.
-Precision = Annotated[str, typer.Option(help="float32, bfloat16, or auto: the faster.")]
+Precision = Annotated[str, Option(help="float32, bfloat16, or auto: the faster.")]
 # For models that the native engine computes, too; a run may be stored in its own precision.
-EnginePrecision = Annotated[str | None, typer.Option(help="float32, bfloat16, int8 or auto; else as stored.")]
+EnginePrecision = Annotated[str | None, Option(help="float32, bfloat16, int8 or auto; else as stored.")]
 
 
 def finite(value: float | None) -> float | None:
@@ -121,23 +126,34 @@ def search_settings(settings: list[str] | None, **options: Any) -> dict[str, Any
     return both
 
 
+def refuse_beside(other: str, options: Mapping[str, object]) -> None:
+    """Raise `ConfigError` for an option that is given, not None or False, beside what leaves it without effect."""
+    for option, value in options.items():
+        if value is not None and value is not False:
+            raise ConfigError(f"{option}: expected none beside {other}, found one")
+
+
+def refuse_without(needed: str, options: Mapping[str, object]) -> None:
+    """Raise `ConfigError` for an option that is given, not None or False, without what it needs."""
+    for option, value in options.items():
+        if value is not None and value is not False:
+            raise ConfigError(f"{option}: expected {needed} beside it, found none")
+
+
 SearchSettings = Annotated[
-    list[str] | None, typer.Option("-s", metavar="KEY=VALUE", help="Of the search: patience=2, guard=true, …")
+    list[str] | None, Option("-s", metavar="KEY=VALUE", help="Of the search: patience=2, guard=true, …")
 ]
-Beam = Annotated[
-    int | None, typer.Option(callback=searchable, help="Beam size, if not the run's; 1: greedy.")
-]
+Beam = Annotated[int | None, Option(callback=searchable, help="Beam size, if not the run's; 1: greedy.")]
 Alpha = Annotated[
-    float | None, typer.Option(callback=searchable, help="Length penalty, if not the run's; 0: none.")
+    float | None, Option(callback=searchable, help="Length penalty, if not the run's; 0: none.")
 ]
 
 AlreadyTranslated = Annotated[
     Literal["keep", "translate"] | None,
-    typer.Option(metavar="RULE", help="Text in the target language: keep or translate.", show_default=False),
+    Option(metavar="RULE", help="Text in the target language: keep or translate.", show_default=False),
 ]
-Recase = Annotated[bool, typer.Option("--recase", help="Read lines in one case as ordinary text.")]
+Recase = Annotated[bool, Option("--recase", help="Read lines in one case as ordinary text.")]
 
 Workers = Annotated[
-    int,
-    typer.Option(min=0, max=bounds.PROCESSES, help="Threads that search; 0: one a CPU.", show_default=False),
+    int, Option(min=0, max=bounds.PROCESSES, help="Threads that search; 0: one a CPU.", show_default=False)
 ]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from headwise import bounds
 from headwise.cli.arguments import AsJson, Device, Imports, TrainedRun
@@ -22,12 +23,10 @@ _VIEWS = ("attention", "rollout", "gradient", "deletion")
 
 def command(
     run: TrainedRun,
-    text: Annotated[str | None, typer.Option(help="One sentence, shown word by word.")] = None,
-    source: Annotated[Path | None, typer.Option(help="Many sentences, for the mean correlation.")] = None,
-    target: Annotated[
-        Path | None, typer.Option(help="Their translations; the model's own unless given.")
-    ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=bounds.COUNT, help="Sentences of the files to read.")] = 50,
+    text: Annotated[str | None, Option(help="One sentence, shown word by word.")] = None,
+    source: Annotated[Path | None, Option(help="Many sentences, for the mean correlation.")] = None,
+    target: Annotated[Path | None, Option(help="Their translations; the model's own unless given.")] = None,
+    limit: Annotated[int, Option(min=1, max=bounds.COUNT, help="Sentences of the files to read.")] = 50,
     device: Device = "auto",
     imports: Imports = None,
     as_json: AsJson = False,

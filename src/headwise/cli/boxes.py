@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headwise.cli.checks import refuse_without
+from headwise.cli.arguments import refuse_without
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -97,17 +97,12 @@ def write_json(out: Path, content: Any) -> None:
 
 
 def _found(recorded: ForwardPass, options: BoxOptions) -> tuple[Any, list[str]]:
-    from headwise.analysis.boxes.architecture import architecture_lines
+    from headwise.analysis.boxes.architecture import architecture, architecture_lines, box_of
     from headwise.analysis.boxes.steps import box_lines
 
     if options.name is None:
-        from headwise.analysis.boxes.architecture import architecture
-
         found = architecture(recorded)
         return found, architecture_lines(found)
-    from headwise.analysis.boxes.architecture import box_of
-
     layer = None if options.layer is None else options.layer - 1
-    where = (options.name, layer, options.position - 1)
-    box = box_of(recorded, *where, temperature=options.temperature)
+    box = box_of(recorded, options.name, layer, options.position - 1, temperature=options.temperature)
     return box, box_lines(box)

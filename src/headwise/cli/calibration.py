@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from headwise import bounds
 from headwise.cli.arguments import AsJson, Device, Imports, Limit, named, searchable
@@ -15,22 +16,19 @@ from headwise.errors import ConfigError
 
 def command(
     runs: Annotated[
-        list[Path],
-        typer.Argument(callback=named, help="Trained run directories, to compare.", metavar="RUN…"),
+        list[Path], Argument(callback=named, help="Trained run directories, to compare.", metavar="RUN…")
     ],
-    source: Annotated[Path, typer.Option(help="Source text, plain or .gz.")],
-    reference: Annotated[Path, typer.Option(help="Its reference translation, line by line.")],
-    bins: Annotated[int, typer.Option(min=1, max=bounds.BINS, help="Of equal width.")] = 10,
+    source: Annotated[Path, Option(help="Source text, plain or .gz.")],
+    reference: Annotated[Path, Option(help="Its reference translation, line by line.")],
+    bins: Annotated[int, Option(min=1, max=bounds.BINS, help="Of equal width.")] = 10,
     beam: Annotated[
         int | None,
-        typer.Option(
+        Option(
             callback=searchable, help="Beam size of the free-running translation.", show_default="the run's"
         ),
     ] = None,
     limit: Limit = None,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Draw reliability diagrams as .png.")
-    ] = None,
+    out: Annotated[Path | None, Option("-o", "--out", help="Draw reliability diagrams as .png.")] = None,
     device: Device = "auto",
     imports: Imports = None,
     as_json: AsJson = False,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from headwise.cli import prepare
 from headwise.cli.arguments import AsJson, group
@@ -25,9 +26,7 @@ app = group("List and get corpora and models; prepare large corpora.")
 
 
 @app.command("list", epilog="Example: headwise data list")
-def list_corpora(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
-) -> None:
+def list_corpora(as_json: Annotated[bool, Option("--json", help="Print one JSON array.")] = False) -> None:
     """List the corpora and models that `headwise data get` knows, with their terms."""
     from headwise.corpora.catalog import CORPORA
 
@@ -45,20 +44,20 @@ def list_corpora(
 
 @app.command("get", epilog="Example: headwise data get multi30k -o data/multi30k")
 def get(
-    name: Annotated[str, typer.Argument(help="A corpus or model from `headwise data list`.")],
+    name: Annotated[str, Argument(help="A corpus or model from `headwise data list`.")],
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", help="Folder for the files.", show_default="data/NAME, models/NAME"),
+        Option("-o", "--out", help="Folder for the files.", show_default="data/NAME, models/NAME"),
     ] = None,
     source: Annotated[
         Path | None,
-        typer.Option("--from", help="Take the files, plain or .gz, from this folder instead of the network."),
+        Option("--from", help="Take the files, plain or .gz, from this folder instead of the network."),
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", help="Only files that match this pattern, such as '*.en'; may be repeated."),
+        Option("--only", help="Only files that match this pattern, such as '*.en'; may be repeated."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Fetch again and replace what is there.")] = False,
+    force: Annotated[bool, Option("--force", help="Fetch again and replace what is there.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Get a corpus as plain text, or a model: public ones from the network, verified by checksum; others are made here.
@@ -138,26 +137,17 @@ def _progress() -> Iterator[Progress]:
 
         yield announce
         return
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        TaskID,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-    from rich.progress import Progress as Bars
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
+    size_and_time = (
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+        progress.TimeRemainingColumn(),
     )
-    with Bars(*columns, console=Console(stderr=True)) as bars:
-        tasks: dict[str, TaskID] = {}
+    columns = (progress.TextColumn("{task.description}"), progress.BarColumn(), *size_and_time)
+    with progress.Progress(*columns, console=Console(stderr=True)) as bars:
+        tasks: dict[str, progress.TaskID] = {}
 
         def advance(name: str, done: int, total: int | None) -> None:
             if name not in tasks:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from headwise import bounds
 from headwise.config import Config
@@ -22,9 +23,9 @@ _LONGEST_SHOWN = 14  # most words of the sentence in the picture
 
 
 def command(
-    out: Annotated[Path, typer.Option("--out", "-o", help="The run directory.")] = Path("runs/demo"),
-    seed: Annotated[int, typer.Option(min=0, max=bounds.SEED, help="Of the training.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    out: Annotated[Path, Option("--out", "-o", help="The run directory.")] = Path("runs/demo"),
+    seed: Annotated[int, Option(min=0, max=bounds.SEED, help="Of the training.")] = 1,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Train on the built-in miniature corpus, translate, score, draw attention.
 
@@ -43,7 +44,6 @@ def command(
     from headwise.evaluation.translation import bleu
     from headwise.tasks.run import train
 
-    say = typer.secho if not as_json else _nothing
     config = _configuration(out / "corpus", seed)
     resumes = _resumes(out, config)
     write_built_in("miniature", out / "corpus")
@@ -51,11 +51,12 @@ def command(
     assert test.targets is not None
     assert dev.gold is not None
     assert test.gold is not None
-    say(
-        "60,000 English-German sentence pairs, "
-        f"and {len(test.sources):,} with combinations that training never shows.",
-        err=True,
-    )
+    if not as_json:
+        typer.echo(
+            "60,000 English-German sentence pairs, "
+            f"and {len(test.sources):,} with combinations that training never shows.",
+            err=True,
+        )
     trained = train(config, out, restart=not resumes, quiet=as_json)
     if not trained.progress.finished:
         raise KeyboardInterrupt  # training catches a Ctrl-C, saves a checkpoint and stops
@@ -130,10 +131,7 @@ def _configuration(corpus: Path, seed: int) -> Config:
 
 
 def _resumes(out: Path, config: Config) -> bool:
-    """Whether the directory has a demo of this configuration that was interrupted.
-
-    Raises `ConfigError` where it has another run, which must not be replaced.
-    """
+    """Whether the directory has an interrupted demo of this configuration; raises `ConfigError` for another run."""
     if not (out / "config.yaml").exists():
         return False
     if not (out / "corpus" / "train.en").exists():
@@ -151,15 +149,7 @@ def _illustrative_sentence(test: AnnotatedSentences, references: list[str], tran
     def interest(index: int) -> tuple[bool, bool, int]:
         target = targets[index]
         words = len(target.sentence.words)
-        fits = words <= _LONGEST_SHOWN
-        return (
-            translations[index] == references[index] and fits,
-            bool(target.coreference),
-            words if fits else 0,
-        )
+        correct = translations[index] == references[index] and words <= _LONGEST_SHOWN
+        return correct, bool(target.coreference), words if words <= _LONGEST_SHOWN else 0
 
     return max(range(len(references)), key=interest)
-
-
-def _nothing(message: str, err: bool = False) -> None:
-    """Print nothing (for --json)."""

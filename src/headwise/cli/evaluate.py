@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from headwise import bounds
 from headwise.cli.arguments import (
@@ -23,33 +25,24 @@ from headwise.cli.arguments import (
     TargetLanguage,
     TrainedRun,
     named,
+    refuse_without,
     search_settings,
 )
-from headwise.cli.checks import refuse_without
-from headwise.cli.streams import say
+from headwise.cli.streams import say, warn
 from headwise.config import Config
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, DataError
 from headwise.files import check_output
 
-Files = Annotated[
-    list[Path] | None, typer.Argument(callback=named, help="More translation runs; other tasks: test files.")
-]
-Reference = Annotated[list[Path] | None, typer.Option(help="Its reference translation, line by line.")]
-PerLine = Annotated[bool, typer.Option("--per-line", help="Score the reference itself, line by line.")]
-Compare = Annotated[
-    Path | None, typer.Option(metavar="RUN2", callback=named, help="Test whether this run differs from it.")
-]
-UseShortlist = Annotated[
-    bool, typer.Option("--shortlist", help="Let RUN, not RUN2, search with its shortlist.")
-]
-LowercaseTokens = Annotated[bool, typer.Option("--lowercase", help="Lower-case for tokenized_bleu only.")]
+if TYPE_CHECKING:
+    from headwise.engine.outputs import Output
+    from headwise.engine.translator import Translator
+
+UseShortlist = Annotated[bool, Option("--shortlist", help="Let RUN, not RUN2, search with its shortlist.")]
 Changes = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Of other tasks: change how they are scored."),
+    list[str] | None, Option("--set", metavar="KEY=VALUE", help="Of other tasks: change how they are scored.")
 ]
-Out = Annotated[
-    Path | None, typer.Option("-o", "--out", help="Write the translations (or outputs) here, too.")
-]
+Out = Annotated[Path | None, Option("-o", "--out", help="Write the translations (or outputs) here, too.")]
+_CHUNK = 1024  # pairs scored together
 _OF_TRAINING = ("task", "imports", "data", "subwords", "optimizer", "schedule", "training", "decoding")
 # The JSON record, lines, notes, and the model's outputs.
 Result = tuple[dict[str, Any], list[str], list[str], list[str]]
@@ -57,22 +50,26 @@ Result = tuple[dict[str, Any], list[str], list[str], list[str]]
 
 def command(
     run: TrainedRun,
-    files: Files = None,
-    source: Annotated[list[Path] | None, typer.Option(help="Source text, plain or .gz; repeatable.")] = None,
-    reference: Reference = None,
-    per_line: PerLine = False,
+    files: Annotated[
+        list[Path] | None, Argument(callback=named, help="More translation runs; other tasks: test files.")
+    ] = None,
+    source: Annotated[list[Path] | None, Option(help="Source text, plain or .gz; repeatable.")] = None,
+    reference: Annotated[list[Path] | None, Option(help="Its reference translation, line by line.")] = None,
+    per_line: Annotated[bool, Option("--per-line", help="Score the reference itself, line by line.")] = False,
     also: MoreRuns = None,
-    compare: Compare = None,
-    metric: Annotated[str | None, typer.Option(help="Of the comparison: bleu, or chrf.")] = None,
-    test: Annotated[str | None, typer.Option(help="Of the comparison: bootstrap, or randomization.")] = None,
-    samples: Annotated[int | None, typer.Option(min=1, max=bounds.RESAMPLES, help="Resamples.")] = None,
+    compare: Annotated[
+        Path | None, Option(metavar="RUN2", callback=named, help="Test whether this run differs from it.")
+    ] = None,
+    metric: Annotated[str | None, Option(help="Of the comparison: bleu, or chrf.")] = None,
+    test: Annotated[str | None, Option(help="Of the comparison: bootstrap, or randomization.")] = None,
+    samples: Annotated[int | None, Option(min=1, max=bounds.RESAMPLES, help="Resamples.")] = None,
     beam: Beam = None,
     alpha: Alpha = None,
     settings: SearchSettings = None,
     shortlist: UseShortlist = False,
     language: TargetLanguage = None,
-    tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's: 13a unless given, zh, char, …")] = None,
-    lowercase: LowercaseTokens = False,
+    tokenize: Annotated[str | None, Option(help="sacreBLEU's: 13a unless given, zh, char, …")] = None,
+    lowercase: Annotated[bool, Option("--lowercase", help="Lower-case for tokenized_bleu only.")] = False,
     changes: Changes = None,
     out: Out = None,
     device: Device = "auto",
@@ -80,7 +77,7 @@ def command(
     engine: Engine = "auto",
     precision: EnginePrecision = None,
     as_json: AsJson = False,
-    jsonl: Annotated[bool, typer.Option("--jsonl", help="With --per-line: a JSON object a line.")] = False,
+    jsonl: Annotated[bool, Option("--jsonl", help="With --per-line: a JSON object a line.")] = False,
 ) -> None:
     """Score a run: translations by sacreBLEU, chrF2, tokenized BLEU and perplexity; other tasks by their metrics.
 
@@ -128,15 +125,15 @@ def command(
             raise ConfigError(
                 f"evaluate: expected --source and --reference for a translation run, found {other}"
             )
+        opened = {"device": device, "precision": precision, "engine": engine, "also": also or []}
         if per_line:
-            _per_line(runs, also or [], selected, out, search, device, precision, engine, as_json=as_json)
+            _per_line(runs, selected, out, search, opened, as_json=as_json)
             return
         refuse_without("--per-line", {"--jsonl": jsonl})
         if compare is None:
             refuse_without(
                 "--compare", {f"--{name}": name in selected for name in ("metric", "test", "samples")}
             )
-        opened = {"device": device, "precision": precision, "engine": engine, "also": also or []}
         result = _translation(runs, selected, out, opened, search)
     _show(result, out, as_json=as_json)
 
@@ -190,42 +187,93 @@ def _show(result: Result, out: Path | None, *, as_json: bool) -> None:
 
 def _per_line(
     runs: list[Path],
-    also: list[Path],
     selected: dict[str, Any],
     out: Path | None,
     search: dict[str, Any],
-    device: str,
-    precision: str | None,
-    engine: str,
+    opened: dict[str, Any],
     *,
     as_json: bool,
 ) -> None:
     """Write the log-probabilities of one test set's references; raises `ConfigError` for options without effect."""
-    from headwise.cli.score import score_lines
-
     _both_sides(selected.get("source"), selected.get("reference"))
     used = {"source", "reference", "with", "alpha", "s", "language", "per-line", "jsonl", "engine"}
     unused = [
         *(_option(name) for name in selected if name not in used),
-        *(f"-s {name}" for name in search if name not in ("alpha",)),
+        *(f"-s {name}" for name in search if name != "alpha"),
         *(["--json"] if as_json else []),
         *map(str, runs[1:]),
         *(f"--{name} {selected[name][1]}" for name in ("source", "reference") if len(selected[name]) > 1),
     ]
     for one in unused:
         raise ConfigError(f"--per-line: expected one run, one test set and no search beside it, found {one}")
-    score_lines(
-        [runs[0], *also],
-        selected["source"][0],
-        selected["reference"][0],
-        out,
-        alpha=search.get("alpha"),
+    from headwise.engine.translator import Translator
+
+    default = opened["engine"] == "auto" and opened["precision"] is None
+    translator = Translator.load(
+        [runs[0], *opened["also"]],
+        device=opened["device"],
+        precision=opened["precision"] or "float32",
+        engine="pytorch" if default else opened["engine"],
         language=selected.get("language"),
-        jsonl="jsonl" in selected,
-        device=device,
-        precision=precision or "float32",
-        engine="pytorch" if engine == "auto" and precision is None else engine,
     )
+    sides = selected["source"][0], selected["reference"][0]
+    _score_lines(translator, sides, out, search.get("alpha"), jsonl="jsonl" in selected)
+
+
+def _score_lines(
+    translator: Translator, sides: tuple[Path, Path], out: Path | None, alpha: float | None, *, jsonl: bool
+) -> None:
+    """Write a line for each pair: the total, a tab, and the log-probabilities that add up to it; or a JSON object."""
+    from headwise.api.remarks import UnknownWords
+    from headwise.chunks import chunks, results
+    from headwise.cli.lines import line_writer, watched
+    from headwise.text.reading.lines import json_line
+
+    unknown = UnknownWords(), UnknownWords()
+    line = 0
+
+    def score(part: Sequence[tuple[int, str, str]]) -> list[Output]:
+        numbers, sources, targets = zip(*part, strict=True)
+        return translator.score(sources, targets, alpha=alpha, first_line=numbers[0])
+
+    pairs = watched(_pairs(*sides), sides[0], out, "scoring")
+    with line_writer(out, *sides) as write:
+        for part in chunks(pairs, itertools.repeat(_CHUNK)):
+            for (line, *texts), output in zip(part, results(score, part), strict=True):
+                new = translator.unknown["source"].of(texts[0]), translator.unknown["target"].of(texts[1])
+                for side, words, text in zip(unknown, new, texts, strict=True):
+                    side.add(line, words, len(text.split()))
+                if jsonl:
+                    record = {
+                        "line": line,
+                        "log_probability": output.log_probability,
+                        "score": output.score,
+                        "pieces": output.pieces,
+                        "token_log_probabilities": output.token_log_probabilities,
+                        "unknown": new[0],
+                        "unknown_target": new[1],
+                    }
+                    write(json_line(record))
+                else:
+                    each = " ".join(f"{value:.6f}" for value in output.token_log_probabilities)
+                    write(f"{output.log_probability:.6f}\t{each}")
+    for side, what in zip(unknown, ("source lines", "target lines"), strict=True):
+        warn(side.lines(line, what))
+
+
+def _pairs(source: Path, target: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield pairs of lines with their number; raises `DataError` if one file ends before the other."""
+    from headwise.text.reading.lines import read_lines
+
+    sides = itertools.zip_longest(read_lines(source), read_lines(target))
+    for number, (left, right) in enumerate(sides, start=1):
+        if left is None or right is None:
+            shorter = source if left is None else target
+            raise DataError(
+                f"{shorter}: expected as many lines as in {target if left is None else source}, "
+                f"found only {number - 1:,}"
+            )
+        yield number, left, right
 
 
 def _option(name: str) -> str:

@@ -7,10 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer import Option
 
 from headwise import bounds
-from headwise.cli.arguments import Alpha, Beam, Device, Imports, SearchSettings, TrainedRun, search_settings
-from headwise.cli.checks import refuse_beside, refuse_without
+from headwise.cli.arguments import (
+    Alpha,
+    Beam,
+    Device,
+    Imports,
+    SearchSettings,
+    TrainedRun,
+    count,
+    refuse_beside,
+    refuse_without,
+    search_settings,
+)
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,65 +30,48 @@ if TYPE_CHECKING:
     from headwise.api.explaining import Explanation
 
 
-HeldOutImage = Annotated[
-    int | None, typer.Option(metavar="N", min=1, max=bounds.COUNT, help="A held-out image instead, from 1.")
-]
-Do = Annotated[
-    list[str] | None,
-    typer.Option(metavar="CHANGE", help="Intervene: silence:cross.2.3, prefix:Ein, no-residual:encoder.*, …"),
-]
-Hypothesis = Annotated[
-    int | None, typer.Option(metavar="N", min=1, max=bounds.BEAM, help="Or at that of this rank.")
-]
 AttentionPart = Annotated[
     Literal["encoder", "decoder", "cross"] | None,
-    typer.Option(
-        metavar="PART", help="In a .png: encoder, decoder, cross.", show_default="cross, or the only one"
-    ),
+    Option(metavar="PART", help="In a .png: encoder, decoder, cross.", show_default="cross, or the only one"),
 ]
-BoxLayer = Annotated[
-    int | None, typer.Option(metavar="N", min=1, max=bounds.LAYERS, help="Of the box, from 1.")
-]
-BoxPosition = Annotated[
-    int | None, typer.Option(metavar="N", min=1, max=bounds.LENGTH, help="The box's token, from 1.")
-]
-Temperature = Annotated[
-    float | None, typer.Option(metavar="T", min=bounds.COLDEST, max=bounds.HOTTEST, help="Of --box softmax.")
-]
-Recurrence = Annotated[bool, typer.Option("--recurrence", help="Compare recurrent networks with attention.")]
-Radius = Annotated[
-    float | None,
-    typer.Option(
-        metavar="R",
-        min=bounds.LEAST_RADIUS,
-        max=bounds.MOST_RADIUS,
-        help="Of --recurrence: the spectral radius.",
-    ),
-]
+Recurrence = Annotated[bool, Option("--recurrence", help="Compare recurrent networks with attention.")]
 
 
 def command(
     run: TrainedRun,
-    text: Annotated[str | None, typer.Option(help="To translate, to continue, or with <mask>.")] = None,
-    image: Annotated[Path | None, typer.Option(help="A PNG file, for a model of images.")] = None,
-    row: HeldOutImage = None,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="A .png, .html or .json file.")] = None,
-    word: Annotated[str | None, typer.Option(help="Of the output, or its number: what it looked at.")] = None,
-    words: Annotated[bool, typer.Option("--words", help="Join subwords to words.")] = False,
-    tree: Annotated[bool, typer.Option("--tree", help="Print the beam tree, too.")] = False,
-    steps: Annotated[bool, typer.Option("--steps", help="Print how it was written, token by token.")] = False,
-    do: Do = None,
-    target: Annotated[str | None, typer.Option(help="Look at this translation, not at the best.")] = None,
-    hypothesis: Hypothesis = None,
+    text: Annotated[str | None, Option(help="To translate, to continue, or with <mask>.")] = None,
+    image: Annotated[Path | None, Option(help="A PNG file, for a model of images.")] = None,
+    row: Annotated[int | None, count(help="A held-out image instead, from 1.")] = None,
+    out: Annotated[Path | None, Option("-o", "--out", help="A .png, .html or .json file.")] = None,
+    word: Annotated[str | None, Option(help="Of the output, or its number: what it looked at.")] = None,
+    words: Annotated[bool, Option("--words", help="Join subwords to words.")] = False,
+    tree: Annotated[bool, Option("--tree", help="Print the beam tree, too.")] = False,
+    steps: Annotated[bool, Option("--steps", help="Print how it was written, token by token.")] = False,
+    do: Annotated[
+        list[str] | None,
+        Option(metavar="CHANGE", help="Intervene: silence:cross.2.3, prefix:Ein, no-residual:encoder.*, …"),
+    ] = None,
+    target: Annotated[str | None, Option(help="Look at this translation, not at the best.")] = None,
+    hypothesis: Annotated[int | None, count(most=bounds.BEAM, help="Or at that of this rank.")] = None,
     part: AttentionPart = None,
-    head: Annotated[str | None, typer.Option(help="In a .png: LAYER.HEAD, from 1, alone.")] = None,
-    boxes: Annotated[bool, typer.Option("--boxes", help="List the model's boxes.")] = False,
-    box: Annotated[str | None, typer.Option(help="Print the steps inside a box.")] = None,
-    layer: BoxLayer = None,
-    position: BoxPosition = None,
-    temperature: Temperature = None,
+    head: Annotated[str | None, Option(help="In a .png: LAYER.HEAD, from 1, alone.")] = None,
+    boxes: Annotated[bool, Option("--boxes", help="List the model's boxes.")] = False,
+    box: Annotated[str | None, Option(help="Print the steps inside a box.")] = None,
+    layer: Annotated[int | None, count(most=bounds.LAYERS, help="Of the box, from 1.")] = None,
+    position: Annotated[int | None, count(most=bounds.LENGTH, help="The box's token, from 1.")] = None,
+    temperature: Annotated[
+        float | None, Option(metavar="T", min=bounds.COLDEST, max=bounds.HOTTEST, help="Of --box softmax.")
+    ] = None,
     recurrence: Recurrence = False,
-    radius: Radius = None,
+    radius: Annotated[
+        float | None,
+        Option(
+            metavar="R",
+            min=bounds.LEAST_RADIUS,
+            max=bounds.MOST_RADIUS,
+            help="Of --recurrence: the spectral radius.",
+        ),
+    ] = None,
     beam: Beam = None,
     alpha: Alpha = None,
     settings: SearchSettings = None,

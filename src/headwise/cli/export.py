@@ -5,49 +5,36 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from headwise import bounds
-from headwise.cli.arguments import Imports, TrainedRun, named
+from headwise.cli.arguments import Imports, TrainedRun, count, named
 from headwise.cli.streams import say
 
 
 def command(
     run: TrainedRun,
-    to: Annotated[
-        str, typer.Option("--to", help="run, page, huggingface, ctranslate2, argos, onnx, marian.")
-    ],
-    out: Annotated[
-        Path, typer.Option("-o", "--out", help="A new directory; for argos a new .argosmodel file.")
-    ],
+    to: Annotated[str, Option("--to", help="run, page, huggingface, ctranslate2, argos, onnx, marian.")],
+    out: Annotated[Path, Option("-o", "--out", help="A new directory; for argos a new .argosmodel file.")],
     precision: Annotated[
-        str | None,
-        typer.Option(help="Of the matrices: float32, float16, bfloat16 or int8, where --to has it."),
+        str | None, Option(help="Of the matrices: float32, float16, bfloat16 or int8, where --to has it.")
     ] = None,
     last: Annotated[
         int | None,
-        typer.Option(
-            "--average",
-            metavar="N",
-            min=1,
-            max=bounds.CHECKPOINTS,
-            help="To run: average the last N checkpoints.",
-        ),
+        count("--average", most=bounds.CHECKPOINTS, help="To run: average the last N checkpoints."),
     ] = None,
     others: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--with", metavar="RUN", callback=named, help="To run: average with another run; repeatable."
-        ),
+        Option("--with", metavar="RUN", callback=named, help="To run: average with another run; repeatable."),
     ] = None,
     shortlist: Annotated[
-        bool, typer.Option("--shortlist", help="To run: learn a shortlist of target subwords, too.")
+        bool, Option("--shortlist", help="To run: learn a shortlist of target subwords, too.")
     ] = False,
     from_language: Annotated[
-        str | None, typer.Option(help="To argos, huggingface: code of the source language, such as en.")
+        str | None, Option(help="To argos, huggingface: code of the source language, such as en.")
     ] = None,
     to_language: Annotated[
-        str | None, typer.Option(help="To argos, huggingface: code of the target language, such as de.")
+        str | None, Option(help="To argos, huggingface: code of the target language, such as de.")
     ] = None,
     imports: Imports = None,
 ) -> None:

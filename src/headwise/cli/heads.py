@@ -9,49 +9,58 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Option
 
 from headwise import bounds
-from headwise.cli.arguments import AsJson, Device, Imports, Limit, Lowercase, Tokenized, TrainedRun
-from headwise.cli.checks import refuse_beside, refuse_without
+from headwise.cli.arguments import (
+    AsJson,
+    Device,
+    Imports,
+    Limit,
+    Lowercase,
+    Tokenized,
+    TrainedRun,
+    refuse_beside,
+    refuse_without,
+)
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
     from headwise.analysis.heads.importance import HeadPlace
+    from headwise.analysis.heads.measuring import PartReport
+    from headwise.analysis.heads.roles import Rate, RelationRate
     from headwise.engine.translator import Translator
 
 Order = Literal["gradient", "masking", "random"]
 
 
-Source = Annotated[Path | None, typer.Option(help="Source text, or a .conllu file with trees; plain or .gz.")]
-Target = Annotated[Path | None, typer.Option(help="Its translation, likewise; the model's own unless given.")]
-Importance = Annotated[
-    bool,
-    typer.Option("--importance", help="Measure importance: by masking each head alone, and by gradients."),
-]
-Prune = Annotated[Order | None, typer.Option(help="Remove heads in this order and score the translations.")]
-Points = Annotated[
-    int | None,
-    typer.Option(
-        min=1, max=bounds.COUNT, help="Points of the pruning curve, besides none removed; 8 unless given."
-    ),
-]
+Source = Annotated[Path | None, Option(help="Source text, or a .conllu file with trees; plain or .gz.")]
+Target = Annotated[Path | None, Option(help="Its translation, likewise; the model's own unless given.")]
+Prune = Annotated[Order | None, Option(help="Remove heads in this order and score the translations.")]
 
 
 def command(
     run: TrainedRun,
     source: Source = None,
     target: Target = None,
-    miniature: Annotated[bool, typer.Option("--miniature", help="The built-in corpus's test set.")] = False,
-    seed: Annotated[int, typer.Option(min=0, max=bounds.SEED, help="Of random orders.")] = 1,
+    miniature: Annotated[bool, Option("--miniature", help="The built-in corpus's test set.")] = False,
+    seed: Annotated[int, Option(min=0, max=bounds.SEED, help="Of random orders.")] = 1,
     tokenized: Tokenized = False,
     lowercase: Lowercase = False,
     limit: Limit = None,
-    importance: Importance = False,
+    importance: Annotated[
+        bool, Option("--importance", help="Measure importance: by masking each head alone, and by gradients.")
+    ] = False,
     prune: Prune = None,
-    points: Points = None,
-    train_source: Annotated[Path | None, typer.Option(help="Training text, to count rare words in.")] = None,
-    train_target: Annotated[Path | None, typer.Option(help="Its translation.")] = None,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="Draw a summary as .png.")] = None,
+    points: Annotated[
+        int | None,
+        Option(
+            min=1, max=bounds.COUNT, help="Points of the pruning curve, besides none removed; 8 unless given."
+        ),
+    ] = None,
+    train_source: Annotated[Path | None, Option(help="Training text, to count rare words in.")] = None,
+    train_target: Annotated[Path | None, Option(help="Its translation.")] = None,
+    out: Annotated[Path | None, Option("-o", "--out", help="Draw a summary as .png.")] = None,
     device: Device = "auto",
     imports: Imports = None,
     as_json: AsJson = False,
@@ -69,7 +78,6 @@ def command(
     from headwise.analysis.heads.single_text import TASKS as SINGLE_TEXT
     from headwise.analysis.heads.single_text import measure_single_text
     from headwise.cli.annotated import read_sentences
-    from headwise.cli.tables import heads_table, relations_table
     from headwise.config import Config
     from headwise.engine.translator import Translator
 
@@ -118,8 +126,8 @@ def command(
         from headwise.analysis.heads.summary import draw_heads
 
         draw_heads(reports, out, importances.get("masking"))
-    lines = [line for report in reports for line in heads_table(report, importances)]
-    lines += [line for report in reports for line in relations_table(report)]
+    lines = [line for report in reports for line in _heads_table(report, importances)]
+    lines += [line for report in reports for line in _relations_table(report)]
     typer.echo(json.dumps(record, ensure_ascii=False) if as_json else "\n".join([*lines, *pruned]))
 
 
@@ -176,3 +184,66 @@ def _pruned(
         scores = "".join(f"{point.bleu:12.2f}" for point in row)
         lines.append(f"  {row[0].removed:7d}  {row[0].share:6.0%}{scores}")
     return lines
+
+
+def _heads_table(report: PartReport, importance: dict[str, dict[HeadPlace, float]]) -> list[str]:
+    """Return the lines of a table with one head per line; a number's baseline follows it."""
+    from headwise.analysis.heads.importance import HeadPlace
+    from headwise.analysis.interventions import PART_NAMES
+
+    first = report.heads[0]
+    lines = [
+        "",
+        f"{PART_NAMES[report.part]}: {report.sentences} sentences, {first.position.n} rows "
+        "(after each number: what chance gives)",
+        "  head   argmax at one offset   rare word      entropy      largest weight  end    separators    similar      "
+        + "".join(f"{name:>9}" for name in importance)
+        + "  best relation, found / best offset / chance / n",
+    ]
+    for head in report.heads:
+        place = HeadPlace(report.part, head.layer, head.head)
+        marks = "".join(f"{values[place]:9.4f}" for values in importance.values())
+        lines.append(
+            f"  {head.layer + 1}.{head.head + 1}   {head.offset:+4d} {_share(head.position, 'chance')}      "
+            f"{_share(head.rare, 'chance')}  {head.entropy.rate:5.2f} {head.entropy.baselines['uniform']:5.2f}   "
+            f"{_share(head.confidence, 'uniform')}    {head.end.rate:4.0%}  {_share(head.separator, 'uniform')}  "
+            f"{_similarity(head.similarity)}  {marks}  {_relation(head.relation)}"
+            + "".join(f"  [{role}]" for role in head.roles)
+        )
+    return lines
+
+
+def _relations_table(report: PartReport) -> list[str]:
+    """Return a table with the best head for each relation, selected on every other sentence, measured on the rest."""
+    relations = [*report.relations, *report.coreference]
+    if not relations:
+        return []
+    from headwise.analysis.interventions import PART_NAMES
+
+    lines = [
+        "",
+        f"{PART_NAMES[report.part]}: the best head for each relation",
+        "  relation              head   found   best offset   chance      n",
+    ]
+    for best in relations:
+        base = best.found.baselines
+        lines.append(
+            f"  {best.name:<21} {best.layer + 1}.{best.head + 1}    {best.found.rate:5.1%}  {base['offset']:6.1%} "
+            f"({best.offset:+d})   {base['chance']:6.1%}  {best.found.n:5d}"
+        )
+    return lines
+
+
+def _share(rate: Rate, base: str) -> str:
+    return f"{rate.rate:5.0%} {rate.baselines[base]:5.0%}"
+
+
+def _similarity(rate: Rate | None) -> str:
+    return "           " if rate is None else f"{rate.rate:+.2f} {rate.baselines['permuted']:+.2f}"
+
+
+def _relation(best: RelationRate | None) -> str:
+    if best is None:
+        return ""
+    base = best.found.baselines
+    return f"{best.name} {best.found.rate:.0%} / {base['offset']:.0%} / {base['chance']:.0%} / {best.found.n}"

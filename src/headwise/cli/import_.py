@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from headwise.cli.arguments import Languages, TargetLanguage
 from headwise.cli.streams import say
@@ -14,16 +14,12 @@ from headwise.cli.streams import say
 def command(
     source: Annotated[
         str,
-        typer.Argument(
-            help="A model's directory or file, or hf:OWNER/NAME[@REVISION] on the Hugging Face Hub."
-        ),
+        Argument(help="A model's directory or file, or hf:OWNER/NAME[@REVISION] on the Hugging Face Hub."),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="A new run directory.")],
+    out: Annotated[Path, Option("-o", "--out", help="A new run directory.")],
     form: Annotated[
         str | None,
-        typer.Option(
-            "--format", help="The format of the source.", show_default="the first that recognizes it"
-        ),
+        Option("--format", help="The format of the source.", show_default="the first that recognizes it"),
     ] = None,
     languages: Languages = None,
     language: TargetLanguage = None,

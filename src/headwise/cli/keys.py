@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from headwise import bounds
 from headwise.cli.arguments import AsJson, group
 
 app = group("Make and remove the API keys of `headwise serve`.", "Example: headwise keys add keys.db alice")
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The file of keys.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is.")]
+File = Annotated[Path, Argument(metavar="FILE", help="The file of keys.")]
+Name = Annotated[str, Argument(metavar="NAME", help="Whose key it is.")]
 
 
 @app.command("add", epilog="Example: headwise keys add keys.db alice --characters 1000000 --requests 60")
@@ -22,11 +23,10 @@ def add(
     file: File,
     name: Name,
     characters: Annotated[
-        int | None,
-        typer.Option(min=0, max=bounds.COUNT, help="Most characters a month.", show_default="no limit"),
+        int | None, Option(min=0, max=bounds.COUNT, help="Most characters a month.", show_default="no limit")
     ] = None,
     requests: Annotated[
-        int | None, typer.Option(min=1, max=10**6, help="Most requests a minute.", show_default="no limit")
+        int | None, Option(min=1, max=10**6, help="Most requests a minute.", show_default="no limit")
     ] = None,
 ) -> None:
     """Make a key and print it, once: the file has only its hash. A running server knows it at once."""
@@ -42,7 +42,7 @@ def list_keys(file: File, as_json: AsJson = False) -> None:
     """List the keys' names, quotas, and the characters used this month."""
     from headwise.serve.protocols.keys import KeyStore
 
-    with closing(KeyStore(file)) as store:
+    with closing(KeyStore(file, read_only=True)) as store:
         entries = [
             {
                 "name": key.name,

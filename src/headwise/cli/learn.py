@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from headwise.cli.arguments import Device, Imports, Port, named
 from headwise.shipped.runs import general_runs
@@ -16,10 +17,10 @@ from headwise.shipped.runs import general_runs
 
 def command(
     run: Annotated[
-        Path, typer.Argument(callback=named, help="A translation run, or demo: the model in the package.")
+        Path, Argument(callback=named, help="A translation run, or demo: the model in the package.")
     ] = Path("demo"),
     port: Port = 8080,
-    browser: Annotated[bool, typer.Option(help="Open the chapters in the browser.")] = True,
+    browser: Annotated[bool, Option(help="Open the chapters in the browser.")] = True,
     device: Device = "auto",
     imports: Imports = None,
 ) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cached_property
+from contextlib import ExitStack, contextmanager
 from io import BufferedWriter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from headwise.cli.streams import show
 from headwise.files import atomic_file, check_output, disk_errors
@@ -52,29 +50,30 @@ def line_writer(
     check_output(path, *inputs)
     if path.exists() and not path.is_file():
         live = True
-    with _opened_late(path) if live else atomic_file(path.resolve()) as file:
-
-        def write(line: str) -> None:
-            file.write(one_line(line).encode() + b"\n")
-
-        yield write
+    with _opened_late(path) if live else _replaced(path) as write:
+        yield lambda line: write(one_line(line).encode() + b"\n")
 
 
 @contextmanager
-def _opened_late(path: Path) -> Iterator[Any]:
-    """Yield a file that is opened, without a buffer, when something is written, or when the block ends."""
-    with contextlib.ExitStack() as stack, disk_errors(path):
+def _replaced(path: Path) -> Iterator[Callable[[bytes], object]]:
+    """Yield a function that writes to a file, which is replaced when the block ends."""
+    with atomic_file(path.resolve()) as file:
+        yield file.write
 
-        class Late:
-            @cached_property
-            def file(self) -> BufferedWriter:
+
+@contextmanager
+def _opened_late(path: Path) -> Iterator[Callable[[bytes], object]]:
+    """Yield a function that writes to a file, which it opens, without a buffer, at the first call or at the end."""
+    file: BufferedWriter | None = None
+    with ExitStack() as stack, disk_errors(path):
+
+        def write(data: bytes) -> None:
+            nonlocal file
+            if file is None:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                return stack.enter_context(open(path, "wb"))
+                file = stack.enter_context(open(path, "wb"))
+            file.write(data)
+            file.flush()
 
-            def write(self, data: bytes) -> None:
-                self.file.write(data)
-                self.file.flush()
-
-        late = Late()
-        yield late
-        late.write(b"")
+        yield write
+        write(b"")

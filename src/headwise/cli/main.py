@@ -82,8 +82,7 @@ def run(arguments: Sequence[str]) -> int:
         code = _run(arguments)
         sys.stdout.flush()  # inside the try block, which reports a failure
     except HeadwiseError as error:
-        print(f"headwise: error: {error}", file=sys.stderr)
-        return 2
+        return _refused(error)
     except KeyboardInterrupt:
         print("headwise: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -92,25 +91,27 @@ def run(arguments: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         if (package := missing_package(error)) is None:
             raise
-        print(f"headwise: error: {not_installed(arguments[0], package)}", file=sys.stderr)
-        return 2
+        return _refused(not_installed(arguments[0], package))
     except OSError as error:  # of a look at a path before it is read or written
         if error.filename is None or not (
             isinstance(error, PermissionError) or error.errno == errno.ENAMETOOLONG
         ):
             raise
-        print(f"headwise: error: {error.filename}: can't be used ({error.strerror})", file=sys.stderr)
-        return 2
+        return _refused(f"{error.filename}: can't be used ({error.strerror})")
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
-        print(
-            "headwise: error: expected enough memory for what was asked, found too little"
-            f" ({_sentence(str(error)) or 'it ran out'}); ask for less: fewer tokens a batch, a smaller beam or model",
-            file=sys.stderr,
+        return _refused(
+            "expected enough memory for what was asked, found too little"
+            f" ({_sentence(str(error)) or 'it ran out'}); ask for less: fewer tokens a batch, a smaller beam or model"
         )
-        return 2
     return code
+
+
+def _refused(problem: object) -> int:
+    """Print an error of the user's, and return its exit code."""
+    print(f"headwise: error: {problem}", file=sys.stderr)
+    return 2
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -198,9 +199,8 @@ def main() -> None:
         signal.signal(signal.SIGINT, _interrupt)
     with standard_streams():
         code = run(sys.argv[1:])
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # the work is done; a Ctrl-C during Python's exit would kill it
+    # The work is done; a Ctrl-C during Python's exit would kill it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()  # Python's exit would search PyTorch's objects for cycles several times, for half a second
     sys.exit(code)
 

@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from headwise import bounds
-from headwise.cli.arguments import Device, Imports, OutputFile, Precision, TrainedRun
-from headwise.cli.checks import refuse_without
+from headwise.cli.arguments import Device, Imports, OutputFile, Precision, TrainedRun, refuse_without
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,21 +24,19 @@ _CHUNK = 1024  # lines read ahead, to batch them by length
 def command(
     run: TrainedRun,
     file: Annotated[
-        Path | None, typer.Argument(help="Lines to read, plain or .gz; without, standard input.")
+        Path | None, Argument(help="Lines to read, plain or .gz; without, standard input.")
     ] = None,
     out: OutputFile = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Write a JSON object for each line, with everything.")
+        bool, Option("--json", help="Write a JSON object for each line, with everything.")
     ] = False,
     prompt: Annotated[
-        str | None, typer.Option(help="Of a language model: the text to continue, token by token.")
+        str | None, Option(help="Of a language model: the text to continue, token by token.")
     ] = None,
-    n: Annotated[
-        int, typer.Option("-n", min=1, max=bounds.SAMPLES, help="Texts that continue the prompt.")
-    ] = 1,
+    n: Annotated[int, Option("-n", min=1, max=bounds.SAMPLES, help="Texts that continue the prompt.")] = 1,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "-s", metavar="KEY=VALUE", help="temperature (0: the likeliest), top_k, top_p, max_tokens, seed."
         ),
     ] = None,

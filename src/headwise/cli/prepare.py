@@ -6,126 +6,73 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from headwise import bounds
-from headwise.cli.arguments import Languages, named
+from headwise.cli.arguments import Languages, count, named
+from headwise.cli.streams import say
 
 _SUBWORDS, _SAMPLE, _DEV_PAIRS = 37_000, 1_000_000, 1_000
 EXAMPLE = "Example: headwise data prepare --source 'crawl/*.en.gz' --target 'crawl/*.de.gz' --near -o prepared/crawl"
 
 
-Source = Annotated[list[str], typer.Option("--source", help="Files, patterns, folders, s3://, gs://, hf://.")]
-Target = Annotated[
-    list[str] | None, typer.Option("--target", help="The other side of plain text; repeatable.")
-]
-SourceField = Annotated[
-    str, typer.Option(help="Field of a record: source, or as translation.en.", show_default=False)
-]
-MaxWords = Annotated[
-    int,
-    typer.Option(
-        metavar="N", min=1, max=bounds.COUNT, help="Most words of a side (250).", show_default=False
-    ),
-]
-MinWords = Annotated[
-    int,
-    typer.Option(
-        metavar="N", min=1, max=bounds.COUNT, help="Fewest words of a side (1).", show_default=False
-    ),
-]
-MaxRatio = Annotated[
-    float,
-    typer.Option(
-        metavar="R", min=1.0, max=bounds.RATIO, help="Most characters for each of the shorter side."
-    ),
-]
-MaxWordRatio = Annotated[
-    float,
-    typer.Option(metavar="R", min=0.0, max=bounds.RATIO, help="Most words for each of it; 0: no limit."),
-]
-IdentifyLanguages = Annotated[
-    bool, typer.Option("--identify-languages", help="Drop pairs in other languages.")
-]
+Target = Annotated[list[str] | None, Option("--target", help="The other side of plain text; repeatable.")]
+IdentifyLanguages = Annotated[bool, Option("--identify-languages", help="Drop pairs in other languages.")]
 Filters = Annotated[
-    list[str] | None,
-    typer.Option("--filter", metavar="MODULE:FUNCTION", help="It keeps, drops or changes a pair."),
+    list[str] | None, Option("--filter", metavar="MODULE:FUNCTION", help="It keeps, drops or changes a pair.")
 ]
-DropUntranslated = Annotated[
-    bool, typer.Option("--drop-untranslated", help="Drop pairs of two equal sentences.")
-]
+DropUntranslated = Annotated[bool, Option("--drop-untranslated", help="Drop pairs of two equal sentences.")]
 HeldOut = Annotated[
-    list[str] | None,
-    typer.Option("--held-out", metavar="FILE", help="Drop pairs with a sentence of this test."),
+    list[str] | None, Option("--held-out", metavar="FILE", help="Drop pairs with a sentence of this test.")
 ]
-KeepDuplicates = Annotated[bool, typer.Option("--keep-duplicates", help="Keep exact duplicates.")]
 Size = Annotated[
     int | None,
-    typer.Option(
-        "--subwords",
-        metavar="N",
-        min=8,
-        max=bounds.VOCABULARY,
-        help="Subwords to learn.",
-        show_default=str(_SUBWORDS),
+    count(
+        "--subwords", least=8, most=bounds.VOCABULARY, help="Subwords to learn.", show_default=str(_SUBWORDS)
     ),
 ]
-SubwordsFrom = Annotated[
-    Path | None, typer.Option(callback=named, help="Or those of this run or prepared corpus.")
-]
-Sample = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", min=1, max=bounds.COUNT, help="Pairs to learn them from.", show_default=str(_SAMPLE)
-    ),
-]
-DevSource = Annotated[str | None, typer.Option(help="Development text; else pairs are held out.")]
-DevTarget = Annotated[str | None, typer.Option(help="Its other side.")]
+SubwordsFrom = Annotated[Path | None, Option(callback=named, help="Or those of this run or prepared corpus.")]
 DevPairs = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", min=0, max=bounds.EXAMPLES, help="Pairs to hold out.", show_default=str(_DEV_PAIRS)
-    ),
-]
-MaxLength = Annotated[
-    int, typer.Option(metavar="N", min=2, max=bounds.LENGTH, help="Most subwords of a side.")
-]
-ShardPairs = Annotated[
-    int, typer.Option(metavar="N", min=1, max=bounds.EXAMPLES, help="Most pairs of a shard.")
-]
-WorkerProcesses = Annotated[
-    int, typer.Option(metavar="N", min=0, max=bounds.PROCESSES, help="0: one per processor.")
+    int | None, count(least=0, most=bounds.EXAMPLES, help="Pairs to hold out.", show_default=str(_DEV_PAIRS))
 ]
 
 
 def command(
-    source: Source,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the prepared corpus.")],
+    source: Annotated[list[str], Option("--source", help="Files, patterns, folders, s3://, gs://, hf://.")],
+    out: Annotated[Path, Option("-o", "--out", help="Folder for the prepared corpus.")],
     target: Target = None,
-    dev_source: DevSource = None,
-    dev_target: DevTarget = None,
-    source_field: SourceField = "source",
-    target_field: Annotated[str, typer.Option(help="Likewise: target.", show_default=False)] = "target",
-    max_words: MaxWords = 250,
-    min_words: MinWords = 1,
-    max_ratio: MaxRatio = 9.0,
-    max_word_ratio: MaxWordRatio = 0.0,
+    dev_source: Annotated[str | None, Option(help="Development text; else pairs are held out.")] = None,
+    dev_target: Annotated[str | None, Option(help="Its other side.")] = None,
+    source_field: Annotated[
+        str, Option(help="Field of a record: source, or as translation.en.", show_default=False)
+    ] = "source",
+    target_field: Annotated[str, Option(help="Likewise: target.", show_default=False)] = "target",
+    max_words: Annotated[int, count(help="Most words of a side (250).", show_default=False)] = 250,
+    min_words: Annotated[int, count(help="Fewest words of a side (1).", show_default=False)] = 1,
+    max_ratio: Annotated[
+        float,
+        Option(metavar="R", min=1.0, max=bounds.RATIO, help="Most characters for each of the shorter side."),
+    ] = 9.0,
+    max_word_ratio: Annotated[
+        float, Option(metavar="R", min=0.0, max=bounds.RATIO, help="Most words for each of it; 0: no limit.")
+    ] = 0.0,
     identify_languages: IdentifyLanguages = False,
     languages: Languages = None,
     filters: Filters = None,
     drop_untranslated: DropUntranslated = False,
     held_out: HeldOut = None,
-    keep_duplicates: KeepDuplicates = False,
-    near: Annotated[bool, typer.Option("--near", help="Drop near duplicates, too (MinHash).")] = False,
+    keep_duplicates: Annotated[bool, Option("--keep-duplicates", help="Keep exact duplicates.")] = False,
+    near: Annotated[bool, Option("--near", help="Drop near duplicates, too (MinHash).")] = False,
     size: Size = None,
     subwords_from: SubwordsFrom = None,
-    sample: Sample = None,
+    sample: Annotated[int | None, count(help="Pairs to learn them from.", show_default=str(_SAMPLE))] = None,
     dev_pairs: DevPairs = None,
-    max_length: MaxLength = 512,
-    shard_pairs: ShardPairs = 1 << 18,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, max=bounds.SEED, help="Of all choices.")] = 1,
-    engine: Annotated[str, typer.Option(help="processes, or ray: a cluster.")] = "processes",
-    workers: WorkerProcesses = 0,
-    restart: Annotated[bool, typer.Option("--restart", help="Prepare anew, whatever OUT holds.")] = False,
+    max_length: Annotated[int, count(least=2, most=bounds.LENGTH, help="Most subwords of a side.")] = 512,
+    shard_pairs: Annotated[int, count(most=bounds.EXAMPLES, help="Most pairs of a shard.")] = 1 << 18,
+    seed: Annotated[int, count(least=0, most=bounds.SEED, help="Of all choices.")] = 1,
+    engine: Annotated[str, Option(help="processes, or ray: a cluster.")] = "processes",
+    workers: Annotated[int, count(least=0, most=bounds.PROCESSES, help="0: one per processor.")] = 0,
+    restart: Annotated[bool, Option("--restart", help="Prepare anew, whatever OUT holds.")] = False,
 ) -> None:
     """Clean, deduplicate and encode a corpus of any size into shards, from which `headwise train` streams.
 
@@ -195,8 +142,6 @@ def command(
         engine=engine,
         workers=workers,
     )
-    for line in prepare_corpus(
-        job, out, restart=restart, say=lambda line: typer.echo(f"headwise: {line}", err=True)
-    ):
+    for line in prepare_corpus(job, out, restart=restart, say=say):
         typer.echo(line)
     typer.echo(f"To train on it: headwise train --preset base data.prepared=[{out}] -o RUN", err=True)

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from headwise import bounds
-from headwise.cli.arguments import finite
-from headwise.cli.checks import refuse_beside, refuse_without
+from headwise.cli.arguments import finite, refuse_beside, refuse_without
 from headwise.errors import ConfigError
+from headwise.extras import installed, not_installed
 
 if TYPE_CHECKING:
     from headwise.experiments.harness.outcome import Table
@@ -23,52 +24,17 @@ if TYPE_CHECKING:
 
 
 Name = Annotated[
-    str,
-    typer.Argument(
-        help="table1, …, table4, parameters, complexity, sqrt-dk, …, wmt14, all, report, or list."
-    ),
+    str, Argument(help="table1, …, table4, parameters, complexity, sqrt-dk, …, wmt14, all, report, or list.")
 ]
-ScaleName = Annotated[
-    str | None,
-    typer.Option(
-        help="tiny (minutes), multi30k (hours), open-en-de (a day) or wmt14 (the paper's own).",
-        show_default="tiny; wmt14 for wmt14",
-    ),
-]
-Rows = Annotated[
-    list[str] | None,
-    typer.Option(help="Only rows of this name or pattern, such as 'table3-a-*'; repeatable."),
-]
-Seeds = Annotated[str | None, typer.Option(help="Seeds, such as 1,2,3.", show_default="the experiment's")]
-RowDevice = Annotated[str | None, typer.Option(help="training.device of every row.", show_default="auto")]
-Threads = Annotated[
-    int | None, typer.Option(min=1, max=bounds.PROCESSES, help="training.threads of every row.")
-]
-Processes = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=bounds.PROCESSES,
-        help="Train under torchrun in so many processes.",
-        show_default="one per GPU",
-    ),
-]
+Seeds = Annotated[str | None, Option(help="Seeds, such as 1,2,3.", show_default="the experiment's")]
+Threads = Annotated[int | None, Option(min=1, max=bounds.PROCESSES, help="training.threads of every row.")]
 Show = Annotated[
-    bool,
-    typer.Option("--show", help="Print the paper's own table, and recorded results beside it; run nothing."),
+    bool, Option("--show", help="Print the paper's own table, and recorded results beside it; run nothing.")
 ]
-TableAsJson = Annotated[
-    bool, typer.Option("--json", help="With --show: the paper's table as one JSON object.")
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print each row's command and what it would cost here; run nothing.")
-]
-Gpu = Annotated[
-    str | None, typer.Option("--gpu", help="With --dry-run: not here but on GPUs of a kind: a100, h100, ….")
-]
+TableAsJson = Annotated[bool, Option("--json", help="With --show: the paper's table as one JSON object.")]
 Price = Annotated[
     float | None,
-    typer.Option(
+    Option(
         min=0.0, max=1e9, callback=finite, help="With --dry-run: what a GPU costs an hour, in any currency."
     ),
 ]
@@ -78,18 +44,38 @@ _OUT = Path("runs/reproduce")
 
 def command(
     name: Name,
-    scale: ScaleName = None,
-    out: Annotated[Path, typer.Option(help="Folder for runs and figures.")] = _OUT,
-    results: Annotated[Path, typer.Option(help="Folder of the recorded results.")] = Path("results"),
-    rows: Rows = None,
+    scale: Annotated[
+        str | None,
+        Option(
+            help="tiny (minutes), multi30k (hours), open-en-de (a day) or wmt14 (the paper's own).",
+            show_default="tiny; wmt14 for wmt14",
+        ),
+    ] = None,
+    out: Annotated[Path, Option(help="Folder for runs and figures.")] = _OUT,
+    results: Annotated[Path, Option(help="Folder of the recorded results.")] = Path("results"),
+    rows: Annotated[
+        list[str] | None, Option(help="Only rows of this name or pattern, such as 'table3-a-*'; repeatable.")
+    ] = None,
     seeds: Seeds = None,
-    device: RowDevice = None,
+    device: Annotated[str | None, Option(help="training.device of every row.", show_default="auto")] = None,
     threads: Threads = None,
-    processes: Processes = None,
+    processes: Annotated[
+        int | None,
+        Option(
+            min=1,
+            max=bounds.PROCESSES,
+            help="Train under torchrun in so many processes.",
+            show_default="one per GPU",
+        ),
+    ] = None,
     show: Show = False,
     as_json: TableAsJson = False,
-    dry_run: DryRun = False,
-    gpu: Gpu = None,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Print each row's command and what it would cost here; run nothing.")
+    ] = False,
+    gpu: Annotated[
+        str | None, Option("--gpu", help="With --dry-run: not here but on GPUs of a kind: a100, h100, ….")
+    ] = None,
     price: Price = None,
 ) -> None:
     """Run an experiment's rows that aren't recorded yet, then print its tables and findings.
@@ -105,6 +91,8 @@ def command(
 
     Example: headwise reproduce wmt14 --dry-run --price 2.5
     """
+    if not installed("torch"):  # else the first package that is missed would be asked for alone
+        raise not_installed("reproduce", "torch")
     if not dry_run:
         refuse_without("--dry-run", {"--gpu": gpu, "--price": price})
     of_all = {"--seeds": seeds, "--threads": threads}
@@ -175,10 +163,7 @@ def command(
 
 
 def _show(name: str, scale: Scale, results: Path, *, as_json: bool) -> None:
-    """Print a table of "Attention Is All You Need" as the paper has it, and Headwise's results where there are some.
-
-    The paper's numbers are those of arXiv:1706.03762v7; notes say where the proceedings differ.
-    """
+    """Print a table as the paper (arXiv:1706.03762v7) has it, and Headwise's results where there are some."""
     from headwise.experiments.paper import TABLES
 
     if name not in TABLES:
@@ -211,14 +196,7 @@ def _recorded(name: str, scale: Scale, results: Path) -> list[Table]:
 
 def _all(place: Place, rows: Sequence[str], dry_run: bool, gpu: str | None, price: float | None) -> None:
     """Run, or estimate, whatever isn't finished of the experiments to convergence and of the measurements."""
-    from headwise.experiments.harness.runner import (
-        STAGES,
-        find_experiment,
-        finish,
-        plan,
-        selected,
-        unfinished,
-    )
+    from headwise.experiments.harness import runner
     from headwise.experiments.harness.texts import prepare_text
     from headwise.experiments.trials import BUDGETS
     from headwise.processes import processors
@@ -228,20 +206,22 @@ def _all(place: Place, rows: Sequence[str], dry_run: bool, gpu: str | None, pric
             f"all: expected a scale with a budget ({' or '.join(BUDGETS)}), found {place.scale.name}"
         )
     if rows:
-        experiments = [find_experiment(name) for stage in STAGES for name in stage]
-        known = [job.row for each in experiments for job in plan(each, place.scale, results=place.results)]
-        if not any(selected(row, rows) for row in known):
+        experiments = [runner.find_experiment(name) for stage in runner.STAGES for name in stage]
+        known = [
+            job.row for each in experiments for job in runner.plan(each, place.scale, results=place.results)
+        ]
+        if not any(runner.selected(row, rows) for row in known):
             found = " and ".join(map(repr, rows))
             raise ConfigError(
                 f"--rows: expected the pattern of a row, such as {known[0].name}, found {found}"
             )
-    left = [job for stage in STAGES for _, job in unfinished(place, stage, rows)]
+    left = [job for stage in runner.STAGES for _, job in runner.unfinished(place, stage, rows)]
     if dry_run:
         once = {(job.row.name, job.seed): job for job in left}  # experiments have rows in common
         _estimate(list(once.values()), place, gpu, price)
         return
     prepare_text([job.row for job in left], place.scale, _say)
-    finish(place, processors(), _say, rows=rows)
+    runner.finish(place, processors(), _say, rows=rows)
     typer.echo("`headwise reproduce report` writes what was found")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from headwise import bounds
 from headwise.cli.arguments import (
@@ -30,72 +31,60 @@ from headwise.shipped.runs import GENERAL
 
 if TYPE_CHECKING:
     from headwise.page.evaluation_pairs import EvaluationPairs
-    from headwise.serve.production import ServedRun
     from headwise.web.app import ApplicationPart
+    from headwise.web.run_directories import RunDirectory
 
 LIMITS = ServiceLimits()
 
 
-ServedRuns = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        metavar="RUN…",
-        callback=named,
-        show_default=False,
-        help="Runs or their names; else open-en-de and open-de-en.",
-    ),
-]
-AllowHost = Annotated[list[str] | None, typer.Option(help="Another name of this host; repeatable.")]
-Source = Annotated[Path | None, typer.Option(help="To measure the heads on; .conllu, too; .gz.")]
-RunLanguages = Annotated[
-    list[str] | None, typer.Option(metavar="[RUN=]FROM-TO", help="Such as en-de, where a run doesn't tell.")
-]
-ApiKeys = Annotated[Path | None, typer.Option("--api-keys", help="Ask clients for a key of `headwise keys`.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("-s", metavar="KEY=VALUE", help="Of every search, such as beam=2; guard=true unless set."),
-]
-AllowOrigin = Annotated[list[str] | None, typer.Option(help="Let pages of this site translate; repeatable.")]
-LimitCharacters = Annotated[
-    int, typer.Option(min=1, max=MOST_CHARACTERS, help="Most characters of a request.")
-]
-LimitItems = Annotated[int, typer.Option(min=1, max=MOST_ITEMS, help="Most texts of a request.")]
-LimitSeconds = Annotated[
-    float, typer.Option(min=0.1, max=MOST_SECONDS, callback=finite, help="Deadline of a request.")
-]
-LimitQueue = Annotated[int, typer.Option(min=1, max=bounds.COUNT, help="Most sentences that wait.")]
-WorkerProcesses = Annotated[
-    int, typer.Option(min=1, max=bounds.WORKERS, help="Processes, which share the models.")
-]
-Log = Annotated[bool, typer.Option("--log", help="Log each request as JSON, without texts.")]
+ApiKeys = Annotated[Path | None, Option("--api-keys", help="Ask clients for a key of `headwise keys`.")]
+AllowOrigin = Annotated[list[str] | None, Option(help="Let pages of this site translate; repeatable.")]
+LimitCharacters = Annotated[int, Option(min=1, max=MOST_CHARACTERS, help="Most characters of a request.")]
+LimitItems = Annotated[int, Option(min=1, max=MOST_ITEMS, help="Most texts of a request.")]
+LimitQueue = Annotated[int, Option(min=1, max=bounds.COUNT, help="Most sentences that wait.")]
 
 
 def command(
-    runs: ServedRuns = None,
-    host: Annotated[str, typer.Option(help="0.0.0.0 lets other machines in.")] = "127.0.0.1",
-    allow_host: AllowHost = None,
+    runs: Annotated[
+        list[Path] | None,
+        Argument(
+            metavar="RUN…",
+            callback=named,
+            show_default=False,
+            help="Runs or their names; else open-en-de and open-de-en.",
+        ),
+    ] = None,
+    host: Annotated[str, Option(help="0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    allow_host: Annotated[list[str] | None, Option(help="Another name of this host; repeatable.")] = None,
     port: Port = 8080,
-    source: Source = None,
-    target: Annotated[Path | None, typer.Option(help="Their translations, likewise.")] = None,
-    gold: Annotated[Path | None, typer.Option(help="Their word alignments (0-0 1-2).")] = None,
-    miniature: Annotated[bool, typer.Option("--miniature", help="Measure on the built-in test set.")] = False,
+    source: Annotated[Path | None, Option(help="To measure the heads on; .conllu, too; .gz.")] = None,
+    target: Annotated[Path | None, Option(help="Their translations, likewise.")] = None,
+    gold: Annotated[Path | None, Option(help="Their word alignments (0-0 1-2).")] = None,
+    miniature: Annotated[bool, Option("--miniature", help="Measure on the built-in test set.")] = False,
     tokenized: Tokenized = False,
     lowercase: Lowercase = False,
     device: Device = "auto",
     imports: Imports = None,
-    languages: RunLanguages = None,
+    languages: Annotated[
+        list[str] | None, Option(metavar="[RUN=]FROM-TO", help="Such as en-de, where a run doesn't tell.")
+    ] = None,
     api_keys: ApiKeys = None,
-    glossaries: Annotated[Path | None, typer.Option(help="Keep clients' glossaries in this file.")] = None,
-    settings: Settings = None,
+    glossaries: Annotated[Path | None, Option(help="Keep clients' glossaries in this file.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        Option("-s", metavar="KEY=VALUE", help="Of every search, such as beam=2; guard=true unless set."),
+    ] = None,
     recase: Recase = False,
     already_translated: AlreadyTranslated = "keep",
     allow_origin: AllowOrigin = None,
     limit_characters: LimitCharacters = LIMITS.characters,
     limit_items: LimitItems = LIMITS.items,
-    limit_seconds: LimitSeconds = LIMITS.seconds,
+    limit_seconds: Annotated[
+        float, Option(min=0.1, max=MOST_SECONDS, callback=finite, help="Deadline of a request.")
+    ] = LIMITS.seconds,
     limit_queue: LimitQueue = LIMITS.queue,
-    workers: WorkerProcesses = 1,
-    log: Log = False,
+    workers: Annotated[int, Option(min=1, max=bounds.WORKERS, help="Processes, which share the models.")] = 1,
+    log: Annotated[bool, Option("--log", help="Log each request as JSON, without texts.")] = False,
 ) -> None:
     """Serve a page that shows what a model does, and translate for clients of LibreTranslate and DeepL.
 
@@ -104,10 +93,9 @@ def command(
     Example: headwise serve runs/en-de runs/de-en --host 0.0.0.0 --api-keys keys.db --log
     """
     search = _served_search(settings, recase, already_translated)
-    from headwise.serve.production import Production, given_languages, open_production, served_languages
+    from headwise.serve.production import Production, given_languages, served_languages
     from headwise.serve.protocols.keys import KeyStore
     from headwise.serve.protocols.observation import log_line
-    from headwise.serve.protocols.rates import Rates
     from headwise.serve.shared import Shared
     from headwise.serve.translation.glossaries import GlossaryStore
     from headwise.serve.workers.supervisor import prepare_parent, supervise
@@ -125,12 +113,12 @@ def command(
     limits = dataclasses.replace(LIMITS, **most, queue=limit_queue)
 
     def production(shared: Shared) -> Production:
-        return open_production(
+        return Production(
             opened,
             languages or [],
             limits,
             say=say if workers == 1 else lambda sentence: None,  # the parent has said it
-            keys=None if api_keys is None else KeyStore(api_keys, Rates(shared.database)),
+            keys=None if api_keys is None else KeyStore(api_keys, shared.database),
             origins=origins,
             log=log_line if log else None,
             glossaries=None if glossaries is None else GlossaryStore(glossaries),
@@ -196,7 +184,7 @@ def _measured(
 
 def _opened(
     paths: Sequence[Path], device: str, threads: int, corpus: EvaluationPairs | None
-) -> tuple[Mapping[str, ServedRun], Callable[[], ApplicationPart]]:
+) -> tuple[Mapping[str, RunDirectory], Callable[[], ApplicationPart]]:
     """Open runs; return them with the function that makes their page, or what says how to get it without PyTorch.
 
     Raises `ConfigError` for a run that is given twice.

@@ -94,9 +94,8 @@ class _Descriptor(io.RawIOBase):
     def write(self, data: Any, /) -> int:
         if not self._broken:
             try:
-                while (
-                    written := self._raw.write(data)
-                ) is None:  # another process made the pipe non-blocking
+                # It is None where another process made the pipe non-blocking.
+                while (written := self._raw.write(data)) is None:
                     select.select([], [self._raw], [])
                 return written
             except OSError as error:

@@ -8,83 +8,64 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from headwise import bounds
 from headwise.api.training import TrainingPlan, TrainingRequest
-from headwise.cli.arguments import Imports, Languages, finite, named
-from headwise.cli.checks import refuse_without
+from headwise.cli.arguments import Imports, Languages, count, finite, named, refuse_without
 from headwise.config import Config
 from headwise.extras import installed, not_installed
 
-Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...", help="Change keys of the configuration.")
-]
-Configuration = Annotated[
-    Path | None, typer.Option("-c", "--config", help="YAML, such as configs/multi30k-en-de.yaml.")
-]
-Source = Annotated[
-    list[str] | None, typer.Option("--source", help="Text: plain, .gz; .tsv or .jsonl have both sides.")
-]
-Target = Annotated[
-    list[str] | None, typer.Option("--target", help="The other language, line by line; repeatable.")
-]
-DevSource = Annotated[str | None, typer.Option("--dev-source", help="Development text; else split off.")]
-Start = Annotated[
-    str | None,
-    typer.Option("--from", metavar="RUN", callback=named, help="A trained run to adapt, with its subwords."),
-]
+Target = Annotated[list[str] | None, Option("--target", help="The other language, line by line; repeatable.")]
+DevSource = Annotated[str | None, Option("--dev-source", help="Development text; else split off.")]
 Mix = Annotated[
-    list[str] | None,
-    typer.Option("--mix", metavar="OLD=SHARE", help="Replay text of a run or of SOURCE,TARGET."),
+    list[str] | None, Option("--mix", metavar="OLD=SHARE", help="Replay text of a run or of SOURCE,TARGET.")
 ]
-Preset = Annotated[
-    str | None, typer.Option("--preset", help="tiny, base, big, student, or a row of Table 3.")
-]
-MaxSteps = Annotated[
-    int | None, typer.Option("--max-steps", metavar="N", min=1, max=bounds.COUNT, help="Steps in all.")
-]
+Preset = Annotated[str | None, Option("--preset", help="tiny, base, big, student, or a row of Table 3.")]
 MaxMinutes = Annotated[
     float | None,
-    typer.Option(
-        "--max-minutes", metavar="N", min=0.0, max=bounds.MINUTES, callback=finite, help="Time in all."
-    ),
+    Option("--max-minutes", metavar="N", min=0.0, max=bounds.MINUTES, callback=finite, help="Time in all."),
 ]
-Seed = Annotated[
-    int | None, typer.Option("--seed", metavar="N", min=0, max=bounds.SEED, help="Of everything random.")
-]
-Restart = Annotated[bool, typer.Option("--restart", help="Begin anew in a run directory that has a run.")]
-NoChecks = Annotated[bool, typer.Option("--no-checks", help="Train whatever the texts look like.")]
-Estimate = Annotated[bool, typer.Option("--estimate", help="Print time, memory and energy; don't train.")]
-Gpu = Annotated[str | None, typer.Option("--gpu", help="With --estimate: for a100, h100, h200, ….")]
-Watts = Annotated[
-    float | None,
-    typer.Option("--watts", metavar="W", min=0.0, max=1e9, callback=finite, help="With --estimate: power."),
-]
+Seed = Annotated[int | None, count("--seed", least=0, most=bounds.SEED, help="Of everything random.")]
+Restart = Annotated[bool, Option("--restart", help="Begin anew in a run directory that has a run.")]
+Estimate = Annotated[bool, Option("--estimate", help="Print time, memory and energy; don't train.")]
 
 
 def command(
-    overrides: Overrides = None,
-    configuration: Configuration = None,
-    source: Source = None,
+    overrides: Annotated[
+        list[str] | None, Argument(metavar="[KEY.SUB=VALUE]...", help="Change keys of the configuration.")
+    ] = None,
+    configuration: Annotated[
+        Path | None, Option("-c", "--config", help="YAML, such as configs/multi30k-en-de.yaml.")
+    ] = None,
+    source: Annotated[
+        list[str] | None, Option("--source", help="Text: plain, .gz; .tsv or .jsonl have both sides.")
+    ] = None,
     target: Target = None,
     dev_source: DevSource = None,
-    dev_target: Annotated[str | None, typer.Option("--dev-target", help="Its other side.")] = None,
+    dev_target: Annotated[str | None, Option("--dev-target", help="Its other side.")] = None,
     languages: Languages = None,
-    start: Start = None,
+    start: Annotated[
+        str | None,
+        Option("--from", metavar="RUN", callback=named, help="A trained run to adapt, with its subwords."),
+    ] = None,
     mix: Mix = None,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="The run directory.")] = None,
+    out: Annotated[Path | None, Option("-o", "--out", help="The run directory.")] = None,
     preset: Preset = None,
-    max_steps: MaxSteps = None,
+    max_steps: Annotated[int | None, count("--max-steps", help="Steps in all.")] = None,
     max_minutes: MaxMinutes = None,
-    device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = None,
+    device: Annotated[str | None, Option("--device", help="auto, cpu, cuda, cuda:N or mps.")] = None,
     imports: Imports = None,
     seed: Seed = None,
     restart: Restart = False,
-    no_checks: NoChecks = False,
+    no_checks: Annotated[bool, Option("--no-checks", help="Train whatever the texts look like.")] = False,
     estimate: Estimate = False,
-    gpu: Gpu = None,
-    watts: Watts = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
+    gpu: Annotated[str | None, Option("--gpu", help="With --estimate: for a100, h100, h200, ….")] = None,
+    watts: Annotated[
+        float | None,
+        Option("--watts", metavar="W", min=0.0, max=1e9, callback=finite, help="With --estimate: power."),
+    ] = None,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object at the end.")] = False,
 ) -> int:
     """Train a translator.
 

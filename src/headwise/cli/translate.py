@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from headwise import bounds
 from headwise.api.translating import Request, document_format, translate_document, translate_file
@@ -26,77 +26,60 @@ from headwise.cli.arguments import (
     TargetLanguage,
     TrainedRun,
     Workers,
+    count,
+    refuse_without,
     search_settings,
     searchable,
 )
-from headwise.cli.checks import refuse_without
 from headwise.cli.streams import say, warn
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
     from headwise.text.reading.glossary import Glossary
 
-InputFile = Annotated[Path | None, typer.Argument(help="Lines, .jsonl, .parquet, a document; else stdin.")]
 
-
-NBest = Annotated[int | None, typer.Option(callback=searchable, help="Translations a line, numbered.")]
-PrefixFile = Annotated[Path | None, typer.Option(help="Beginnings of the translations, a line each.")]
-GlossaryFile = Annotated[Path | None, typer.Option(help="Terms to place: .tsv, .csv or .tbx.")]
-IgnoreCase = Annotated[bool, typer.Option("--ignore-case", help="Find the glossary's terms in any case.")]
-Alignments = Annotated[
-    bool, typer.Option("--alignments", help="Put a tab and word links (0-0 1-2) behind it.")
-]
-Jsonl = Annotated[bool, typer.Option("--jsonl", help="Write a JSON object a line, with everything.")]
-UseShortlist = Annotated[
-    bool, typer.Option("--shortlist", help="Search only the subwords of the run's shortlist.")
-]
-Threads = Annotated[
-    int, typer.Option(min=0, max=bounds.PROCESSES, help="Of PyTorch; 0: its choice.", show_default=False)
-]
-BatchTokens = Annotated[
-    int | None, typer.Option(metavar="N", min=1, max=bounds.COUNT, help="Subwords a batch, × beam.")
-]
-Chunk = Annotated[
-    int, typer.Option(min=1, max=bounds.COUNT, help="Lines read ahead (1024).", show_default=False)
-]
-OnBadLine = Annotated[
-    str | None, typer.Option(metavar="RULE", help="stop, replace or empty: for unreadable lines.")
-]
-Restart = Annotated[bool, typer.Option("--restart", help="Begin OUT anew, whatever there is of it.")]
+IgnoreCase = Annotated[bool, Option("--ignore-case", help="Find the glossary's terms in any case.")]
+Alignments = Annotated[bool, Option("--alignments", help="Put a tab and word links (0-0 1-2) behind it.")]
+UseShortlist = Annotated[bool, Option("--shortlist", help="Search only the subwords of the run's shortlist.")]
+Chunk = Annotated[int, Option(min=1, max=bounds.COUNT, help="Lines read ahead (1024).", show_default=False)]
 
 
 def command(
     run: TrainedRun,
-    file: InputFile = None,
+    file: Annotated[Path | None, Argument(help="Lines, .jsonl, .parquet, a document; else stdin.")] = None,
     out: OutputFile = None,
     also: MoreRuns = None,
     language: TargetLanguage = None,
     beam: Beam = None,
     alpha: Alpha = None,
-    n_best: NBest = None,
+    n_best: Annotated[int | None, Option(callback=searchable, help="Translations a line, numbered.")] = None,
     settings: SearchSettings = None,
-    prefix_file: PrefixFile = None,
-    glossary: GlossaryFile = None,
+    prefix_file: Annotated[Path | None, Option(help="Beginnings of the translations, a line each.")] = None,
+    glossary: Annotated[Path | None, Option(help="Terms to place: .tsv, .csv or .tbx.")] = None,
     ignore_case: IgnoreCase = False,
     recase: Recase = False,
     already_translated: AlreadyTranslated = None,
-    split: Annotated[bool, typer.Option("--split", help="Translate a line sentence by sentence.")] = False,
-    scores: Annotated[bool, typer.Option("--scores", help="Put score and tab before each output.")] = False,
+    split: Annotated[bool, Option("--split", help="Translate a line sentence by sentence.")] = False,
+    scores: Annotated[bool, Option("--scores", help="Put score and tab before each output.")] = False,
     alignments: Alignments = False,
-    jsonl: Jsonl = False,
+    jsonl: Annotated[bool, Option("--jsonl", help="Write a JSON object a line, with everything.")] = False,
     device: Device = "auto",
     imports: Imports = None,
     engine: CorpusEngine = "auto",
     precision: EnginePrecision = None,
     workers: Workers = 0,
     shortlist: UseShortlist = False,
-    threads: Threads = 0,
-    batch_tokens: BatchTokens = None,
+    threads: Annotated[
+        int, Option(min=0, max=bounds.PROCESSES, help="Of PyTorch; 0: its choice.", show_default=False)
+    ] = 0,
+    batch_tokens: Annotated[int | None, count(help="Subwords a batch, × beam.")] = None,
     chunk: Chunk = 1024,
-    source_field: Annotated[str, typer.Option(help="Of records: the text.")] = "source",
-    target_field: Annotated[str, typer.Option(help="Of records: the translation.")] = "target",
-    on_bad_line: OnBadLine = None,
-    restart: Restart = False,
+    source_field: Annotated[str, Option(help="Of records: the text.")] = "source",
+    target_field: Annotated[str, Option(help="Of records: the translation.")] = "target",
+    on_bad_line: Annotated[
+        str | None, Option(metavar="RULE", help="stop, replace or empty: for unreadable lines.")
+    ] = None,
+    restart: Annotated[bool, Option("--restart", help="Begin OUT anew, whatever there is of it.")] = False,
 ) -> None:
     """Translate a file or standard input, line by line, in its order; an empty line stays empty.
 

@@ -127,10 +127,7 @@ def language_of_files(files: Sequence[str]) -> str | None:
 
 
 def parse_languages(text: str) -> tuple[str, str]:
-    """Return the codes of source and target in `en-de`, or in `en:pt-BR` where a code has a hyphen.
-
-    Raises `ConfigError`.
-    """
+    """Return the two codes in `en-de`, or in `en:pt-BR` where a code has a hyphen; raises `ConfigError`."""
     codes = text.split(":") if ":" in text else text.split("-")
     if len(codes) != 2 or not all(map(is_code, codes)) or codes[0] == codes[1]:
         raise ConfigError(

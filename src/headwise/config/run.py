@@ -143,10 +143,9 @@ class Config(Section):
 
     @classmethod
     def of_run(cls, run: Path, *tasks: str) -> Config:
-        """Read the configuration of a trained run and check that its task is one of `tasks`, if given.
+        """Read the configuration of a trained run, whose task must be one of `tasks`, if given.
 
-        Raises `CheckpointError` where the directory doesn't exist or the run has another task, and `ConfigError`
-        as `load` does.
+        Raises `CheckpointError` for another task or where there is no directory, and `ConfigError` as `load` does.
         """
         if not run.is_dir():
             raise CheckpointError(f"{run}: expected a run directory, found none")

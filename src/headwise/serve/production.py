@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.applications import Starlette
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute
 
-from headwise.config import Config
 from headwise.config.languages import parse_languages
-from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.serve.protocols import deepl, glossaries, libretranslate, own
-from headwise.serve.protocols.access import Access
 from headwise.serve.protocols.context import Context
 from headwise.serve.protocols.keys import KeyStore
 from headwise.serve.protocols.observation import Log, Metrics, Observed
@@ -32,93 +27,74 @@ from headwise.serve.translation.models import Model, ServedModels, target_of
 from headwise.serve.translation.service import Service
 from headwise.text.reading.detection import preload
 from headwise.web import documentation
-from headwise.web.app import ApplicationPart, Middleware, create_app
+from headwise.web.app import ApplicationPart, create_app
 from headwise.web.endpoints import Endpoints
 from headwise.web.hosts import Hosts
-from headwise.web.reloading import WatchedRun
+from headwise.web.run_directories import RunDirectory
 
 _SEVERAL = "mul"  # ISO 639-2's code for multiple languages
 Languages = dict[str, tuple[str, str]]
 
 
-class ServedRun(WatchedRun, Protocol):
-    """A run whose model may translate for clients."""
-
-    config: Config
-
-    @property
-    def ready(self) -> bool:
-        """Whether the run has a model."""
-        ...
-
-    def translator(self) -> Translator:
-        """Return the translator."""
-        ...
-
-    def share(self) -> None:
-        """Make the translators for clients with all their weights, which processes forked from this one then share."""
-        ...
-
-
-@dataclass
 class Production:
-    """A translation service and what surrounds it.
+    """A translation service and what surrounds it."""
 
-    Attributes:
-        service: the service.
-        runs: the runs, by name.
-        languages: languages of runs by name, and by "" those of the run that is meant; configurations come first.
-        say: gets sentences about the models that are used or not.
-        keys: the API keys; None lets everybody in.
-        origins: foreign pages (`https://example.org`) that may use the protocols, but not the page's interface.
-        log: what writes a line for each request; None writes none.
-        glossaries: the kept glossaries; None keeps none.
-        shared: what the workers of the server share; by default this process is the only one.
-    """
+    def __init__(
+        self,
+        runs: Mapping[str, RunDirectory],
+        languages: Sequence[str] = (),
+        limits: ServiceLimits | None = None,
+        *,
+        say: Callable[[str], None],
+        keys: KeyStore | None = None,
+        origins: Sequence[str] = (),
+        log: Log | None = None,
+        glossaries: GlossaryStore | None = None,
+        search: Mapping[str, Any] | None = None,
+        shared: Shared | None = None,
+    ) -> None:
+        """Translate with the runs, by name; raises `ConfigError` as `given_languages`.
 
-    service: Service
-    runs: Mapping[str, ServedRun]
-    languages: Languages = field(default_factory=dict)
-    say: Callable[[str], None] = lambda sentence: None
-    keys: KeyStore | None = None
-    origins: Sequence[str] = ()
-    log: Log | None = None
-    glossaries: GlossaryStore | None = None
-    shared: Shared = field(default_factory=Shared)
-
-    def __post_init__(self) -> None:
-        self.metrics = Metrics(self.service, self.shared.folder, self.shared.place)
-        documents = Documents(self.service, DocumentStore(self.shared.database, self.shared.place))
-        self.context = Context(self.service, Access(self.keys), documents, self.glossaries)
-
-    @property
-    def limits(self) -> ServiceLimits:
-        """The service's limits."""
-        return self.service.limits
+        Args:
+            runs: the runs.
+            languages: options `--languages`.
+            limits: of every request, and of all together.
+            say: gets sentences about the models that are used or not.
+            keys: the API keys; None lets everybody in.
+            origins: foreign pages (`https://example.org`) that may use the protocols, but not the page's interface.
+            log: what writes a line for each request; None writes none.
+            glossaries: the kept glossaries; None keeps none.
+            search: the search options that differ from the runs', where a request has no others.
+            shared: what the workers of the server share; by default this process is the only one.
+        """
+        shared = shared or Shared()
+        self._runs, self._say, self._origins, self._log = runs, say, origins, log
+        self._keys, self._glossaries = keys, glossaries
+        self._languages = given_languages(languages, runs)
+        models = [
+            model for run in runs.values() if (model := find_model(run, self._languages, say)) is not None
+        ]
+        if models:
+            threading.Thread(target=preload, name="language detection", daemon=True).start()
+        self.service = Service(ServedModels(models), limits, search=search, load=shared.load)
+        self.limits = self.service.limits
+        self.documents = Documents(self.service, DocumentStore(shared.database, shared.place))
+        self._metrics = Metrics(self.service, shared.folder, shared.place)
 
     def app(self, page: ApplicationPart, hosts: Hosts | None = None, *, watch: bool = True) -> Starlette:
         """Return an application of the service and the page, for the host names; `watch` as for `create_app`."""
-        cross_origin: Middleware = (
-            CORSMiddleware,
-            {
-                "allow_origins": self.origins,
-                "allow_methods": ["GET", "POST", "PUT", "PATCH", "DELETE"],  # the last three of glossaries
-                "allow_headers": ["Authorization", "Content-Type", "X-API-Key"],
-                "expose_headers": ["Retry-After", "X-Request-Id"],
-            },
-        )
-        return create_app(
-            self.runs,
+        app = create_app(
+            self._runs,
             [self, page],
             hosts,
-            origins=self.origins,
+            origins=self._origins,
             most_bytes=self.limits.body_bytes,
             most_file_bytes=self.limits.document_bytes,
-            inside=[cross_origin] if self.origins else [],
-            outside=[(Observed, {"metrics": self.metrics, "log": self.log})],
-            say=self.say,
+            say=self._say,
             watch=watch,
         )
+        app.add_middleware(Observed, metrics=self._metrics, log=self._log)
+        return app
 
     def routes(self) -> list[BaseRoute]:
         """Return the endpoints of all protocols."""
@@ -128,32 +104,32 @@ class Production:
         def description(request: Request) -> Response:
             return HTMLResponse(documentation.page(request.app.state.openapi()))
 
+        context = Context(self.service, self.documents, self._keys, self._glossaries)
         protocols = (libretranslate, deepl, glossaries, own)
-        routes = [route for protocol in protocols for route in protocol.routes(self.context).routes]
-        return [*routes, *operation_routes(self.service, self.metrics), *described.routes]
+        routes = [route for protocol in protocols for route in protocol.routes(context).routes]
+        return [*routes, *operation_routes(self.service, self._metrics), *described.routes]
 
     def renew(self, name: str) -> None:
         """Use the model of a run that was loaded again."""
-        model = find_model(self.runs[name], self.languages, self.say)
+        model = find_model(self._runs[name], self._languages, self._say)
         if model is not None:
             self.service.models.renew(model)
 
     def publish(self) -> None:
         """Tell the other workers how busy this one is."""
-        self.metrics.update()
+        self._metrics.update()
         self.service.tell_wait()
 
     async def close(self) -> None:
         """Finish what was accepted."""
-        await self.context.documents.close()
+        await self.documents.close()
         await self.service.close()
-        if self.keys is not None:
-            self.keys.close()
-        if self.glossaries is not None:
-            self.glossaries.close()
+        for store in (self._keys, self._glossaries):
+            if store is not None:
+                store.close()
 
 
-def given_languages(options: Sequence[str], runs: Mapping[str, ServedRun]) -> Languages:
+def given_languages(options: Sequence[str], runs: Mapping[str, RunDirectory]) -> Languages:
     """Return what the options `--languages` give: `en-de` for the run that lacks them, or `NAME=en-de` for that run.
 
     Raises `ConfigError` for an option that can't be used, or that would have no effect, as no run lacks its languages.
@@ -175,7 +151,9 @@ def given_languages(options: Sequence[str], runs: Mapping[str, ServedRun]) -> La
     return given
 
 
-def served_languages(run: ServedRun, given: Languages, say: Callable[[str], None]) -> tuple[str, str] | None:
+def served_languages(
+    run: RunDirectory, given: Languages, say: Callable[[str], None]
+) -> tuple[str, str] | None:
     """Return the languages of a run that clients can use, None for another run; `say` says why."""
     if run.config.task != "translation":
         return None
@@ -196,33 +174,7 @@ def served_languages(run: ServedRun, given: Languages, say: Callable[[str], None
     return source, target
 
 
-def find_model(run: ServedRun, given: Languages, say: Callable[[str], None]) -> Model | None:
+def find_model(run: RunDirectory, given: Languages, say: Callable[[str], None]) -> Model | None:
     """Return the model of a run that clients can use, None for another run; `say` says why."""
     languages = served_languages(run, given, say)
     return None if languages is None else Model(run.name, *languages, run.translator())
-
-
-def open_production(
-    runs: Mapping[str, ServedRun],
-    languages: Sequence[str] = (),
-    limits: ServiceLimits | None = None,
-    *,
-    say: Callable[[str], None],
-    keys: KeyStore | None = None,
-    origins: Sequence[str] = (),
-    log: Log | None = None,
-    glossaries: GlossaryStore | None = None,
-    search: Mapping[str, Any] | None = None,
-    shared: Shared | None = None,
-) -> Production:
-    """Return the service for the runs; raises `ConfigError` as `given_languages`.
-
-    `search` are the search options that differ from the runs', where a request has no others.
-    """
-    shared = shared or Shared()
-    given = given_languages(languages, runs)
-    models = [model for run in runs.values() if (model := find_model(run, given, say)) is not None]
-    if models:
-        threading.Thread(target=preload, name="language detection", daemon=True).start()
-    service = Service(ServedModels(models), limits, search=search, load=shared.load)
-    return Production(service, runs, given, say, keys, origins, log, glossaries, shared)

@@ -36,10 +36,7 @@ class Shared:
 
     @classmethod
     def create(cls, places: int) -> Shared:
-        """Make a folder that only this user can read: in memory, or where there is no such file system a temporary one.
-
-        Raises `OSError` where neither can be written.
-        """
+        """Make a folder that only this user can read, in memory where that is possible; raises `OSError`."""
         try:
             folder = tempfile.mkdtemp(prefix="headwise-", dir=_MEMORY)
         except OSError:
@@ -74,7 +71,7 @@ class Shared:
         if self.folder is not None:
             mark_process_dead(place, str(self.folder))
             store = DocumentStore(self.database, place)
-            store.interrupt_all()
+            store.interrupt()
             store.close()
 
     def remove_as_last(self) -> None:

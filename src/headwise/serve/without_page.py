@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute
 from headwise.config import Config
 from headwise.engine.translator import Translator
 from headwise.extras import not_installed
+from headwise.web.app import ApplicationPart
 from headwise.web.endpoints import Endpoints
 from headwise.web.run_directories import RunDirectory, unique_name
 
@@ -39,10 +40,7 @@ class TranslationRun(RunDirectory[Translator]):
 
 
 def open_runs(paths: Sequence[Path], device: str = "auto", threads: int = 0) -> dict[str, TranslationRun]:
-    """Open run directories under unique names and load their models.
-
-    Raises a `HeadwiseError` for a directory that is not a run, a damaged run, and another task than translation.
-    """
+    """Open runs under unique names and load their models; raises a `HeadwiseError` for what isn't a translation run."""
     runs: dict[str, TranslationRun] = {}
     for path in paths:
         config = Config.of_run(path)
@@ -54,7 +52,7 @@ def open_runs(paths: Sequence[Path], device: str = "auto", threads: int = 0) -> 
     return runs
 
 
-class PageMissing:
+class PageMissing(ApplicationPart):
     """What the server answers where the page would be."""
 
     def routes(self) -> list[BaseRoute]:
@@ -67,9 +65,3 @@ class PageMissing:
             return HTMLResponse(_PAGE.format(sentence=sentence))
 
         return [*endpoints.routes]
-
-    def renew(self, name: str) -> None:
-        """Do nothing: nothing is kept of a run."""
-
-    async def close(self) -> None:
-        """Do nothing: nothing is computed."""

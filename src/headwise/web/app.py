@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
@@ -26,14 +27,19 @@ from headwise.web.guard import MOST_BYTES, RequestGuard
 from headwise.web.hangup import on_hangup
 from headwise.web.hosts import Hosts, KnownHosts
 from headwise.web.openapi import openapi
-from headwise.web.reloading import Reloader, WatchedRun
+from headwise.web.reloading import Reloader
+from headwise.web.run_directories import RunDirectory
 
 _log = logging.getLogger(__name__)
-Middleware = tuple[type[Any], dict[str, Any]]
+_CROSS_ORIGIN: dict[str, Any] = {
+    "allow_methods": ["GET", "POST", "PUT", "PATCH", "DELETE"],  # the last three of glossaries
+    "allow_headers": ["Authorization", "Content-Type", "X-API-Key"],
+    "expose_headers": ["Retry-After", "X-Request-Id"],
+}
 
 
 class ApplicationPart(Protocol):
-    """What an application consists of."""
+    """What an application consists of; a part that keeps nothing of a run needs neither `renew` nor `close`."""
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes."""
@@ -41,35 +47,30 @@ class ApplicationPart(Protocol):
 
     def renew(self, name: str) -> None:
         """Use the model of a run that was loaded again."""
-        ...
 
     async def close(self) -> None:
         """Finish what was accepted."""
-        ...
 
 
 def create_app(
-    runs: Mapping[str, WatchedRun],
+    runs: Mapping[str, RunDirectory],
     parts: Sequence[ApplicationPart],
     hosts: Hosts | None = None,
     *,
     origins: Sequence[str] = (),
     most_bytes: int = MOST_BYTES,
     most_file_bytes: int = MOST_BYTES,
-    inside: Sequence[Middleware] = (),
-    outside: Sequence[Middleware] = (),
     say: Callable[[str], None] = _log.info,
     watch: bool = True,
 ) -> Starlette:
     """Build the application from its parts; an address belongs to the first part that has it.
 
-    Requests are accepted for the host names in `hosts`, by default for loopback names only, from the pages of `origins`
-    and with at most `most_bytes`, or `most_file_bytes` where an endpoint takes a file. Runs whose files change are
-    loaded again, which `say` tells, if the application is to `watch` them. The parts may need middleware, `inside` of
-    the protection or `outside`.
+    Requests are accepted for the host names in `hosts`, by default for loopback names only, with at most `most_bytes`,
+    or `most_file_bytes` where an endpoint takes a file. The foreign pages of `origins` may use all but the page's own
+    interface. Runs whose files change are loaded again, which `say` tells, if the application is to `watch` them.
     """
 
-    def renewed(run: WatchedRun) -> None:
+    def renewed(run: RunDirectory) -> None:
         for part in parts:
             part.renew(run.name)
 
@@ -94,16 +95,13 @@ def create_app(
 
     app = Starlette(routes=[*described.routes, *routes], exception_handlers=_HANDLERS, lifespan=lifespan)
     app.state.openapi = cache(lambda: openapi([route for route in routes if isinstance(route, Endpoint)]))
-    for middleware, options in inside:
-        app.add_middleware(middleware, **options)
+    if origins:
+        app.add_middleware(CORSMiddleware, allow_origins=origins, **_CROSS_ORIGIN)
     app.add_middleware(KnownHosts, hosts=hosts or Hosts(), origins=origins)
     with_files = [route.path for route in routes if isinstance(route, Endpoint) and route.kinds == FILE]
-    longer = dict.fromkeys(with_files, most_file_bytes)
-    app.add_middleware(
-        RequestGuard, most=most_bytes, by_path=longer
-    )  # outside, so that refusals have its headers, too
-    for middleware, options in outside:
-        app.add_middleware(middleware, **options)
+    by_path = dict.fromkeys(with_files, most_file_bytes)
+    # Outside of the others, so that refusals have its headers, too.
+    app.add_middleware(RequestGuard, most=most_bytes, by_path=by_path)
     return app
 
 

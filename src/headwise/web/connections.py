@@ -146,9 +146,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 raise httptools.HttpParserError
             return
         super().on_headers_complete()
-        if not self.url.startswith(
-            b"/"
-        ):  # the host of a whole URL isn't checked, so no route may match its path
+        if not self.url.startswith(b"/"):  # no route may match a URL whose host isn't checked
             self.scope["path"] = self.url.decode("ascii")
         self._in_body, self._bytes = True, 0
 

@@ -6,18 +6,13 @@ import json
 from html import escape
 from typing import Any
 
-_METHODS = ("get", "post", "put", "patch", "delete")
-
 
 def page(description: dict[str, Any]) -> str:
     """Return an OpenAPI document as HTML."""
     parts: dict[str, list[str]] = {}
     for path, operations in description["paths"].items():
         for method, operation in operations.items():
-            if method in _METHODS:
-                group = operation.get("tags", ["other"])[0]
-                parts.setdefault(group, []).append(_operation(path, method, operation))
-    schemas = description.get("components", {}).get("schemas", {})
+            parts.setdefault(operation["tags"][0], []).append(_operation(path, method, operation))
     title = escape(f"{description['info']['title']} {description['info']['version']}")
     return "".join(
         [
@@ -28,7 +23,7 @@ def page(description: dict[str, Any]) -> str:
             "<h2>Schemas</h2>",
             *(
                 f'<details id="{escape(name)}"><summary>{escape(name)}</summary>{_json(schema)}</details>'
-                for name, schema in schemas.items()
+                for name, schema in description["components"]["schemas"].items()
             ),
             "</main></body></html>",
         ]
@@ -42,14 +37,14 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
         for one in operation.get("parameters", [])
     ]
     bodies = [
-        f"<p>Body, <code>{escape(kind)}</code>:</p>{_json(content.get('schema', {}))}"
+        f"<p>Body, <code>{escape(kind)}</code>:</p>{_json(content['schema'])}"
         for kind, content in operation.get("requestBody", {}).get("content", {}).items()
     ]
     answers = [
-        f"<p><b>{escape(str(status))}</b> {escape(answer.get('description', ''))}</p>"
-        for status, answer in operation.get("responses", {}).items()
+        f"<p><b>{escape(status)}</b> {escape(answer['description'])}</p>"
+        for status, answer in operation["responses"].items()
     ]
-    summary = f"<code>{method.upper()} {escape(path)}</code> {escape(operation.get('summary', ''))}"
+    summary = f"<code>{method.upper()} {escape(path)}</code> {escape(operation['summary'])}"
     table = f"<table>{''.join(rows)}</table>" if rows else ""
     return f"<details><summary>{summary}</summary>{table}{''.join(bodies)}{''.join(answers)}</details>"
 

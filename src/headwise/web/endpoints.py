@@ -64,13 +64,9 @@ class Endpoint(Route):
         arguments = dict(request.path_params)
         try:
             if self.fields is not None:
-                only_json = self.kinds == JSON
+                group, only_json = self.group, self.kinds == JSON
                 arguments["fields"] = await read_fields(
-                    request,
-                    self.fields,
-                    most=self.group.most_bytes,
-                    wrong=self.group.wrong,
-                    only_json=only_json,
+                    request, self.fields, most=group.most_bytes, wrong=group.wrong, only_json=only_json
                 )
             if self._waits:
                 answer = await self.function(request, **arguments)

@@ -6,10 +6,7 @@ from headwise.errors import HeadwiseError
 
 
 class ServiceError(Exception):
-    """A request is refused or failed: an HTTP status and one sentence, which never quotes a text.
-
-    `retry_after` are the seconds after which it may succeed.
-    """
+    """A request is refused or failed: an HTTP status, one sentence, which never quotes a text, and when to retry."""
 
     def __init__(self, status: int, sentence: str, retry_after: int | None = None) -> None:
         super().__init__(sentence)

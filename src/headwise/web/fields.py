@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from typing import Any, TypeVar, get_origin
 from urllib.parse import parse_qsl
 
@@ -89,15 +89,10 @@ def _from_pairs(pairs: FormData | QueryParams, model: type[BaseModel]) -> dict[s
     """Return the fields of a form or an address; those of a list occur several times, or as `key[0].name`."""
     values: dict[str, Any] = {}
     for name, field in model.model_fields.items():
-        key = field.alias or name
-        if items := _items(pairs, key):
-            values[key] = items
-        if key not in pairs:
-            continue
-        several = get_origin(field.annotation) is list
-        found = [one for one in pairs.getlist(key) if not isinstance(one, UploadFile)]
-        if found:
-            values[key] = found if several else found[-1]
+        if items := _items(pairs, name):
+            values[name] = items
+        if found := [one for one in pairs.getlist(name) if not isinstance(one, UploadFile)]:
+            values[name] = found if get_origin(field.annotation) is list else found[-1]
     return values
 
 
@@ -119,7 +114,7 @@ async def uploaded(request: Request) -> tuple[str, UploadFile]:
     return file.filename, file
 
 
-async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def while_connected(request: Request, work: Awaitable[T]) -> T:
     """Await work; cancel it when the client leaves, and raise `ClientGone`. The body must have been read."""
     working = asyncio.current_task()
     assert working is not None

@@ -8,9 +8,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwise.web.failures import failure
 
-MOST_BYTES = (
-    256 * 1024
-)  # of a body for the page: 5,000 characters of text and of a target, and many interventions
+# Of a body for the page: 5,000 characters of text and of a target, and many interventions.
+MOST_BYTES = 256 * 1024
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -25,14 +24,12 @@ _NAMES = frozenset(name for name, _ in _RAW_HEADERS)
 class RequestGuard:
     """Middleware that refuses too long a body before it is read, and adds headers to every response."""
 
-    def __init__(
-        self, app: ASGIApp, most: int = MOST_BYTES, by_path: Mapping[str, int] | None = None
-    ) -> None:
+    def __init__(self, app: ASGIApp, most: int, by_path: Mapping[str, int]) -> None:
         """Refuse bodies of more than `most` bytes, or for the page's interface of more than `MOST_BYTES`.
 
         `by_path` has the most bytes for paths that have another bound.
         """
-        self.app, self._most, self._by_path = app, most, by_path or {}
+        self.app, self._most, self._by_path = app, most, by_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it to the application; add the headers to the response in either case."""
@@ -57,6 +54,6 @@ class RequestGuard:
         most = self._by_path.get(path, MOST_BYTES if path.startswith("/api/") else self._most)
         if chunked or not valid or int(length) > most:
             sentence = f"request: expected at most {most:,} bytes with their number in Content-Length"
-            await failure(scope["path"], 413, sentence)(scope, receive, with_headers)
+            await failure(path, 413, sentence)(scope, receive, with_headers)
             return
         await self.app(scope, receive, with_headers)

@@ -43,13 +43,9 @@ class Hosts:
     def __init__(
         self, bound: str = "127.0.0.1", allowed: Sequence[str] = (), address: str | None = None
     ) -> None:
-        """Know `bound` (a name or an address), its `address` if it is a name, and the `allowed` names.
-
-        Raises `ConfigError` for an allowed entry that is neither a name nor an address.
-        """
-        own = [
-            _normal(name.partition("%")[0]) for name in (bound, address or bound)
-        ]  # without a scope id, as in fe80::1%eth0
+        """Know `bound`, its `address` if it is a name, and the `allowed` names; raises `ConfigError` for others."""
+        # Without a scope id, as in fe80::1%eth0.
+        own = [_normal(name.partition("%")[0]) for name in (bound, address or bound)]
         self._names = {*own, *map(_checked, allowed)}
         self._any_address = any((parsed := _address(name)) and parsed.is_unspecified for name in own)
 

@@ -12,12 +12,11 @@ import gc
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
-from typing import Protocol
 
 from headwise.errors import HeadwiseError
 from headwise.text.reading import dictionary
 from headwise.text.tokens import pair_vocabulary, source_words, subwords
+from headwise.web.run_directories import RunDirectory
 from headwise.weights import find_model
 
 SECONDS = 2.0  # between two looks
@@ -52,25 +51,14 @@ def settle() -> None:
         trim(0)
 
 
-class WatchedRun(Protocol):
-    """A run directory whose files may change."""
-
-    name: str
-    path: Path
-
-    def reload(self) -> None:
-        """Load the files anew; raises a `HeadwiseError`, and keeps the model, where they aren't a run's."""
-        ...
-
-
 class Reloader:
     """Looks at the runs' files, and loads a run whose files have changed and then stayed the same for a while."""
 
     def __init__(
         self,
-        runs: Mapping[str, WatchedRun],
+        runs: Mapping[str, RunDirectory],
         say: Callable[[str], None],
-        renewed: Callable[[WatchedRun], None] = lambda run: None,
+        renewed: Callable[[RunDirectory], None] = lambda run: None,
     ) -> None:
         """`look` calls `renewed` in the event loop when a run has a new model; `say` gets a sentence about it."""
         self._runs, self._renewed, self._say = runs, renewed, say
@@ -102,9 +90,9 @@ class Reloader:
                 if gc.get_freeze_count():
                     await asyncio.to_thread(settle)
 
-    def changed(self, *, all_runs: bool = False) -> list[WatchedRun]:
+    def changed(self, *, all_runs: bool = False) -> list[RunDirectory]:
         """Return the runs that have changed, and have not changed any more since the last look; or all with a model."""
-        found: list[WatchedRun] = []
+        found: list[RunDirectory] = []
         for name, run in self._runs.items():
             now = _stamps(run)
             settled, self._seen[name] = now == self._seen[name], now
@@ -115,7 +103,7 @@ class Reloader:
                 found.append(run)
         return found
 
-    def reload(self, run: WatchedRun) -> bool:
+    def reload(self, run: RunDirectory) -> bool:
         """Load a run anew; where it can't be loaded, say why and return False."""
         try:
             run.reload()
@@ -128,12 +116,12 @@ class Reloader:
             return False
         return True
 
-    def announce(self, run: WatchedRun) -> None:
+    def announce(self, run: RunDirectory) -> None:
         """Say that a run's new model is used."""
         self._say(f"{run.path}: {'' if run.name in self._same else 'has changed, and '}was loaded again")
 
 
-def _stamps(run: WatchedRun) -> Stamps:
+def _stamps(run: RunDirectory) -> Stamps:
     found: Stamps = {}
     files = {name: run.path / name for name in _FILES}
     files[_MODEL] = find_model(run.path)[0] or files[_MODEL]

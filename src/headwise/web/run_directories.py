@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from headwise.config import Config
+from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.web.errors import NotReady
 from headwise.weights import find_model
@@ -36,6 +37,14 @@ class RunDirectory(ABC, Generic[Loaded]):
     @abstractmethod
     def _load(self, config: Config) -> Loaded:
         """Load what is served."""
+
+    @abstractmethod
+    def translator(self) -> Translator:
+        """Return the translator; raises `NotReady` as `loaded`, and `ConfigError` for a run of another task."""
+
+    @abstractmethod
+    def share(self) -> None:
+        """Load all weights that clients and the page need, which processes forked from this one then share."""
 
     @property
     def ready(self) -> bool:

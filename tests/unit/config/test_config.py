@@ -61,11 +61,8 @@ def test_defaults_are_the_papers() -> None:
         ({"model": {"droput": 0.1}}, "model.droput", "model.dropout"),
         ({"trainig": {}}, "trainig", "training"),
         ({"data": {"cleaning": {"max_word": 3}}}, "data.cleaning.max_word", "data.cleaning.max_words"),
-        (
-            {"label_smoothing": 0.1},
-            "label_smoothing",
-            "training.label_smoothing",
-        ),  # right name, wrong section
+        # Right name, wrong section.
+        ({"label_smoothing": 0.1}, "label_smoothing", "training.label_smoothing"),
         ({"training": {"dropout": 0.1}}, "training.dropout", "model.dropout"),  # not training.r_drop
         ({"label_smothing": 0.1}, "label_smothing", "training.label_smoothing"),
     ],

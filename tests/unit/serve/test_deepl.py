@@ -109,9 +109,8 @@ def test_a_document_that_fails_says_why_and_costs_nothing(
     handle = client.translate_document_upload(ENGLISH[0].encode(), filename="a.txt", target_lang="DE")
     status = client.translate_document_wait_until_done(handle)
     assert (status.ok, status.error_message) == (False, "a.txt: expected a file that can be written")
-    with pytest.raises(
-        deepl.DeepLException, match="Bad request"
-    ):  # the client reads no more of a file's answer
+    # The client reads no more of a file's answer.
+    with pytest.raises(deepl.DeepLException, match="Bad request"):
         client.translate_document_download(handle, io.BytesIO())
     assert client.get_usage().character.count == before
 

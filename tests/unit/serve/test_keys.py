@@ -6,6 +6,7 @@ import hashlib
 import shutil
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,3 +97,24 @@ def test_mistakes(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="expected the name of a key"):
         store.remove("bob")
     store.close()
+
+
+def test_a_file_that_can_only_be_read_is_refused_before_the_first_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "keys.db"
+    assert command_line(["keys", "add", str(file), "alice"]) == 0
+    connect = sqlite3.connect
+
+    def read_only(path: object, **options: Any) -> sqlite3.Connection:  # root may write any file
+        return (
+            connect(f"file:{path}?mode=ro", uri=True, **options) if path == file else connect(path, **options)
+        )
+
+    monkeypatch.setattr(sqlite3, "connect", read_only)
+    capsys.readouterr()
+    with pytest.raises(DataError, match=r"expected a file of API keys, found that .* readonly database"):
+        KeyStore(file)
+    assert command_line(["keys", "remove", str(file), "alice"]) == 2
+    assert command_line(["keys", "list", str(file)]) == 0
+    assert capsys.readouterr().out == "alice\t0\tno limit\tno limit\n"

@@ -24,7 +24,7 @@ from headwise.errors import ConfigError
 from headwise.nn.recording import recording
 from headwise.page.runs import open_runs
 from headwise.page.views.translation import TranslationView
-from headwise.serve.production import find_model, given_languages, open_production
+from headwise.serve.production import Production, find_model, given_languages
 from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.translation.models import Model, ServedModels
 from headwise.serve.translation.service import Service, TranslationJob
@@ -32,6 +32,7 @@ from headwise.web.errors import ServiceError
 from serve_sockets import connect, serving
 from translation_server import make_pair, production_of
 from translator_run import ENGLISH, make_run
+from waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -122,10 +123,7 @@ def test_a_client_that_leaves_frees_its_sentences(run: Path) -> None:
         connection = connect(port, f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
         assert stuck.arrived.wait(30)
         connection.close()
-        end = time.monotonic() + 30
-        while not stuck.submitted[0][1].cancelled():
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        until(stuck.submitted[0][1].cancelled)
 
 
 def test_what_was_accepted_is_finished_at_the_end(run: Path) -> None:
@@ -183,7 +181,7 @@ def test_a_missing_language_is_said_and_given(tmp_path: Path) -> None:
 def test_the_page_doesnt_change_what_clients_get(run: Path) -> None:
     """An intervention on the page's model leaves the service's model as it is."""
     runs = open_runs([run], "cpu")
-    production = open_production(runs, say=lambda sentence: None)
+    production = Production(runs, say=lambda sentence: None)
     (model,) = production.service.models.all
     assert model.translator is runs["en-de"].translator()  # one model in memory for each engine
     changes = parse_interventions(["silence:cross.1.1", "uniform:cross.2.1"])
@@ -206,9 +204,6 @@ def test_a_client_that_leaves_before_its_body_is_whole_is_no_failure(run: Path) 
         with connect(port) as client:
             client.sendall(f'{head}Content-Length: 50\r\n\r\n{{"q": "A dog'.encode())
             time.sleep(0.2)  # so that the application waits for the rest
-        end = time.monotonic() + 30
-        while not entries:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        until(lambda: entries)
     assert [(entry["status"], "failure" in entry) for entry in entries] == [(499, False)]
     assert production.service.accepted == 0

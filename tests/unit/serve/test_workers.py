@@ -15,9 +15,9 @@ from prometheus_client import values
 from prometheus_client.parser import text_string_to_metric_families
 
 from headwise.errors import ConfigError
-from headwise.serve.protocols import rates
+from headwise.serve.protocols import keys
+from headwise.serve.protocols.keys import Rates
 from headwise.serve.protocols.observation import Metrics
-from headwise.serve.protocols.rates import Rates
 from headwise.serve.shared import Shared
 from headwise.serve.translation.document_store import DocumentStore
 from headwise.serve.translation.models import ServedModels
@@ -63,7 +63,7 @@ def test_a_load_of_one_place_needs_no_lock() -> None:
 
 def test_a_rate_is_kept_by_any_number_of_connections(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000.0
-    monkeypatch.setattr(rates.time, "monotonic", lambda: now)
+    monkeypatch.setattr(keys.time, "monotonic", lambda: now)
     stores = [Rates(shared.database) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
         waits = list(pool.map(lambda number: stores[number % 4].seconds_until_allowed("a", 50), range(80)))
@@ -93,7 +93,7 @@ def test_documents_are_found_by_all_and_end_with_their_worker(shared: Shared) ->
     other.remove_old(0.0)  # nothing is finished
     one.finish(first, b"text")
     other.remove_old(60.0)
-    other.interrupt_all()  # has no documents
+    other.interrupt()  # has no documents
     assert other.find(second.identifier, second.key).status == "translating"
     shared.forget(1)
     assert other.find(first.identifier, first.key).content == b"text"

@@ -11,7 +11,6 @@ Fields are in JSON or in a form, `Authorization: DeepL-Auth-Key KEY` has the key
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -23,8 +22,7 @@ from headwise.config.languages import language_name
 from headwise.documents.formats import FORMATS
 from headwise.documents.rules import TagRules
 from headwise.documents.segments import Mode
-from headwise.serve.protocols.access import Client
-from headwise.serve.protocols.context import Context
+from headwise.serve.protocols.context import Client, Context
 from headwise.serve.protocols.libretranslate import file_response
 from headwise.serve.protocols.tags import TagFields, within
 from headwise.serve.translation.service import TranslationJob
@@ -188,8 +186,7 @@ def _add_texts(endpoints: Endpoints, context: Context) -> None:
         job = TranslationJob(
             fields.text, fields.target_lang, fields.source_lang, mode=mode, client=client.name, tags=tags
         )
-        if fields.glossary_id is not None:
-            job = replace(job, glossary=context.kept_glossary(client, fields.glossary_id, job))
+        job = context.with_glossary(client, job, fields.glossary_id)
         found = await context.translate(request, client, job, exceeded=QUOTA_EXCEEDED)
         translations: list[dict[str, Any]] = []
         for text, one in zip(fields.text, found, strict=True):
@@ -219,7 +216,7 @@ def _add_account(endpoints: Endpoints, context: Context) -> None:
     @endpoints("GET", "/v2/usage", "Show the quota", UsageAnswer)
     @endpoints("POST", "/v2/usage", "Show the quota", UsageAnswer)
     async def usage(request: Request, fields: DeepLFields) -> dict[str, Any]:
-        used, limit = context.access.usage(client_of(context, request, fields))
+        used, limit = context.usage(client_of(context, request, fields))
         return {"character_count": used, "character_limit": UNLIMITED if limit is None else limit}
 
 
@@ -234,11 +231,10 @@ def _add_documents(endpoints: Endpoints, context: Context) -> None:
             raise ServiceError(400, "output_format: expected the format of the file, found another")
         file = await context.documents.read(name, upload.read, fields.target_lang, fields.source_lang)
         job = TranslationJob([], fields.target_lang, fields.source_lang, client=client.name)
-        if fields.glossary_id is not None:
-            job = replace(job, glossary=context.kept_glossary(client, fields.glossary_id, job))
+        job = context.with_glossary(client, job, fields.glossary_id)
         context.check_languages(job)
         with context.charged(request, client, file.characters, exceeded=QUOTA_EXCEEDED):
-            failed = partial(context.access.give_back, client, file.characters)
+            failed = partial(context.give_back, client, file.characters)
             document = context.documents.start(name, file, job, upload.size or 0, failed)
         return {"document_id": document.identifier, "document_key": document.key}
 
@@ -275,8 +271,8 @@ def client_of(context: Context, request: Request, fields: DeepLFields | None) ->
     """Return the client of a request, whose key may be a field; raises `ServiceError` (403, 429)."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == _SCHEME:
-        return context.access.client(request, key.strip())
-    return context.access.client(request, None if fields is None else fields.auth_key)
+        return context.client(request, key.strip())
+    return context.client(request, None if fields is None else fields.auth_key)
 
 
 def _code(code: str) -> str:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import secrets
 import sqlite3
-import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.errors import ConfigError, DataError
-from headwise.serve.protocols.rates import Rates
+from headwise.serve.database import Database
 
 _PREFIX = "hw_"  # by which a leaked key is recognized
 _LONGEST = 200  # characters of a key or a name
@@ -33,6 +33,12 @@ CREATE TABLE IF NOT EXISTS usage (
     PRIMARY KEY (name, month)
 ) STRICT;
 """
+# All workers of a server share this one.
+_RATES = """
+CREATE TABLE IF NOT EXISTS requests (name TEXT NOT NULL, time REAL NOT NULL) STRICT;
+CREATE INDEX IF NOT EXISTS requests_by_name ON requests (name, time);
+"""
+_MINUTE = 60.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -44,21 +50,48 @@ class Key:
     requests_per_minute: int | None = None
 
 
-class KeyStore:
-    """The keys of a file; used by any number of threads and processes at once."""
+class Rates(Database):
+    """The times of the last minute's requests."""
 
-    def __init__(self, path: Path, rates: Rates | None = None, *, create: bool = False) -> None:
-        """Open a file of keys; raises `DataError` where there is none or it is another file.
+    def __init__(self, database: str = ":memory:") -> None:
+        super().__init__(database)
+        self._database.execute("PRAGMA synchronous = OFF")  # it isn't needed after a crash
+        self._database.executescript(_RATES)
 
-        `rates` has the requests of the last minute, by default those of this process.
+    def seconds_until_allowed(self, name: str, most: int) -> int:
+        """Count a request of a key; return 0, or if `most` were in a minute, after how many seconds it is allowed.
+
+        The clock is the system's monotonic one, which is the same in all processes.
+        """
+        now = time.monotonic()
+        with self._transaction():
+            self._database.execute("DELETE FROM requests WHERE name = ? AND time <= ?", (name, now - _MINUTE))
+            first = self._database.execute(
+                "SELECT time FROM requests WHERE name = ? ORDER BY time DESC LIMIT 1 OFFSET ?",
+                (name, most - 1),
+            ).fetchone()
+            if first is not None:
+                return max(1, math.ceil(first[0] + _MINUTE - now))
+            self._database.execute("INSERT INTO requests VALUES (?, ?)", (name, now))
+            return 0
+
+
+class KeyStore(Database):
+    """The keys of a file."""
+
+    def __init__(
+        self, path: Path, rates: str = ":memory:", *, create: bool = False, read_only: bool = False
+    ) -> None:
+        """Open a file of keys; raises `DataError` where there is none, it is another file, or it can't be written.
+
+        `rates` is the database with the requests of the last minute; `read_only` is for a look at the keys alone.
         """
         if not create and not path.is_file():
             raise DataError(f"{path}: expected a file of API keys, made by `headwise keys add`, found none")
-        self._lock = threading.Lock()
         self._path = path
-        self._rates = rates or Rates()
+        self._rates = Rates(rates)
         try:
-            self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5.0)
+            super().__init__(path)
             # What requests use needn't survive a power failure: waiting for the disk took 8 ms of each of them.
             self._database.execute("PRAGMA synchronous = NORMAL")
             if create:
@@ -66,6 +99,8 @@ class KeyStore:
                 self._database.execute("PRAGMA journal_mode = WAL")
                 self._database.executescript(_SCHEMA)
             self._hashes = self._read()
+            if not read_only:  # SQLite refuses the first write only, which would be a client's request
+                self._database.execute("UPDATE usage SET characters = 0 WHERE false")
         except (sqlite3.Error, OSError) as error:
             raise DataError(f"{path}: expected a file of API keys, found that {error}") from None
         self._version = self._data_version()
@@ -73,7 +108,7 @@ class KeyStore:
     def close(self) -> None:
         """Close the file."""
         self._rates.close()
-        self._database.close()
+        super().close()
 
     def add(
         self, name: str, characters_per_month: int | None = None, requests_per_minute: int | None = None

@@ -129,7 +129,7 @@ def _add_texts(endpoints: Endpoints, context: Context) -> None:
 
     @endpoints("POST", "/translate", "Translate texts", LibreTranslateAnswer, kinds=FORMS)
     async def translate(request: Request, fields: LibreTranslateFields) -> dict[str, Any]:
-        client = context.access.client(request, fields.api_key)
+        client = context.client(request, fields.api_key)
         texts = [fields.q] if isinstance(fields.q, str) else fields.q
         if not fields.q:
             raise ServiceError(400, "q: expected a text or a list of texts, found none")
@@ -159,7 +159,7 @@ def _add_texts(endpoints: Endpoints, context: Context) -> None:
         kinds=FORMS,
     )
     async def detection(request: Request, fields: DetectFields) -> list[dict[str, Any]]:
-        client = context.access.client(request, fields.api_key)
+        client = context.client(request, fields.api_key)
         with context.charged(request, client, context.limits.check([fields.q])):
             found = detect(fields.q, {*models.sources, *models.targets})
             # Its clients take the first one, and LibreTranslate's answer is never empty.
@@ -167,7 +167,7 @@ def _add_texts(endpoints: Endpoints, context: Context) -> None:
 
     @endpoints("POST", "/suggest", "Suggest a translation (refused)", kinds=FORMS)
     async def suggest(request: Request, fields: SuggestFields) -> None:
-        context.access.client(request, fields.api_key)
+        context.client(request, fields.api_key)
         raise ServiceError(403, "suggestions are disabled on this server")
 
 
@@ -188,8 +188,8 @@ def _add_server(endpoints: Endpoints, context: Context) -> None:
         return {
             "charLimit": context.limits.characters,
             "frontendTimeout": 500,
-            "apiKeys": context.access.needs_key,
-            "keyRequired": context.access.needs_key,
+            "apiKeys": context.keys is not None,
+            "keyRequired": context.keys is not None,
             "suggestions": False,
             "filesTranslation": True,
             "supportedFilesFormat": list(FORMATS),
@@ -207,7 +207,7 @@ def _add_server(endpoints: Endpoints, context: Context) -> None:
 def _add_files(endpoints: Endpoints, context: Context) -> None:
     @endpoints("POST", "/translate_file", "Translate a file", FileAnswer, kinds=FILE)
     async def translate_file(request: Request, fields: FileFields) -> dict[str, Any]:
-        client = context.access.client(request, fields.api_key)
+        client = context.client(request, fields.api_key)
         name, upload = await uploaded(request)
         source = None if fields.source == "auto" else fields.source
         file = await context.documents.read(name, upload.read, fields.target, source)

@@ -67,10 +67,7 @@ class Metrics:
             registry=registry,
         )
         self._characters = Counter(
-            "headwise_characters",
-            "Characters of texts that were accepted.",
-            ["protocol"],
-            registry=registry,
+            "headwise_characters", "Characters of texts that were accepted.", ["protocol"], registry=registry
         )
         self._again = Counter(
             "headwise_sentences_searched_again",
@@ -147,7 +144,7 @@ def _protocol(route: object) -> str:
 class Observed:
     """Middleware that gives every request an id, counts it and logs it; the outermost but one for its errors."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics | None = None, log: Log | None = None) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, log: Log | None) -> None:
         self.app, self._metrics, self._log = app, metrics, log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -181,8 +178,7 @@ class Observed:
         state = scope.get("state", {})
         found = scope.get("route")
         route = getattr(found, "path", None) or "other"
-        if self._metrics is not None:
-            self._metrics.count(_protocol(found), route, status, seconds, state.get("characters", 0))
+        self._metrics.count(_protocol(found), route, status, seconds, state.get("characters", 0))
         if self._log is not None or places:
             entry = {
                 "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

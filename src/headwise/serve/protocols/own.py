@@ -25,8 +25,7 @@ from headwise.documents.rules import TagRules
 from headwise.documents.segments import Mode
 from headwise.engine.outputs import Output, Translation
 from headwise.errors import DataError, HeadwiseError
-from headwise.serve.protocols.access import Client
-from headwise.serve.protocols.context import Context
+from headwise.serve.protocols.context import Client, Context
 from headwise.serve.protocols.tags import TagFields, within
 from headwise.serve.translation.glossaries import MOST_NAME
 from headwise.serve.translation.service import Event, TranslatedText, TranslationJob
@@ -125,10 +124,7 @@ class _Formatted(_Search, TagFields):
         return None if self.format == "text" else self.rules(self.format)
 
     def job(self, context: Context, client: Client, texts: list[str], **more: Any) -> TranslationJob:
-        """Return what is to be done for a client; `more` are further attributes of the job.
-
-        Raises `ServiceError` (400, 404).
-        """
+        """Return the job of a client, with `more` of its attributes; raises `ServiceError` (400, 404)."""
         job = TranslationJob(
             texts,
             self.target_or_none(),
@@ -141,11 +137,9 @@ class _Formatted(_Search, TagFields):
             protect=self.protect,
             **more,
         )
-        if self.glossary is None:
-            return job
-        if isinstance(self.glossary, str):
-            return replace(job, glossary=context.kept_glossary(client, self.glossary, job))
-        return replace(job, glossary=self.glossary.read())
+        if isinstance(self.glossary, GlossaryFields):
+            return replace(job, glossary=self.glossary.read())
+        return context.with_glossary(client, job, self.glossary)
 
 
 class TranslateRequest(_Formatted):
@@ -282,7 +276,7 @@ def _add_translation(endpoints: Endpoints, context: Context) -> None:
         context.check_languages(job)
         events = context.service.stream(job)
         with context.charged(request, client, context.limits.check([fields.text])):
-            first = await while_connected(request, _first(events))  # so that a refusal has its status
+            first = await while_connected(request, anext(events))  # so that a refusal has its status
         return StreamingResponse(_events(first, events), media_type="text/event-stream")
 
 
@@ -339,11 +333,7 @@ def _client(context: Context, request: Request) -> Client:
     """Return the client of a request; raises `ServiceError` (403, 429)."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     bearer = key.strip() if scheme.lower() == "bearer" else None
-    return context.access.client(request, bearer or request.headers.get("x-api-key"))
-
-
-async def _first(events: AsyncIterator[Event]) -> Event:
-    return await anext(events)
+    return context.client(request, bearer or request.headers.get("x-api-key"))
 
 
 async def _events(first: Event, rest: AsyncGenerator[Event, None]) -> AsyncIterator[str]:
@@ -381,13 +371,5 @@ def _sentence(sentence: Translation) -> dict[str, Any]:
 
 
 def _output(output: Output) -> dict[str, Any]:
-    answer: dict[str, Any] = {
-        "text": output.text,
-        "log_probability": output.log_probability,
-        "score": output.score,
-        "pieces": list(output.pieces),
-        "token_log_probabilities": list(output.token_log_probabilities),
-    }
-    if output.alignment is not None:
-        answer["alignment"] = [list(link) for link in output.alignment]
-    return answer
+    found = {name: getattr(output, name) for name in OutputAnswer.model_fields}
+    return {name: value for name, value in found.items() if value is not None}

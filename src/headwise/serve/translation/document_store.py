@@ -5,10 +5,10 @@ from __future__ import annotations
 import hmac
 import secrets
 import sqlite3
-import threading
 import time
 from dataclasses import dataclass
 
+from headwise.serve.database import Database
 from headwise.web.errors import ServiceError
 
 _SCHEMA = """
@@ -26,7 +26,6 @@ CREATE TABLE IF NOT EXISTS documents (
 ) STRICT;
 """
 _COLUMNS = "id, key, name, characters, content, error, error_status"
-_INTERRUPTED = "the translation was interrupted"
 
 
 @dataclass(frozen=True)
@@ -56,27 +55,17 @@ class Document:
         return "error" if self.error else "translating" if self.content is None else "done"
 
 
-class DocumentStore:
-    """The documents of all clients; `database` is a file, by default memory of this process.
-
-    `place` is the number of the worker whose documents are added here.
-    """
+class DocumentStore(Database):
+    """The documents of all clients; `place` is the number of the worker whose documents are added here."""
 
     def __init__(self, database: str = ":memory:", place: int = 0) -> None:
-        self._lock, self._place = threading.Lock(), place
-        self._database = sqlite3.connect(database, check_same_thread=False, isolation_level=None, timeout=5.0)
+        super().__init__(database)
+        self._place = place
         self._database.execute("PRAGMA synchronous = OFF")  # it isn't needed after a crash
         self._database.executescript(_SCHEMA)
 
-    def close(self) -> None:
-        """Close the file."""
-        self._database.close()
-
     def add(self, name: str, characters: int, size: int, *, most: int, most_bytes: int) -> Document:
-        """Keep a new document of `size` bytes; raises `ServiceError` (429) where there are `most` already.
-
-        So it does where all of them together would have more than `most_bytes`.
-        """
+        """Keep a new document of `size` bytes; raises `ServiceError` (429) beyond `most` or `most_bytes` of all."""
         document = Document(secrets.token_hex(16), secrets.token_hex(32), name, characters)
         row = (document.identifier, document.key, name, characters, size, time.monotonic(), self._place)
         added = self._execute(
@@ -112,18 +101,12 @@ class DocumentStore:
             *(error, status, time.monotonic(), document.identifier),
         )
 
-    def interrupt(self, document: Document) -> None:
-        """Note that a document's translation has ended, unless it was finished or has failed."""
+    def interrupt(self, identifier: str | None = None) -> None:
+        """Note that what isn't finished of this place's documents, or of one of them, won't be."""
         self._execute(
-            "UPDATE documents SET error = ? WHERE id = ? AND content IS NULL AND error IS NULL",
-            *(_INTERRUPTED, document.identifier),
-        )
-
-    def interrupt_all(self) -> None:
-        """Note that the worker of this place has ended."""
-        self._execute(
-            "UPDATE documents SET error = ? WHERE place = ? AND content IS NULL AND error IS NULL",
-            *(_INTERRUPTED, self._place),
+            "UPDATE documents SET error = 'the translation was interrupted' "
+            "WHERE place = ? AND id = coalesce(?, id) AND content IS NULL AND error IS NULL",
+            *(self._place, identifier),
         )
 
     def remove(self, identifier: str) -> None:

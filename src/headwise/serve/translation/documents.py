@@ -17,7 +17,7 @@ from headwise.engine.documents import write
 from headwise.errors import DataError, HeadwiseError
 from headwise.serve.translation.document_store import Document, DocumentStore
 from headwise.serve.translation.service import Service, TranslationJob
-from headwise.serve.translation.waiting import Deadline
+from headwise.serve.translation.waiting import deadline
 from headwise.web.errors import ServiceError
 
 _LONGEST_NAME = 100  # characters
@@ -38,7 +38,7 @@ class Documents:
 
         Files are read one at a time, so that the bounds on one bound the memory for all.
         """
-        async with Deadline(self._service.limits.seconds), self._reading:
+        async with deadline(self._service.limits.seconds), self._reading:
             try:
                 file = await run_in_threadpool(read_file, name, await content(), target, source or "")
             except DataError as error:
@@ -54,10 +54,7 @@ class Documents:
         size: int,
         failed: Callable[[], None] = lambda: None,
     ) -> Document:
-        """Translate a file of so many bytes in the background; return its document. Raises `ServiceError` (429).
-
-        Where it can't be translated, `failed` is called.
-        """
+        """Translate a file of `size` bytes in the background, or call `failed`; raises `ServiceError` (429)."""
         limits = self._service.limits
         self._store.remove_old(limits.document_seconds)
         document = self._store.add(
@@ -121,7 +118,7 @@ class Documents:
             self._store.fail(document, str(error), status)
             failed()
         finally:
-            self._store.interrupt(document)  # has no effect on a finished one
+            self._store.interrupt(document.identifier)  # has no effect on a finished one
 
     def _with_language(self, job: TranslationJob, file: DocumentFile) -> TranslationJob:
         """Return the job with the language of all of the document's texts together, where none is given."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 import datetime
 import functools
 import sqlite3
-import threading
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.characters import unwritable
 from headwise.errors import DataError
+from headwise.serve.database import Database
 from headwise.text.reading.glossary import Glossary, csv_lines, parse_lines
 from headwise.web.errors import ServiceError
 
@@ -59,15 +58,14 @@ class KeptGlossary:
     dictionaries: tuple[Dictionary, ...]
 
 
-class GlossaryStore:
-    """The glossaries of a file; used by any number of threads and processes at once."""
+class GlossaryStore(Database):
+    """The glossaries of a file."""
 
     def __init__(self, path: Path) -> None:
         """Open or make the file; raises `DataError` where it is another file."""
-        self._lock = threading.Lock()
         try:
             new = not path.exists()
-            self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5.0)
+            super().__init__(path)
             if new:
                 path.chmod(0o600)
             self._database.execute("PRAGMA journal_mode = WAL")
@@ -76,10 +74,6 @@ class GlossaryStore:
             self._database.execute("SELECT revision, entry_count FROM dictionaries LIMIT 1")
         except (sqlite3.Error, OSError) as error:
             raise DataError(f"{path}: expected a file of glossaries, found that {error}") from None
-
-    def close(self) -> None:
-        """Close the file."""
-        self._database.close()
 
     def create(self, owner: str, name: str, dictionaries: Sequence[Dictionary]) -> KeptGlossary:
         """Keep a new glossary; raises `ServiceError` (400) for a name or dictionaries that can't be kept."""
@@ -122,30 +116,22 @@ class GlossaryStore:
     ) -> list[Dictionary]:
         """Return dictionaries with their entries, all or those of some languages; raises `ServiceError` (404)."""
         with self._transaction():
-            kept = self._find(owner, identifier)
-            rows = self._database.execute(
-                "SELECT source, target, entry_count, entries FROM dictionaries WHERE glossary = ? "
-                "AND source = coalesce(?, source) AND target = coalesce(?, target) ORDER BY source, target",
-                (kept.identifier, source, target),
-            ).fetchall()
-        if not rows:
+            found = self._entries(self._find(owner, identifier).identifier, source, target)
+        if not found:
             raise _no_dictionary(source, target)
-        return [Dictionary(*row) for row in rows]
+        return found
 
     def glossary(self, owner: str, identifier: str, source: str, target: str) -> Glossary:
         """Return the terms of a pair of languages; raises `ServiceError` (404 without the glossary, else 400)."""
         with self._transaction():
             kept = self._find(owner, identifier)
-            row = self._database.execute(
-                "SELECT entries FROM dictionaries WHERE glossary = ? AND source = ? AND target = ?",
-                (kept.identifier, base_language(source), base_language(target)),
-            ).fetchone()
-            if row is None:
-                known = ", ".join(f"{each.source}-{each.target}" for each in kept.dictionaries) or "none"
-                raise ServiceError(
-                    400, f"glossary: expected one for {source}-{target}, found one for {known[:200]}"
-                )
-        return _parsed(row[0])
+            found = self._entries(kept.identifier, base_language(source), base_language(target))
+        if not found:
+            known = ", ".join(f"{each.source}-{each.target}" for each in kept.dictionaries) or "none"
+            raise ServiceError(
+                400, f"glossary: expected one for {source}-{target}, found one for {known[:200]}"
+            )
+        return _parsed(found[0].entries)
 
     def update(
         self,
@@ -165,11 +151,8 @@ class GlossaryStore:
             if name is not None:
                 self._database.execute("UPDATE glossaries SET name = ? WHERE id = ?", (name, kept))
             for each in dictionaries:
-                row = self._database.execute(
-                    "SELECT entries FROM dictionaries WHERE glossary = ? AND source = ? AND target = ?",
-                    (kept, each.source, each.target),
-                ).fetchone()
-                self._write(kept, _merged(row[0], each) if merge and row else each)
+                before = self._entries(kept, each.source, each.target) if merge else []
+                self._write(kept, _merged(before[0].entries, each) if before else each)
             changed = self._find(owner, kept)
             if len(changed.dictionaries) > MOST_DICTIONARIES:
                 raise ServiceError(
@@ -194,17 +177,6 @@ class GlossaryStore:
             if not found.rowcount:
                 raise _no_dictionary(source, target)
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._lock:
-            self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._database.execute("ROLLBACK")
-                raise
-            self._database.execute("COMMIT")
-
     def _find(self, owner: str, identifier: str) -> KeptGlossary:
         row = self._database.execute(
             "SELECT id, name, created FROM glossaries WHERE owner = ? AND (id = ? OR name = ?) "
@@ -222,6 +194,15 @@ class GlossaryStore:
             (identifier,),
         )
         return tuple(Dictionary(*row) for row in rows)
+
+    def _entries(self, identifier: str, source: str | None, target: str | None) -> list[Dictionary]:
+        """Return the dictionaries of a glossary with their entries, all or those of some languages."""
+        rows = self._database.execute(
+            "SELECT source, target, entry_count, entries FROM dictionaries WHERE glossary = ? "
+            "AND source = coalesce(?, source) AND target = coalesce(?, target) ORDER BY source, target",
+            (identifier, source, target),
+        )
+        return [Dictionary(*row) for row in rows]
 
     def _write(self, identifier: str, dictionary: Dictionary) -> None:
         """Write a dictionary in the place of the one for the same languages."""

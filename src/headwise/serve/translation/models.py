@@ -91,11 +91,9 @@ class InLanguage(Model):
 def target_of(translator: Translator) -> str | None:
     """Return the language that a run translates to, as its vocabulary's codes say; None where it has no codes."""
     vocabulary = translator.subwords.vocabulary
-    return (
-        None
-        if vocabulary is None
-        else vocabulary.language_code or next(iter(vocabulary.languages_by_code), None)
-    )
+    if vocabulary is None:
+        return None
+    return vocabulary.language_code or next(iter(vocabulary.languages_by_code), None)
 
 
 def _scheduler(translator: Translator) -> Scheduler:

@@ -26,19 +26,18 @@ from headwise.documents.rendering import Rendered, render
 from headwise.documents.rules import TagRules
 from headwise.documents.segments import Mode
 from headwise.documents.sentence import Sentence
+from headwise.engine.options import SearchOptions
 from headwise.engine.outputs import Output, Translation
 from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.translation.models import Model, ServedModels
 from headwise.serve.translation.searching import Search, Searched, translate
 from headwise.serve.translation.shared_load import SharedLoad
-from headwise.serve.translation.waiting import Deadline, all_of, away
+from headwise.serve.translation.waiting import all_of, away, deadline
 from headwise.text.reading.detection import Detected, detect, surely
 from headwise.text.reading.glossary import Glossary
 from headwise.web.errors import ServiceError
 
 _MOMENT = 0.05  # seconds in which the estimate of how long requests wait isn't made again
-# Options of a translator, as the service has found what stays as it is.
-_NO_DETECTION: dict[str, Any] = {"keep_translated": False}
 Event = tuple[str, dict[str, Any]]  # its kind and its data
 _Place = tuple[int, int]  # of a sentence: its text and its number in that
 
@@ -117,11 +116,7 @@ class TranslatedText:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is to be done with a text.
-
-    `models` translate it, and `routes` its sentences, as several languages may be mixed in a text; none translates what
-    stays as it is.
-    """
+    """What is to be done with a text, which `models` translate, and its sentences, which may have other routes."""
 
     source: str
     detected: Detected | None
@@ -174,10 +169,7 @@ class Service:
         return language.language, language
 
     def route_of(self, job: TranslationJob, detected: str = "") -> list[Model]:
-        """Return the models that a job needs, from a detected language where it gives none.
-
-        Raises `ServiceError` (400).
-        """
+        """Return the models that a job needs, from a detected language if it has none; raises `ServiceError` (400)."""
         if job.model is not None:
             return [self.models.named(job.model, job.target)]
         return self.models.route(job.source or detected, job.target)
@@ -188,7 +180,7 @@ class Service:
         Raises `ServiceError` for a request that is refused or too late, and `HeadwiseError` for a wrong option.
         """
         self.limits.check(job.texts)
-        async with Deadline(self.limits.seconds):
+        async with deadline(self.limits.seconds):
             plans = await away(job.texts, lambda: self._plans(job, map(job.parsed, job.texts)))
             return await self._translate(job, plans)
 
@@ -199,7 +191,7 @@ class Service:
 
         Their number and length were checked before.
         """
-        async with Deadline(self.limits.document_seconds):
+        async with deadline(self.limits.document_seconds):
             plans = await run_in_threadpool(lambda: self._plans(job, texts))
             return await self._translate(job, plans)
 
@@ -225,7 +217,7 @@ class Service:
             ]
             try:
                 for number, task in enumerate(tasks, start=-inner):
-                    async with Deadline(end - time.monotonic()):
+                    async with deadline(end - time.monotonic()):
                         (rendered,) = await task
                     translated.append(rendered.texts[0])
                     warnings += [*rendered.translation.warnings, *rendered.warnings]
@@ -262,7 +254,7 @@ class Service:
                         400,
                         f"sources: expected texts that the model reads whole, found text {number} too long",
                     )
-            async with Deadline(self.limits.seconds), model.reading:
+            async with deadline(self.limits.seconds), model.reading:
                 return await run_in_threadpool(lambda: translator.score(sources, targets, alpha=alpha))
 
     async def close(self) -> None:
@@ -275,23 +267,29 @@ class Service:
     # ------------------------------------------------------------------------------------------------ one request
 
     async def _translate(self, job: TranslationJob, plans: Sequence[_Plan]) -> list[TranslatedText]:
-        routes: dict[tuple[int, ...], list[Model]] = {}
-        groups: dict[tuple[int, ...], list[_Place]] = {}  # the sentences that take each route
+        groups: dict[tuple[Model, ...], dict[_Place, Sentence]] = {}  # the sentences that take each route
         for index, plan in enumerate(plans):
-            for number, route in enumerate(plan.routes):
-                key = tuple(map(id, route))
-                routes[key] = route
-                groups.setdefault(key, []).append((index, number))
-        models = [model for route in routes.values() for model in route]
-        with self._accepting(models, sum(len(plan.routes) for plan in plans)):
-            found = await all_of(
-                [self._group(job, routes[key], plans, places) for key, places in groups.items()]
-            )
-        by_place = {
-            place: rendered
-            for places, group in zip(groups.values(), found, strict=True)
-            for place, rendered in zip(places, group, strict=True)
-        }
+            for number, (route, sentence) in enumerate(
+                zip(plan.routes, plan.prepared.all_sentences, strict=True)
+            ):
+                groups.setdefault(tuple(route), {})[index, number] = sentence
+        # The first sentence of a text gets its prefix; those of its ICU messages come before it.
+        first = [len(plan.prepared.inner_sentences) for plan in plans]
+
+        async def translated(
+            route: Sequence[Model], group: dict[_Place, Sentence]
+        ) -> list[Rendered[Translation]]:
+            prefixes = None
+            if job.prefixes is not None:
+                prefixes = [job.prefixes[index] if number == first[index] else "" for index, number in group]
+            return await self._render(route, list(group.values()), job, prefixes)
+
+        models = [model for route in groups for model in route]
+        with self._accepting(models, sum(map(len, groups.values()))):
+            found = await all_of([translated(route, group) for route, group in groups.items()])
+        by_place: dict[_Place, Rendered[Translation]] = {}
+        for group, rendered in zip(groups.values(), found, strict=True):
+            by_place.update(zip(group, rendered, strict=True))
         return [
             _translated(plan, [by_place[index, number] for number in range(len(plan.routes))])
             for index, plan in enumerate(plans)
@@ -349,20 +347,12 @@ class Service:
         finally:
             self._load.finish(sentences)
 
-    async def _group(
-        self, job: TranslationJob, models: list[Model], plans: Sequence[_Plan], places: Sequence[_Place]
-    ) -> list[Rendered[Translation]]:
-        """Translate the sentences that take the same way."""
-        every = [plan.prepared.all_sentences for plan in plans]
-        prefixes = None
-        if job.prefixes is not None:
-            # The first sentence of a text gets its prefix; those of its ICU messages come before it.
-            first = [len(plan.prepared.inner_sentences) for plan in plans]
-            prefixes = [job.prefixes[index] if number == first[index] else "" for index, number in places]
-        return await self._render(models, [every[index][number] for index, number in places], job, prefixes)
-
     async def _render(
-        self, models: list[Model], sentences: list[Sentence], job: TranslationJob, prefixes: list[str] | None
+        self,
+        models: Sequence[Model],
+        sentences: list[Sentence],
+        job: TranslationJob,
+        prefixes: list[str] | None,
     ) -> list[Rendered[Translation]]:
         """Translate sentences with their tags and pieces, and count what became of the pieces."""
         if not models:
@@ -378,33 +368,28 @@ class Service:
         return rendered
 
     async def _through(
-        self,
-        models: list[Model],
-        sentences: Sequence[str],
-        job: TranslationJob,
-        prefixes: list[str] | None,
+        self, models: Sequence[Model], texts: Sequence[str], job: TranslationJob, prefixes: list[str] | None
     ) -> list[Searched]:
         """Translate sentences by each of the models in turn, and return what each of them found.
 
         The last one gets the job's options and prefixes.
         """
         chain: list[Searched] = []
-        first = sentences
+        first = texts
         for model in models[:-1]:
-            options = model.translator.options_with(None, **self.search | _NO_DETECTION)
-            found = await translate(model, sentences, Search(options, job.client))
-            chain.append(found)
-            sentences = [translation.text for translation in found.translations]
-        last = models[-1]
-        changes = dict(job.options)
-        if "n_best" in changes:  # as many need as wide a beam
-            changes.setdefault(
-                "beam", max(last.translator.options_with(**self.search).beam, changes["n_best"])
-            )
-        options = last.translator.options_with(None, **self.search | changes | _NO_DETECTION)
+            chain.append(await translate(model, texts, Search(self._options(model, {}), job.client)))
+            texts = [translation.text for translation in chain[-1].translations]
+        options = self._options(models[-1], job.options)
         search = Search(options, job.client, prefixes, job.alignments, job.glossary, first)
-        found = await translate(last, sentences, search)
-        return [*chain, found]
+        return [*chain, await translate(models[-1], texts, search)]
+
+    def _options(self, model: Model, changes: Mapping[str, Any]) -> SearchOptions:
+        """Return the options of a search; which sentences stay as they are was found before it."""
+        translator = model.translator
+        if "n_best" in changes:  # as many need as wide a beam
+            beam = max(translator.options_with(**self.search).beam, changes["n_best"])
+            changes = {"beam": beam, **changes}
+        return translator.options_with(**{**self.search, **changes, "keep_translated": False})
 
     def tell_wait(self) -> None:
         """Tell the other workers how long a new sentence would wait here."""
@@ -422,14 +407,7 @@ class Service:
 
 def _translated(plan: _Plan, rendered: Sequence[Rendered[Translation]]) -> TranslatedText:
     text, *others = plan.prepared.join_ranks([sentence.texts for sentence in rendered])
-    return TranslatedText(
-        text,
-        others,
-        plan.source,
-        plan.detected,
-        plan.models,
-        rendered,
-    )
+    return TranslatedText(text, others, plan.source, plan.detected, plan.models, rendered)
 
 
 def _busy(wait: float) -> ServiceError:

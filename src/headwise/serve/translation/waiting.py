@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
@@ -14,22 +15,16 @@ _SHORT = 1_000  # characters, which are split or encoded in less than a millisec
 T = TypeVar("T")
 
 
-class Deadline:
+@asynccontextmanager
+async def deadline(seconds: float) -> AsyncIterator[None]:
     """Context manager that raises `ServiceError` (504) in its block after some seconds."""
-
-    def __init__(self, seconds: float) -> None:
-        self._timeout = asyncio.timeout(max(0.0, seconds))
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, *error: object) -> bool | None:
-        try:
-            return await self._timeout.__aexit__(*error)  # type: ignore[arg-type]
-        except TimeoutError:
-            raise ServiceError(
-                504, "the translation took longer than the server's deadline; send less text at once"
-            ) from None
+    try:
+        async with asyncio.timeout(max(0.0, seconds)):
+            yield
+    except TimeoutError:
+        raise ServiceError(
+            504, "the translation took longer than the server's deadline; send less text at once"
+        ) from None
 
 
 async def away(texts: Sequence[str], work: Callable[[], T]) -> T:

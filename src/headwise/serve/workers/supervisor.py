@@ -31,7 +31,8 @@ from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.workers.worker import Served, use_threads, work
 from headwise.text.reading.detection import preload
 from headwise.web.hangup import at_hangup
-from headwise.web.reloading import SECONDS, Reloader, WatchedRun
+from headwise.web.reloading import SECONDS, Reloader
+from headwise.web.run_directories import RunDirectory
 
 PLACES = 8  # workers at once for each that serves: older ones may still have a document to translate
 _WAIT = 0.5  # seconds, at most, until something is looked at again
@@ -58,10 +59,7 @@ def prepare_parent(workers: int, device: str) -> int:
 
 
 def supervise(served: Served, workers: int, say: Callable[[str], None], limits: ServiceLimits) -> None:
-    """Serve with several workers until SIGTERM or Ctrl-C; raises as `Supervisor.run`.
-
-    `say` gets sentences about workers that have ended and runs that were loaded again.
-    """
+    """Serve with several workers until SIGTERM or Ctrl-C, saying what becomes of them; raises as `Supervisor.run`."""
     preload()
     shared = Shared.create(PLACES * workers)
     try:
@@ -97,19 +95,14 @@ class Supervisor:
     """Starts workers and keeps their number."""
 
     def __init__(
-        self,
-        served: Served,
-        shared: Shared,
-        count: int,
-        say: Callable[[str], None],
-        finish: float,
+        self, served: Served, shared: Shared, count: int, say: Callable[[str], None], finish: float
     ) -> None:
         """Serve with `count` workers; `shared` has `PLACES` times as many places, `finish` is as for a server."""
         self._served, self._shared, self._count, self._say, self._finish = served, shared, count, say, finish
         self._reloader = Reloader(served.runs, say)
         self._workers: list[_Worker] = []
         self._generation = 0
-        self._reloaded: list[WatchedRun] = []  # since the last time that all workers were ready
+        self._reloaded: list[RunDirectory] = []  # since the last time that all workers were ready
         self._pause, self._next_start = 0.0, 0.0
         self._received: list[int] = []  # signals to end
         self._asked = False  # by SIGHUP, to load all runs
@@ -278,7 +271,7 @@ class Supervisor:
         self._waker.setblocking(False)
         self._woken.setblocking(False)
         hangup = at_hangup(self._ask)
-        handlers = dict.fromkeys(_SIGNALS, self._note) | {
+        handlers = dict.fromkeys(_SIGNALS, lambda number, frame: self._received.append(number)) | {
             signal.SIGCHLD: lambda number, frame: None,
             signal.SIGHUP: lambda number, frame: hangup(),
         }
@@ -292,9 +285,6 @@ class Supervisor:
                 signal.signal(number, handler)
             self._waker.close()
             self._woken.close()
-
-    def _note(self, number: int, frame: object) -> None:
-        self._received.append(number)
 
     def _ask(self) -> None:
         self._asked = True

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 import uvicorn
 
 from headwise.extras import installed, optional_module
-from headwise.serve.production import Production, ServedRun
+from headwise.serve.production import Production
 from headwise.serve.shared import Shared
 from headwise.web.app import ApplicationPart
 from headwise.web.hosts import Hosts
+from headwise.web.run_directories import RunDirectory
 from headwise.web.server import BACKLOG, server
 
 READY = b"r"  # what a worker sends when it takes requests
@@ -41,7 +42,7 @@ class Served:
         threads: threads of a worker's computation.
     """
 
-    runs: Mapping[str, ServedRun]
+    runs: Mapping[str, RunDirectory]
     listener: socket.socket
     hosts: Hosts
     page: Callable[[], ApplicationPart]
@@ -102,7 +103,7 @@ async def _drain(serving: uvicorn.Server, production: Production, parent: socket
     serving.config.encoded_headers.append(_CLOSE)
     serving.server_state.default_headers.append(_CLOSE)
     end = time.monotonic() + production.limits.document_seconds + production.limits.seconds
-    documents = production.context.documents
+    documents = production.documents
     while (serving.server_state.connections or documents.translating) and time.monotonic() < end:
         await asyncio.sleep(0.1)
     serving.should_exit = True
