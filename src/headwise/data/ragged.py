@@ -1,4 +1,4 @@
-"""Ragged arrays: rows of different lengths in two flat files.
+"""Ragged arrays: rows of different lengths in two flat files; and the lines of text files that rows come from.
 
 This is the storage format of prepared text: `NAME.values` (the values of all rows, raw) and `NAME.offsets`
 (rows + 1 int64 positions). Both are memory-mapped, so reading a row touches only that row.
@@ -104,9 +104,7 @@ def map_array(path: Path, dtype: Any) -> NDArray[Any]:
     """Memory-map a raw one-dimensional array, which may be empty; raises `OSError` or `ValueError`."""
     if path.stat().st_size == 0:  # an empty file can't be mapped
         return np.zeros(0, dtype)
-    return np.memmap(path, dtype, mode="r").view(
-        np.ndarray
-    )  # slicing an ndarray is faster than slicing a memmap
+    return np.memmap(path, dtype, mode="r").view(np.ndarray)  # whose slicing is faster than a memmap's
 
 
 def map_places(path: Path, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
@@ -124,6 +122,29 @@ def map_places(path: Path, names: Sequence[str]) -> tuple[NDArray[np.int64], NDA
             f"{path}: expected rows of {len(names)} files, found one of number {int(files.max()) + 1}"
         )
     return lines, files
+
+
+class PlacedRows:
+    """Rows of prepared text: row i comes from line `lines[i]` (from 1) of file `names[files[i]]`."""
+
+    def __init__(self, lines: NDArray[Any], files: NDArray[Any], names: Sequence[str]) -> None:
+        self.lines, self.files, self.names = lines, files, list(names)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def locate(self, rows: Sequence[int] | NDArray[Any], most: int = 10) -> str:
+        """Return the files and lines of rows, for messages: `train.en lines 3, 17 and 40`, at most `most` of them."""
+        indices = np.asarray(rows, np.int64)
+        places = np.stack([self.files[indices], self.lines[indices]], axis=1).astype(np.int64)
+        places = np.unique(places, axis=0)
+        listed, phrases = places[:most], []
+        for file in np.unique(listed[:, 0]).tolist():
+            *numbers, last = listed[listed[:, 0] == file, 1].tolist()
+            lines = f"lines {', '.join(map(str, numbers))} and {last}" if numbers else f"line {last}"
+            phrases.append(f"{self.names[file]} {lines}")
+        more = f" and {len(places) - most:,} more" if len(places) > most else ""
+        return "; ".join(phrases) + more
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:

@@ -16,13 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config import DataConfig, SubwordConfig
-from headwise.data.places import locate
-from headwise.data.prepared import (
-    prepare_folder,
-    read_manifest,
-    write_manifest,
-)
-from headwise.data.ragged import Ragged, RaggedWriter, map_places, save_array
+from headwise.data.prepared import prepare_folder, read_manifest, write_manifest
+from headwise.data.ragged import PlacedRows, Ragged, RaggedWriter, map_places, save_array
 from headwise.errors import CheckpointError, DataError
 from headwise.text.reading.plain import LineReport, read_text, text_request
 from headwise.text.tokens import encoding
@@ -35,7 +30,7 @@ _BLOCK = 1 << 16  # lines processed per step
 _SAMPLE = 5_000_000  # maximum number of lines that the vocabulary is learned from
 
 
-class TextStore:
+class TextStore(PlacedRows):
     """Encoded lines in memory-mapped arrays, in the order of the files.
 
     A row holds the ids of one line; the last one is the line end in running text, and EOS where lines are documents.
@@ -51,11 +46,9 @@ class TextStore:
                 f"prepared text: expected as many rows, lines and files, found {len(table)}, {len(lines)} and "
                 f"{len(files)}"
             )
-        self.table, self.lines, self.files, self.names = table, lines, files, list(names)
+        super().__init__(lines, files, names)
+        self.table = table
         self.characters = characters  # of the text, line ends included
-
-    def __len__(self) -> int:
-        return len(self.table)
 
     def __getitem__(self, row: int) -> NDArray[Any]:
         """Return the ids of one row."""
@@ -74,10 +67,6 @@ class TextStore:
     def rows_at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the rows that positions in `ids` belong to."""
         return np.searchsorted(self.table.offsets, positions, side="right") - 1
-
-    def locate(self, rows: Sequence[int] | NDArray[Any], most: int = 10) -> str:
-        """Return the files and lines of rows, for messages: `train.en lines 3, 17 and 40`, at most `most` of them."""
-        return locate(rows, self.files, self.lines, self.names, most)
 
 
 @dataclass(frozen=True)

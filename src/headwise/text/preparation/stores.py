@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,8 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.data.places import locate
-from headwise.data.ragged import Ragged, map_places
+from headwise.data.ragged import PlacedRows, Ragged, map_places
 from headwise.errors import CheckpointError
 from headwise.text.tokens import encoding
 from headwise.text.tokens.subwords import Subwords
@@ -33,7 +33,7 @@ def development_texts(prepared: Path, most: int | None = None) -> list[list[str]
     return [table.texts(range(len(table))[:most]) for table in tables]
 
 
-class ParallelStore:
+class ParallelStore(PlacedRows):
     """Encoded sentence pairs in memory-mapped arrays, in the order of the files.
 
     A source row is ids + EOS; a target row is the ids alone, as BOS and EOS are added to the batch.
@@ -49,14 +49,8 @@ class ParallelStore:
             raise CheckpointError(
                 f"prepared text: expected as many source rows, target rows, lines and files, found {sizes}"
             )
-        self.source_table = source
-        self.target_table = target
-        self.lines = lines
-        self.files = files
-        self.names = list(names)
-
-    def __len__(self) -> int:
-        return len(self.source_table)
+        super().__init__(lines, files, names)
+        self.source_table, self.target_table = source, target
 
     @property
     def sample(self) -> ParallelStore:
@@ -80,10 +74,6 @@ class ParallelStore:
     def target(self, row: int) -> NDArray[Any]:
         """Return the ids of one target sentence, without BOS and EOS."""
         return self.target_table[row]
-
-    def locate(self, rows: Sequence[int] | NDArray[Any], most: int = 10) -> str:
-        """Return the files and lines of rows, for messages: `train.en lines 3, 17 and 40`, at most `most` of them."""
-        return locate(rows, self.files, self.lines, self.names, most)
 
 
 def open_store(path: Path, subwords: Subwords, names: Sequence[str]) -> ParallelStore:
@@ -144,17 +134,11 @@ class ShardedStore:
 
     def block(self, ranges: Sequence[tuple[int, int]]) -> ParallelStore:
         """Return the pairs of ranges of numbers, start and end, in memory; no range reaches beyond a shard."""
-        sources, targets, lines, files = [], [], [], []
+        parts = []
         for start, end in ranges:
             shard, offset = self._shard(start)
-            store, part = self._open(shard), slice(start - offset, end - offset)
-            sources.append(_part(store.source_table, part))
-            targets.append(_part(store.target_table, part))
-            lines.append(store.lines[part])
-            files.append(store.files[part] + np.int64(self._first_name(shard)))
-        return ParallelStore(
-            _joined(sources), _joined(targets), np.concatenate(lines), np.concatenate(files), self.names
-        )
+            parts.append((self._open(shard), slice(start - offset, end - offset), self._first_name(shard)))
+        return _in_memory(parts, self.names)
 
     @property
     def names(self) -> list[str]:
@@ -166,9 +150,7 @@ class ShardedStore:
         phrases = []
         for row in np.asarray(rows, np.int64)[:most].tolist():
             shard, offset = self._shard(row)
-            store = self._open(shard)
-            place = np.array([row - offset])
-            phrases.append(locate(place, store.files, store.lines, store.names, 1))
+            phrases.append(self._open(shard).locate([row - offset]))
         return "; ".join(phrases)
 
     @cached_property
@@ -191,13 +173,19 @@ class ShardedStore:
 
 def together(stores: Sequence[ParallelStore]) -> ParallelStore:
     """Return the pairs of several stores in memory."""
-    firsts = np.cumsum([0, *(len(store.names) for store in stores)])
+    firsts = itertools.accumulate((len(store.names) for store in stores), initial=0)
+    parts = [(store, slice(0, len(store)), first) for store, first in zip(stores, firsts, strict=False)]
+    return _in_memory(parts, [name for store in stores for name in store.names])
+
+
+def _in_memory(parts: Sequence[tuple[ParallelStore, slice, int]], names: Sequence[str]) -> ParallelStore:
+    """Return rows of several stores, each with the place of the store's first file in `names`."""
     return ParallelStore(
-        _joined([_part(store.source_table, slice(0, len(store))) for store in stores]),
-        _joined([_part(store.target_table, slice(0, len(store))) for store in stores]),
-        np.concatenate([store.lines for store in stores]),
-        np.concatenate([store.files + first for store, first in zip(stores, firsts[:-1], strict=True)]),
-        [name for store in stores for name in store.names],
+        _joined([_part(store.source_table, rows) for store, rows, _ in parts]),
+        _joined([_part(store.target_table, rows) for store, rows, _ in parts]),
+        np.concatenate([store.lines[rows] for store, rows, _ in parts]),
+        np.concatenate([store.files[rows] + np.int64(first) for store, rows, first in parts]),
+        names,
     )
 
 

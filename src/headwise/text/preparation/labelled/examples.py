@@ -18,13 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config import DataConfig, SubwordConfig
-from headwise.data.places import locate
-from headwise.data.prepared import (
-    prepare_folder,
-    read_manifest,
-    write_manifest,
-)
-from headwise.data.ragged import Ragged, RaggedWriter, map_places, save_array
+from headwise.data.prepared import prepare_folder, read_manifest, write_manifest
+from headwise.data.ragged import PlacedRows, Ragged, RaggedWriter, map_places, save_array
 from headwise.errors import CheckpointError, DataError
 from headwise.files import write_text
 from headwise.parsing import parse_object, read_json
@@ -97,26 +92,18 @@ class Format(ABC, Generic[Example]):
         """Encode examples as rows of at most `longest` ids."""
 
 
-class ExampleStore:
+class ExampleStore(PlacedRows):
     """Encoded training examples in memory-mapped arrays."""
 
     def __init__(self, directory: Path, vocabulary: Vocabulary, names: Sequence[str]) -> None:
         """Open the arrays; raises `CheckpointError` where they are missing or damaged."""
         self.ids = Ragged(directory / "train.ids", encoding.id_type(vocabulary.size))
         self.targets = Ragged(directory / "train.targets", np.int32)
-        self.lines, self.files = map_places(directory / "train", names)
-        self.names = list(names)
+        super().__init__(*map_places(directory / "train", names), names)
         if not len(self.ids) == len(self.targets) == len(self.files) == len(self.lines):
             raise CheckpointError(
                 f"{directory}: expected prepared examples, found files that don't fit together"
             )
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def locate(self, rows: Sequence[int] | NDArray[Any], most: int = 10) -> str:
-        """Return the files and lines of rows, for messages: `train.en lines 3, 17 and 40`, at most `most` of them."""
-        return locate(rows, self.files, self.lines, self.names, most)
 
 
 @dataclass(frozen=True)
