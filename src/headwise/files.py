@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -121,19 +121,25 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
         sync_directory(path.parent)
 
 
-@contextmanager
-def hold(folder: str | Path) -> Iterator[None]:
-    """Hold an exclusive lock on a directory while the block runs; the directory is created if missing.
+def hold(folder: str | Path) -> AbstractContextManager[None]:
+    """Hold an exclusive lock on a directory, which is created if missing; raises as `locked`."""
+    folder = Path(folder)
+    return locked(folder / ".lock", folder)
 
-    Raises `LockedError` as `lock` does, and `TrainingError` where the directory isn't writable. The operating system
+
+@contextmanager
+def locked(file: Path, path: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold an exclusive lock on a file, which is created if missing, while the block runs; errors name `path`.
+
+    Raises `LockedError` as `lock` does, and `TrainingError` where the file isn't writable. The operating system
     releases the lock when the process ends, even by a crash.
     """
-    folder = Path(folder)
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    with disk_errors(path):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        lock(handle, folder)
+        with disk_errors(path):
+            lock(handle, path, wait=wait)
         yield
     finally:
         os.close(handle)
