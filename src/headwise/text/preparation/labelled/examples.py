@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import compress
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -50,32 +51,56 @@ class HasPosition(Protocol):
 Example = TypeVar("Example", bound=HasPosition)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Encoded:
     """Encoded examples: ids, targets (-1: none), and for each row the index of the example it belongs to."""
 
-    ids: list[list[int]]
-    targets: list[list[int]]
-    owners: list[int]
+    ids: list[list[int]] = field(default_factory=list)
+    targets: list[list[int]] = field(default_factory=list)
+    owners: list[int] = field(default_factory=list)
     cut: int = 0  # number of truncated examples
+
+    def add(self, ids: list[int], targets: list[int], owner: int) -> None:
+        """Add a row."""
+        self.ids.append(ids)
+        self.targets.append(targets)
+        self.owners.append(owner)
 
 
 class Format(ABC, Generic[Example]):
-    """Reading, splitting and encoding of the examples of one task. `example` is a dataclass of JSON values."""
+    """Reading, splitting and encoding of the examples of one task.
+
+    Attributes:
+        example: a dataclass of JSON values.
+        content: what its files have, for messages.
+        share: the share of the examples that is held out.
+    """
 
     example: ClassVar[type]
+    content: ClassVar[str]
+    share: float
 
     @abstractmethod
     def request(self) -> dict[str, object]:
         """Return the options that the prepared data depends on, as JSON values."""
 
-    @abstractmethod
     def read(self, files: Sequence[Path]) -> list[Example]:
-        """Read files; raises `DataError` naming the malformed line, and `ConfigError`."""
+        """Read files; raises `DataError` naming the malformed line or an empty file, and `ConfigError`."""
+        examples: list[Example] = []
+        for index, path in enumerate(files):
+            found = list(self.read_file(path, index))
+            if not found:
+                raise DataError(f"{path}: expected {self.content}, found none")
+            examples += found
+        return examples
 
     @abstractmethod
+    def read_file(self, path: Path, index: int) -> Iterator[Example]:
+        """Yield the examples of the file with this index."""
+
     def hold_out(self, examples: Sequence[Example]) -> NDArray[np.bool_]:
-        """Return a mask of the examples that are held out for development."""
+        """Return a mask of the examples that are held out for development: the last, as neighbors may be related."""
+        return np.arange(len(examples)) >= len(examples) - round(self.share * len(examples))
 
     @abstractmethod
     def texts(self, example: Example) -> Iterable[str]:
@@ -212,9 +237,8 @@ def _build(
     if request["development"]:
         train, dev = examples, form.read([Path(path) for path in request["development"]])
     else:
-        held_out = form.hold_out(examples).tolist()
-        train = [example for example, out in zip(examples, held_out, strict=True) if not out]
-        dev = [example for example, out in zip(examples, held_out, strict=True) if out]
+        held_out = form.hold_out(examples)
+        train, dev = list(compress(examples, ~held_out)), list(compress(examples, held_out))
     if not train:
         raise DataError(
             f"data.dev_share: expected some of {len(examples):,} examples left to learn from, found none"
