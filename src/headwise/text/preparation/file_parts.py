@@ -21,7 +21,7 @@ from headwise.files import disk_errors, read_errors
 from headwise.text.reading.bilingual import SUFFIXES as BILINGUAL
 from headwise.text.reading.compression import compression
 from headwise.text.reading.lines import text_lines
-from headwise.text.reading.pairs import RawPair, is_two_sided, pair_files, read_pairs
+from headwise.text.reading.pairs import RawPair, is_two_sided, length_mismatch, pair_files, read_pairs
 
 _BLOCK = 1 << 20  # bytes
 # Scheme -> what fsspec needs for it.
@@ -195,15 +195,10 @@ def _remote_errors(name: str) -> Iterator[None]:
 
 def _divided(whole: FilePart, most: int) -> list[FilePart]:
     assert whole.target is not None
-    (lines, starts), (others, other_starts) = (
-        _line_starts(whole.source, most),
-        _line_starts(whole.target, most),
-    )
+    lines, starts = _line_starts(whole.source, most)
+    others, other_starts = _line_starts(whole.target, most)
     if lines != others:
-        raise DataError(
-            f"expected two files with the same number of lines, found {lines:,} in {whole.source} "
-            f"and {others:,} in {whole.target}"
-        )
+        raise length_mismatch(whole.source, lines, whole.target, others)
     return [
         FilePart(whole.source, whole.target, whole.file, first, min(most, lines - first), offsets)
         for first, offsets in zip(range(0, lines, most), zip(starts, other_starts, strict=True), strict=False)

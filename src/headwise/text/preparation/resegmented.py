@@ -127,9 +127,7 @@ class EpochStores:
     def open(self, epoch: int) -> ParallelStore:
         """Return the text of `epoch`, waiting for the background process; raises as `resegment` does."""
         if self._ahead is not None:
-            with contextlib.suppress(
-                HeadwiseError
-            ):  # what isn't there is created below, which raises it again
+            with contextlib.suppress(HeadwiseError):  # what isn't there is created below, which raises again
                 self._ahead.result()
         store = resegment(self._prepared, replace(self._first, epoch=epoch), self._workers)
         if len(store) >= _AHEAD_FROM:

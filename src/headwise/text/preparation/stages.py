@@ -44,13 +44,9 @@ _RANGE = 1 << 21  # keys that are compared at a time
 _DEV_SHARE = 20  # at most one pair in 20 is split off for development
 _BLOCK = 1 << 16  # rows
 _DEV_TEXT = "dev-text"  # table
-_LENIENT = Rules(
-    CleaningConfig(max_words=1 << 30, max_ratio=1e9)
-)  # development text isn't filtered by length
-
-Run = Callable[
-    [str, list[Task]], list[Task]
-]  # runs the tasks of a stage, whose title it gets; returns their results
+_LENIENT = Rules(CleaningConfig(max_words=1 << 30, max_ratio=1e9))  # development text may have any length
+# Runs the tasks of a stage, whose title it gets; returns their results.
+Run = Callable[[str, list[Task]], list[Task]]
 
 
 @dataclass(frozen=True)

@@ -30,18 +30,9 @@ _REPEATED = 0.2  # share of repeated pairs that is said
 _RATIO = 5.0  # of the sides' characters
 _COUNTED, _CORRELATED = 200, 0.3  # pairs whose lengths are compared; least correlation
 _FEW = 10_000  # pairs, below which a model of nothing learns little
-_LIKE = (  # languages that are taken for each other
-    *(
-        {"no", "nn", "nb", "da", "sv"},
-        {"hr", "sr", "bs", "sl", "sh"},
-        {"id", "ms", "jv", "ace"},
-        {"cs", "sk"},
-    ),
-    *({"pt", "gl", "es", "ca", "oc", "ext", "an"}, {"zh", "yue", "wuu", "ja"}, {"hi", "mr", "ne", "sa"}),
-    *({"ru", "uk", "be", "bg", "mk"}, {"fa", "ps", "ur", "sdh", "ku"}, {"nl", "af", "fy", "lb", "de"}),
-    *({"it", "co", "vec", "lij"}, {"xh", "zu", "st", "nso", "tn"}, {"fr", "wa", "ht", "oc", "gcf", "gcr"}),
-    *({"az", "tr", "tk", "uz", "uzs", "crh", "tt"}, {"ar", "ary", "arz"}, {"ro", "mo"}, {"en", "pcm"}),
-)
+_LIKE = """no nn nb da sv, hr sr bs sl sh, id ms jv ace, cs sk, pt gl es ca oc ext an, zh yue wuu ja, hi mr ne sa,
+    ru uk be bg mk, fa ps ur sdh ku, nl af fy lb de, it co vec lij, xh zu st nso tn, fr wa ht oc gcf gcr,
+    az tr tk uz uzs crh tt, ar ary arz, ro mo, en pcm"""  # languages that are taken for each other
 
 
 @dataclass(frozen=True)
@@ -207,7 +198,7 @@ def _names_nothing(code: str) -> bool:
 
 def _alike(one: str, other: str) -> bool:
     one, other = base_code(one), base_code(other)
-    return one == other or any(one in group and other in group for group in _LIKE)
+    return one == other or any({one, other} <= set(group.split()) for group in _LIKE.split(","))
 
 
 def _is(side: _Side, code: str | None) -> bool:

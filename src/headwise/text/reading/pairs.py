@@ -244,15 +244,18 @@ def _read_two(source: Path, target: Path) -> Iterator[RawPair]:
             right = next(targets, None)
             if right is None:
                 count = number + 1 + sum(1 for _ in sources)
-                raise _length_mismatch(source, count, target, number)
+                raise length_mismatch(source, count, target, number)
             number += 1
             yield RawPair(left, right, number)
         extra = sum(1 for _ in targets)
         if extra:
-            raise _length_mismatch(source, number, target, number + extra)
+            raise length_mismatch(source, number, target, number + extra)
 
 
-def _length_mismatch(source: Path, source_lines: int, target: Path, target_lines: int) -> DataError:
+def length_mismatch(
+    source: Path | str, source_lines: int, target: Path | str, target_lines: int
+) -> DataError:
+    """Return the error of two files with different numbers of lines."""
     return DataError(
         f"expected two files with the same number of lines, found {source_lines:,} in {source} "
         f"and {target_lines:,} in {target}"

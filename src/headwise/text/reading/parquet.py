@@ -49,13 +49,10 @@ class ParquetText:
             raise DataError(
                 f"{self.path}: expected a column {missing[0]!r}, found {', '.join(names[:20]) or 'none'}"
             )
-        groups = self._groups_from(first)
-        for batch in self._batches(groups[0], roots):
-            if groups[1] >= batch.num_rows:
-                groups = groups[0], groups[1] - batch.num_rows
-                continue
-            rest = batch.slice(groups[1])
-            groups = groups[0], 0
+        groups, skipped = self._groups_from(first)
+        for batch in self._batches(groups, roots):
+            rest = batch.slice(min(skipped, batch.num_rows))
+            skipped -= batch.num_rows - rest.num_rows
             yield from zip(*(self._column(rest, name) for name in columns), strict=True)
 
     def batches(self) -> Iterator[Any]:

@@ -16,9 +16,7 @@ from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords
 
 SideName = Literal["source", "target"]
 
-_WORD = re.compile(
-    "[^ \n\u2581]+"
-)  # SentencePiece splits at these only: other white space is an ordinary character
+_WORD = re.compile("[^ \n\u2581]+")  # SentencePiece takes other white space for an ordinary character
 _SYMBOLS = (PAD, BOS, EOS)
 
 
@@ -59,9 +57,7 @@ class UnknownWordFinder:
         if "u" not in kinds and "ss" not in kinds:
             return ()
         words, groups = split_words(text), by_word(ids, self._pieces(ids))
-        if len(groups) != len(
-            words
-        ):  # a text that has the symbol for a space, or white space that isn't a space
+        if len(groups) != len(words):  # the text has the symbol for a space, or other white space
             groups = [self._encode(word) for word in words]
         return tuple(word for word, group in zip(words, groups, strict=True) if group in self)
 
