@@ -210,9 +210,9 @@ def test_a_language_is_identified_whatever_its_code(codes: tuple[str, str]) -> N
     pytest.importorskip("py3langid")
     pair = "The old dog sleeps in front of the house.", "Der alte Hund schläft vor dem Haus."
     ((_, rule),) = Rules(CleaningConfig(), languages=codes).load(("source", "target"))
-    assert rule(*pair) == pair
-    assert rule(*reversed(pair)) is None
-    assert rule(pair[0], pair[0]) is None
+    assert rule(*pair)
+    assert not rule(*reversed(pair))
+    assert not rule(pair[0], pair[0])
 
 
 def test_near_duplicates_are_found_as_often_as_the_formula_says() -> None:
