@@ -26,10 +26,8 @@ from headwise.errors import DataError
 
 FOLDER = "archives"  # inside the corpus's folder; removed once all files are assembled
 _UNPACK = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}  # by the first two bytes of a file
-_RATIO, _FLOOR = (
-    100,
-    1 << 30,
-)  # an archive may decompress to 100 times its size, and to 1 GiB in any case
+_RATIO, _FLOOR = 100, 1 << 30  # an archive may unpack to 100 times its size, and to 1 GiB in any case
+_DAMAGES = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, struct.error, ValueError, OverflowError)
 _MAX_READ = 1 << 26  # bytes of a tar header, or of a test set
 _SEGMENT = re.compile(r"<seg.*?>(.*)</seg>.*?")
 
@@ -119,15 +117,7 @@ def damage(path: Path, sentence: str) -> Iterator[None]:
         yield
     except DataError:
         raise
-    except (
-        tarfile.TarError,
-        EOFError,
-        zlib.error,
-        lzma.LZMAError,
-        struct.error,
-        ValueError,
-        OverflowError,
-    ) as error:
+    except _DAMAGES as error:
         raise Damaged(f"{path}: {sentence} ({' '.join(str(error).split())})") from error
     except OSError as error:
         if error.errno is None:  # raised by gzip or bz2, not by the operating system

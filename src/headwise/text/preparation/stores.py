@@ -120,8 +120,13 @@ class ShardedStore:
         self.corpora = list(corpora)
         self._sizes = np.array([size for corpus in corpora for size in corpus.sizes], np.int64)
         self._ends = np.cumsum(self._sizes)
+        self.names = [name for corpus in corpora for name in corpus.names]  # of the source files of all
+        # Of each shard: its corpus, its number in it, and the place in `names` of the corpus's first file.
+        firsts = itertools.accumulate((len(corpus.names) for corpus in corpora), initial=0)
         self._places = [
-            (corpus, shard) for corpus in range(len(corpora)) for shard in range(len(corpora[corpus].sizes))
+            (corpus, shard, first)
+            for corpus, first in zip(corpora, firsts, strict=False)
+            for shard in range(len(corpus.sizes))
         ]
         self._open = functools.lru_cache(_OPEN)(self._mapped)
 
@@ -137,13 +142,8 @@ class ShardedStore:
         parts = []
         for start, end in ranges:
             shard, offset = self._shard(start)
-            parts.append((self._open(shard), slice(start - offset, end - offset), self._first_name(shard)))
+            parts.append((self._open(shard), slice(start - offset, end - offset), self._places[shard][2]))
         return _in_memory(parts, self.names)
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the source files of all corpora."""
-        return [name for corpus in self.corpora for name in corpus.names]
 
     def locate(self, rows: Sequence[int] | NDArray[Any], most: int = 10) -> str:
         """Return the files and lines of pairs, for messages."""
@@ -162,13 +162,9 @@ class ShardedStore:
         shard = int(np.searchsorted(self._ends, row, side="right"))
         return shard, int(self._ends[shard] - self._sizes[shard])
 
-    def _first_name(self, shard: int) -> int:
-        """Return the index of a shard's first file in `names`."""
-        return sum(len(corpus.names) for corpus in self.corpora[: self._places[shard][0]])
-
     def _mapped(self, index: int) -> ParallelStore:
-        corpus, shard = self._places[index]
-        return self.corpora[corpus].open(shard)
+        corpus, shard, _ = self._places[index]
+        return corpus.open(shard)
 
 
 def together(stores: Sequence[ParallelStore]) -> ParallelStore:

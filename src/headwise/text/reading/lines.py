@@ -14,7 +14,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, Protocol
@@ -100,11 +100,8 @@ def read_lines(path: Path | None) -> Iterator[str]:
     Only `\n` ends a line, as in the training text, so that line numbers agree with those of other programs; other
     line ends inside a line become spaces. Raises `DataError` naming the file, and the line that isn't UTF-8.
     """
-    if path is None:
-        yield from (line for line, _ in decoded_lines(Path("standard input"), sys.stdin.buffer))
-        return
-    with open_binary(path) as file:
-        yield from (line for line, _ in decoded_lines(path, file))
+    with nullcontext(sys.stdin.buffer) if path is None else open_binary(path) as file:
+        yield from (line for line, _ in decoded_lines(path or Path("standard input"), file))
 
 
 def read_parallel(*paths: Path) -> list[list[str]]:
