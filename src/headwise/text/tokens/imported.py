@@ -26,7 +26,6 @@ from headwise.text.tokens.vocabulary import LINE_END, MASK, TOKENIZER_FILE, Voca
 MISSING = tuple(f"<no {piece[1:]}" for piece in SPECIAL_PIECES)  # names of symbols that a model lacks
 _SPACE = "\u2581"
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
-_UNKNOWN = "\ufffd"
 _CONTINUATION = "##"
 
 
@@ -100,9 +99,7 @@ class ImportedVocabulary(Vocabulary):
             return (*SPECIAL_PIECES, *self.symbols)[number]
         return self._pieces[number]
 
-    def spelled(self, number: int) -> bytes:  # noqa: D102
-        if number < self.ordinary:
-            return _UNKNOWN.encode() if number == UNK else b""
+    def _spelled(self, number: int) -> bytes:
         piece = self._pieces[number]
         if piece in self._added:
             return piece.encode()

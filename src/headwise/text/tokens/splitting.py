@@ -144,21 +144,14 @@ class _BytePairs(Splitter):
 
     def _merged(self, parts: list[str]) -> list[str]:
         while len(parts) > 1:
-            pairs = list(itertools.pairwise(parts))
-            best = min(pairs, key=lambda pair: self._ranks.get(pair, len(self._ranks)))
+            best = min(itertools.pairwise(parts), key=lambda pair: self._ranks.get(pair, len(self._ranks)))
             if best not in self._ranks:
                 break
-            merged: list[str] = []
-            skip = False
-            for index, part in enumerate(parts):
-                if skip:
-                    skip = False
-                elif index < len(pairs) and pairs[index] == best:
-                    merged.append("".join(best))
-                    skip = True
-                else:
-                    merged.append(part)
-            parts = merged
+            place = 0
+            while place < len(parts) - 1:
+                if (parts[place], parts[place + 1]) == best:
+                    parts[place : place + 2] = ["".join(best)]
+                place += 1
         return parts
 
     def _split_unknown(self, part: str, last: bool) -> list[str]:

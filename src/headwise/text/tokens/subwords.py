@@ -97,14 +97,11 @@ class Subwords:
             self.target_processor = VocabularyProcessor(self._target_bytes, "target", vocabulary, origin)
         else:
             self.joint = target is None
-            self.source_processor = read_processor(source, origin)
-            self.target_processor = (
-                self.source_processor if target is None else read_processor(target, origin)
-            )
-        self._source_pieces, self._target_pieces = (
-            _Pieces(self.source_processor),
-            _Pieces(self.target_processor),
-        )
+            self.source_processor = self.target_processor = read_processor(source, origin)
+            if target is not None:
+                self.target_processor = read_processor(target, origin)
+        self._source_pieces = _Pieces(self.source_processor)
+        self._target_pieces = _Pieces(self.target_processor)
         self.joiners = not self.target_processor.decode_pieces([JOINER])
         self.source_size: int = self.source_processor.vocab_size()
         self.target_size: int = self.target_processor.vocab_size()
@@ -166,16 +163,12 @@ class Subwords:
         else:
             origin = str(directory / (JOINT_FILE if joint else "spm.*.model"))
             model = cls(models[0], None if joint else models[1], origin=origin)
-        if config is not None and model.lowercases != config.lowercase:
-            raise CheckpointError(
-                f"{directory}: expected a subword model with lowercase={config.lowercase} as configured, "
-                f"found one with lowercase={model.lowercases}"
-            )
-        if config is not None and model.joiners != config.joiners:
-            raise CheckpointError(
-                f"{directory}: expected a subword model with joiners={config.joiners} as configured, "
-                f"found one with joiners={model.joiners}"
-            )
+        for name, found in (("lowercase", model.lowercases), ("joiners", model.joiners)):
+            if config is not None and found != (wanted := getattr(config, name)):
+                raise CheckpointError(
+                    f"{directory}: expected a subword model with {name}={wanted} as configured, "
+                    f"found one with {name}={found}"
+                )
         return model
 
     def save(self, directory: Path) -> None:

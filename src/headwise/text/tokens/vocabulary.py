@@ -21,14 +21,7 @@ from headwise.config import SubwordConfig
 from headwise.config.data import SPECIAL_PIECES
 from headwise.errors import CheckpointError, DataError
 from headwise.files import write_bytes
-from headwise.text.tokens.subwords import (
-    EOS,
-    JOINT_FILE,
-    SPECIAL,
-    UNK,
-    read_processor,
-    train_model,
-)
+from headwise.text.tokens.subwords import EOS, JOINT_FILE, SPECIAL, UNK, read_processor, train_model
 
 CHARACTERS_FILE = "characters.json"
 TOKENIZER_FILE = "tokenizer.json"
@@ -63,9 +56,15 @@ class Vocabulary(ABC):
     def piece(self, number: int) -> str:
         """Return the text of an id; `<s>` and the like for special ids."""
 
-    @abstractmethod
     def spelled(self, number: int) -> bytes:
         """Return the UTF-8 bytes of an id, possibly part of a character; special ids are empty, unknown is U+FFFD."""
+        if number < self.ordinary:
+            return _UNKNOWN.encode() if number == UNK else b""
+        return self._spelled(int(number))
+
+    @abstractmethod
+    def _spelled(self, number: int) -> bytes:
+        """Return the bytes of an ordinary id."""
 
     @abstractmethod
     def content(self) -> tuple[str, bytes]:
@@ -145,9 +144,7 @@ class Characters(Vocabulary):
     def piece(self, number: int) -> str:  # noqa: D102
         return self._pieces[number]
 
-    def spelled(self, number: int) -> bytes:  # noqa: D102
-        if number < self.line_end:
-            return _UNKNOWN.encode() if number == UNK else b""
+    def _spelled(self, number: int) -> bytes:
         return self._pieces[number].encode()
 
     def content(self) -> tuple[str, bytes]:  # noqa: D102
@@ -195,11 +192,9 @@ class Pieces(Vocabulary):
     def piece(self, number: int) -> str:  # noqa: D102
         return self.processor.id_to_piece(int(number))
 
-    def spelled(self, number: int) -> bytes:  # noqa: D102
-        if number < self.line_end:
-            return _UNKNOWN.encode() if number == UNK else b""
+    def _spelled(self, number: int) -> bytes:
         piece = self.piece(number)
-        if self.processor.is_byte(int(number)):
+        if self.processor.is_byte(number):
             return bytes([int(piece[1:-1], 16)])  # <0xE2>
         return piece.replace(_SPACE, " ").encode()
 
