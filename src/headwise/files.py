@@ -114,7 +114,10 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
             yield temporary
             os.chmod(temporary, 0o777 & ~_UMASK)
             _sync_tree(temporary)
-            _replace_directory(temporary, path)
+            old = _move_aside(path) if path.exists() else None
+            os.rename(temporary, path)
+            if old is not None:
+                shutil.rmtree(old, ignore_errors=True)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
@@ -214,15 +217,6 @@ def sync_directory(path: str | Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _replace_directory(new: Path, path: Path) -> None:
-    if not path.exists():
-        os.rename(new, path)
-        return
-    old = _move_aside(path)
-    os.rename(new, path)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _move_aside(path: Path) -> Path:

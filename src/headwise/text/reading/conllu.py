@@ -16,21 +16,19 @@ _ID = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")  # of a word, or of the word
 
 @dataclass(frozen=True)
 class Tree:
-    """One sentence with gold annotation; word indices count from 0.
+    """One sentence with gold annotation; word indices count from 0."""
 
-    Attributes:
-        text: the sentence as written.
-        words: surface words in order; a multi-word token (German *zum*) is one word.
-        edges: (dependent, head, relation), without those of the root and those inside a multi-word token.
-        tags: universal part-of-speech tags; a multi-word token has the tag of its first syntactic word.
-        coreference: (pronoun, antecedent), from `Antecedent=N` in the last column, if given.
-    """
-
-    text: str
-    words: tuple[str, ...]
-    edges: tuple[tuple[int, int, str], ...]
-    tags: tuple[str, ...]
-    coreference: tuple[tuple[int, int], ...] = ()
+    text: str  # the sentence as written
+    words: tuple[str, ...]  # surface words in order; a multi-word token (German *zum*) is one word
+    edges: tuple[
+        tuple[int, int, str], ...
+    ]  # dependent, head, relation; without those of the root and inside a multi-word token
+    tags: tuple[
+        str, ...
+    ]  # universal parts of speech; a multi-word token has the tag of its first syntactic word
+    coreference: tuple[
+        tuple[int, int], ...
+    ] = ()  # pronoun, antecedent, from `Antecedent=N` in the last column
 
 
 def read_trees(path: str | Path) -> list[Tree]:

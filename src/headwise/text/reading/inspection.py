@@ -88,21 +88,14 @@ def inspect_texts(
 
 def _first_pairs(data: DataConfig) -> Iterator[tuple[str, str]]:
     for files in training_files(data):
-        for pair in read_pairs(files, data.source_field, data.target_field):
-            yield (
-                pair.source.decode("utf-8", "replace").strip(),
-                pair.target.decode("utf-8", "replace").strip(),
-            )
+        for source, target, _ in read_pairs(files, data.source_field, data.target_field):
+            yield source.decode("utf-8", "replace").strip(), target.decode("utf-8", "replace").strip()
 
 
 def _languages(data: DataConfig, pairs: Sequence[tuple[str, str]]) -> tuple[_Side, _Side]:
-    source, target = (
-        _side(name, declared, texts)
-        for name, declared, texts in zip(
-            ("source", "target"), data.languages, zip(*pairs, strict=True), strict=True
-        )
-    )
-    return source, target
+    sources, targets = zip(*pairs, strict=True)
+    source, target = data.languages
+    return _side("source", source, sources), _side("target", target, targets)
 
 
 def _side(name: str, declared: str | None, texts: Sequence[str]) -> _Side:
@@ -143,7 +136,7 @@ def _refuse(data: DataConfig, sides: tuple[_Side, _Side], pairs: Sequence[tuple[
         )
     for side in sides:
         if side.other:
-            expected = _declared(side.declared or "")
+            expected = language_name(side.declared or "") if side.declared in NAMES else repr(side.declared)
             raise DataError(
                 f"{_named(files[side])}: expected {expected} as {side.name}, as --languages or the file's name says, "
                 f"found {side}; give the right file or --languages; {end}"
@@ -203,10 +196,6 @@ def _alike(one: str, other: str) -> bool:
 
 def _is(side: _Side, code: str | None) -> bool:
     return side.language is not None and code is not None and _alike(side.language, code)
-
-
-def _declared(code: str) -> str:
-    return language_name(code) if code in NAMES else repr(code)
 
 
 def _named(files: Sequence[str]) -> str:

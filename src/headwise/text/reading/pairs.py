@@ -5,9 +5,8 @@ Pairs come from two plain-text files with one sentence per line, from a two-colu
 Everything streams: memory use doesn't grow with the files.
 
 The text is not altered, except that a byte-order mark at the start of a file, line ends (`\\n`, `\\r\\n`) and
-surrounding white space are stripped, and that line-end characters inside a sentence become spaces. Lines end at `\\n`
-alone: other characters that some programs count as line ends (U+2028, U+0085, a lone carriage return) don't end one,
-so that line numbers equal the count of `\\n` and the two sides stay aligned; see `headwise.text.reading.lines`.
+surrounding white space are stripped, and that other line-end characters, which end no line here, become spaces (see
+`headwise.text.reading.lines`): the two sides stay aligned.
 """
 
 from __future__ import annotations

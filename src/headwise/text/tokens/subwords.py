@@ -159,7 +159,12 @@ class Subwords:
         if vocabulary is not None:
             source, target = models or (b"", b"")
             model = cls(source, target, vocabulary, origin=str(directory))
-            _check_joint(model, config, directory)
+            if config is not None and model.joint != config.joint:
+                raise CheckpointError(
+                    f"{directory / VOCABULARY_FILE}: expected {'one list' if config.joint else 'two lists'} of "
+                    f"pieces as configured (subwords.joint={str(config.joint).lower()}), found "
+                    f"{'one' if model.joint else 'two'}"
+                )
         else:
             origin = str(directory / (JOINT_FILE if joint else "spm.*.model"))
             model = cls(models[0], None if joint else models[1], origin=origin)
@@ -321,14 +326,6 @@ class _Pieces(dict[int, str]):
 
 def _digest(*files: bytes) -> str:
     return hashlib.sha256(b"\0".join(files)).hexdigest()[:12]
-
-
-def _check_joint(model: Subwords, config: SubwordConfig | None, directory: Path) -> None:
-    if config is not None and model.joint != config.joint:
-        raise CheckpointError(
-            f"{directory / VOCABULARY_FILE}: expected {'one list' if config.joint else 'two lists'} of pieces as "
-            f"configured (subwords.joint={str(config.joint).lower()}), found {'one' if model.joint else 'two'}"
-        )
 
 
 def _decode(processor: Processor, ids: Sequence[int]) -> str:
