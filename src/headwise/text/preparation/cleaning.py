@@ -46,21 +46,13 @@ Rule = tuple[str, Filter]  # with its name
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules for pairs, each with a count of the pairs that it removes.
+    """Rules for pairs, each with a count of the pairs that it removes."""
 
-    Attributes:
-        cleaning: the rules of `data.cleaning`; duplicates are found later.
-        min_words: fewest words of a side.
-        max_word_ratio: most words of the longer side for each of the shorter; 0: no limit.
-        languages: codes of the languages of both sides, which py3langid identifies; None: not identified.
-        filters: functions, as `module:function`.
-    """
-
-    cleaning: CleaningConfig
-    min_words: int = 1
-    max_word_ratio: float = 0.0
-    languages: tuple[str, str] | None = None
-    filters: Sequence[str] = ()
+    cleaning: CleaningConfig  # the rules of `data.cleaning`; duplicates are found later
+    min_words: int = 1  # of a side
+    max_word_ratio: float = 0.0  # most words of the longer side for each of the shorter; 0: no limit
+    languages: tuple[str, str] | None = None  # codes, which py3langid identifies; None: not identified
+    filters: Sequence[str] = ()  # functions, as `module:function`
 
     def to_json(self) -> dict[str, Any]:
         """Return the rules as a JSON value."""

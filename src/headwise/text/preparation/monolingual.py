@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -116,18 +117,15 @@ def prepare_text(
     Args:
         config: the files `text` and `dev_text`, or the `dev_share` to split off.
         subwords: kind and size of the vocabulary (unless one is given).
-        directory: the prepared folder; if it exists and doesn't match, it is replaced.
+        directory: the prepared folder.
         documents: whether each line is a document.
         symbols: symbols of the task, which get their own ids.
         vocabulary: a given vocabulary, instead of a learned one.
-        expected: `checksum` of the text that the run began with; with other text, nothing is replaced.
+        expected: `checksum` of the text that the run began with.
         say: callback for a progress message at each stage of preparation.
 
-    Raises:
-        CheckpointError: the text isn't the `expected` one.
-        ConfigError: no file is given, or the vocabulary doesn't fit the text.
-        DataError: a file is unusable, or `directory` holds something else.
-        TrainingError: the folder can't be written.
+    Raises as `prepare_folder`, `DataError` for an unusable file, and `ConfigError` where no file is given, or the
+    vocabulary doesn't fit the text.
     """
     request = {
         "format": _FORMAT,
@@ -140,9 +138,7 @@ def prepare_text(
         "given": vocabulary.digest() if vocabulary else None,
     }
 
-    def build(folder: Path, request: dict[str, Any]) -> None:
-        _build(folder, request, subwords, vocabulary, config.workers, say)
-
+    build = partial(_build, subwords=subwords, vocabulary=vocabulary, workers=config.workers, say=say)
     return prepare_folder(directory, request, PreparedText.open, build, expected)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,47 +51,28 @@ Run = Callable[[str, list[Task]], list[Task]]
 
 @dataclass(frozen=True)
 class Preparation:
-    """A corpus, and how it is prepared.
+    """A corpus, and how it is prepared."""
 
-    Attributes:
-        sources: paths, URLs, patterns and folders of files with the source sentences, or with both sides.
-        targets: the same for the other side, as many files as there are plain-text files in `sources`.
-        fields: fields of records with source and target.
-        rules: rules for pairs.
-        near: whether near duplicates are removed, too; exact ones are if `rules.cleaning.drop_duplicates`.
-        subwords: how subwords are learned.
-        augment: how the pairs are changed that subwords are learned from, as training sees them.
-        given: subwords that are used instead.
-        add_subwords: most subwords that are added to the given ones.
-        sample: pairs, about, that subwords are learned from.
-        development: the file, or the two, of the development set.
-        dev_pairs: size of the development set that is split off otherwise, at most 1 pair in 20.
-        new_files: number of files that this set and further subwords come from, as others are replayed; 0: all.
-        longest: most subwords of a side, with the end symbol.
-        shard_pairs: most pairs of a shard; 0: there is one, in memory order.
-        seed: seed of all choices.
-        engine: `processes` or `ray`, of a corpus in shards.
-        workers: number of processes; 0: one per core.
-    """
-
+    # Paths, URLs, patterns and folders of files with the source sentences, or with both sides; and of the other side, as
+    # many files as there are plain-text files in `sources`.
     sources: Sequence[str]
     targets: Sequence[str] = ()
-    fields: tuple[str, str] = ("source", "target")
-    rules: Rules = field(default_factory=lambda: Rules(CleaningConfig()))
-    near: bool = False
-    subwords: SubwordConfig = field(default_factory=SubwordConfig)
-    augment: AugmentConfig = field(default_factory=AugmentConfig)
-    given: Subwords | None = None
-    add_subwords: int = 0
-    sample: int = 1_000_000
-    development: tuple[str, str | None] | None = None
-    dev_pairs: int = 1000
-    new_files: int = 0
-    longest: int = 512
-    shard_pairs: int = 1 << 18
-    seed: int = 1
-    engine: str = "processes"
-    workers: int = 0
+    fields: tuple[str, str] = ("source", "target")  # of records with source and target
+    rules: Rules = field(default_factory=lambda: Rules(CleaningConfig()))  # for pairs
+    near: bool = False  # whether near duplicates are removed, too; `rules.cleaning` says it of exact ones
+    subwords: SubwordConfig = field(default_factory=SubwordConfig)  # how they are learned
+    augment: AugmentConfig = field(default_factory=AugmentConfig)  # of pairs that subwords are learned from
+    given: Subwords | None = None  # used instead
+    add_subwords: int = 0  # most that are added to the given ones
+    sample: int = 1_000_000  # pairs, about, that subwords are learned from
+    development: tuple[str, str | None] | None = None  # the file, or the two, of the development set
+    dev_pairs: int = 1000  # size of the set that is split off otherwise, at most 1 pair in 20
+    new_files: int = 0  # files that this set and further subwords come from, as others are replayed; 0: all
+    longest: int = 512  # most subwords of a side, with the end symbol
+    shard_pairs: int = 1 << 18  # most pairs of a shard; 0: there is one, in memory order
+    seed: int = 1  # of all choices
+    engine: str = "processes"  # or `ray`, of a corpus in shards
+    workers: int = 0  # processes; 0: one per core
 
 
 class Stages:
@@ -144,7 +125,7 @@ class Stages:
                 "stage": "clean",
                 "name": name.format(number),
                 "folder": str(self._work),
-                "parts": [part.to_json() for part in group],
+                "parts": [asdict(part) for part in group],
                 "fields": list(job.fields),
                 "rules": rules.to_json(),
                 "near": job.near,

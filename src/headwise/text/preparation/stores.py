@@ -85,19 +85,12 @@ def open_store(path: Path, subwords: Subwords, names: Sequence[str]) -> Parallel
 
 @dataclass(frozen=True)
 class Shards:
-    """The shards of one corpus.
-
-    Attributes:
-        directory: the folder.
-        sizes: pairs of each shard, of which there is one at least.
-        names: names of the source files.
-        subwords: the subword model, the same for all corpora.
-    """
+    """The shards of one corpus."""
 
     directory: Path
-    sizes: tuple[int, ...]
-    names: tuple[str, ...]
-    subwords: Subwords
+    sizes: tuple[int, ...]  # pairs of each shard, of which there is one at least
+    names: tuple[str, ...]  # of the source files
+    subwords: Subwords  # the same for all corpora
 
     def __len__(self) -> int:
         return sum(self.sizes)

@@ -32,21 +32,14 @@ _UNKNOWN = "\ufffd"
 
 
 class Vocabulary(ABC):
-    """Mapping between text and ids; encoding adds no special ids but unknown.
+    """Mapping between text and ids; encoding adds no special ids but unknown."""
 
-    Attributes:
-        size: number of ids.
-        symbols: symbols of the task, with ids from 4 on.
-        leads: whether the space before a word is part of the word's first unit.
-        begin: id from which the first token of a text is predicted; None for the end of the document or line before it.
-        opens: whether the continuation of a text is predicted with that id before the text, too.
-    """
-
-    size: int
-    symbols: tuple[str, ...]
-    leads: bool = False
+    size: int  # number of ids
+    symbols: tuple[str, ...]  # symbols of the task, with ids from 4 on
+    leads: bool = False  # whether the space before a word is part of the word's first unit
+    # Id from which the first token of a text is predicted; None: the end of the document or line before it.
     begin: int | None = None
-    opens: bool = True
+    opens: bool = True  # whether the continuation of a text is predicted with that id before the text, too
 
     @abstractmethod
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:

@@ -11,6 +11,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -68,17 +69,11 @@ class Encoded:
 
 
 class Format(ABC, Generic[Example]):
-    """Reading, splitting and encoding of the examples of one task.
+    """Reading, splitting and encoding of the examples of one task."""
 
-    Attributes:
-        example: a dataclass of JSON values.
-        content: what its files have, for messages.
-        share: the share of the examples that is held out.
-    """
-
-    example: ClassVar[type]
-    content: ClassVar[str]
-    share: float
+    example: ClassVar[type]  # a dataclass of JSON values
+    content: ClassVar[str]  # what its files have, for messages
+    share: float  # of the examples that is held out
 
     @abstractmethod
     def request(self) -> dict[str, object]:
@@ -197,15 +192,14 @@ def prepare_examples(
         form: format of the examples.
         config: the files `text` and `dev_text`.
         subwords: kind and size of the vocabulary (unless one is given).
-        directory: the prepared folder; if it exists and doesn't match, it is replaced.
+        directory: the prepared folder.
         longest: maximum number of ids per row.
         vocabulary: a given vocabulary, instead of a learned one.
         start: checksum of the model that training is initialized from, to be recorded.
-        expected: `checksum` of the files that the run began with; with other files, nothing is replaced.
+        expected: `checksum` of the files that the run began with.
         say: callback for a progress message at each stage of preparation.
 
-    Raises `CheckpointError` where the files aren't the `expected` ones, and `ConfigError`, `DataError` and
-    `TrainingError` as `monolingual.prepare_text` does.
+    Raises as `monolingual.prepare_text` does.
     """
     request = {
         "format": _FORMAT,
@@ -218,16 +212,14 @@ def prepare_examples(
         "start": start,
     }
 
-    def build(folder: Path, request: dict[str, Any]) -> None:
-        _build(form, folder, request, subwords, vocabulary, say)
-
+    build = partial(_build, form=form, subwords=subwords, vocabulary=vocabulary, say=say)
     return prepare_folder(directory, request, PreparedExamples.open, build, expected)
 
 
 def _build(
-    form: Format[Example],
     folder: Path,
     request: dict[str, Any],
+    form: Format[Example],
     subwords: SubwordConfig,
     vocabulary: Vocabulary | None,
     say: Callable[[str], None],
@@ -268,16 +260,12 @@ def _build(
 def _write_rows(
     encoded: Encoded, examples: Sequence[HasPosition], folder: Path, vocabulary: Vocabulary
 ) -> None:
-    columns = (
-        ("train.ids", encoded.ids, encoding.id_type(vocabulary.size)),
-        ("train.targets", encoded.targets, np.dtype(np.int32)),
-    )
-    for name, rows, kind in columns:
-        with RaggedWriter(folder / name, kind) as writer:
-            lengths = np.array([len(row) for row in rows], np.int64)
-            writer.append(
-                np.fromiter((i for row in rows for i in row), np.int64, int(lengths.sum())), lengths
-            )
+    with (
+        RaggedWriter(folder / "train.ids", encoding.id_type(vocabulary.size)) as ids,
+        RaggedWriter(folder / "train.targets", np.int32) as targets,
+    ):
+        ids.append(*encoding.flatten(encoded.ids, []))
+        targets.append(*encoding.flatten(encoded.targets, []))
     save_array(folder / "train.files", np.array([examples[o].file for o in encoded.owners], np.uint16))
     save_array(folder / "train.lines", np.array([examples[o].line for o in encoded.owners], np.int64))
 
