@@ -256,19 +256,10 @@ def test_near_duplicates_of_earlier_pairs_go(corpus: Toy, prepared: Path, tmp_pa
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (
-            {"targets": ()},
-            "--target: expected one file for each of the 1 plain-text files of --source, found 0",
-        ),
+        ({"targets": ()}, "--target: expected one file for each of the 1 plain-text files of --source, found 0"),
         ({"engine": "spark"}, "--engine: expected one of processes, ray, found 'spark'"),
-        (
-            {"rules": Rules(CleaningConfig(), filters=["nothing:here"])},
-            "--filter nothing:here: can't be imported",
-        ),
-        (
-            {"rules": Rules(CleaningConfig(), filters=["json"])},
-            "--filter: expected module:function, found 'json'",
-        ),
+        ({"rules": Rules(CleaningConfig(), filters=["nothing:here"])}, "--filter nothing:here: can't be imported"),
+        ({"rules": Rules(CleaningConfig(), filters=["json"])}, "--filter: expected module:function, found 'json'"),
         (
             {"rules": Rules(CleaningConfig(), filters=["./own.py:keep"])},
             "--filter: expected module:function, found './own.py:keep'",
@@ -278,7 +269,7 @@ def test_near_duplicates_of_earlier_pairs_go(corpus: Toy, prepared: Path, tmp_pa
             "--filter string:digits: expected a function digits, found str",
         ),
     ],
-)
+)  # fmt: skip
 def test_bad_options_are_one_sentence(
     change: dict[str, object], sentence: str, corpus: Toy, tmp_path: Path
 ) -> None:
