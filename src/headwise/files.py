@@ -141,8 +141,7 @@ def locked(file: Path, path: Path, *, wait: bool = False) -> Iterator[None]:
         file.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        with disk_errors(path):
-            lock(handle, path, wait=wait)
+        lock(handle, path, wait=wait)
         yield
     finally:
         os.close(handle)
@@ -166,16 +165,18 @@ def appending(path: str | Path, size: int) -> Iterator[BinaryIO]:
 def lock(file: int | BinaryIO, path: str | Path, *, wait: bool = False) -> None:
     """Lock an open file for this process alone, until it is closed; on Windows there is no lock.
 
-    Raises `LockedError`, which names `path`, if another process holds the lock and the call doesn't `wait` for it.
+    Raises `LockedError`, which names `path`, if another process holds the lock and the call doesn't `wait` for it, and
+    `TrainingError` where the file system has no locks.
     """
     if os.name != "posix":
         return
     import fcntl  # not available on Windows
 
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise LockedError(f"{path}: is being written by another process") from None
+    with disk_errors(Path(path)):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LockedError(f"{path}: is being written by another process") from None
 
 
 def remove_directory(path: str | Path) -> None:
