@@ -23,6 +23,7 @@ from typing import IO, cast
 from headwise.corpora.catalog import Archive, Corpus, PublicFile
 from headwise.corpora.download import BLOCK, Progress, discard, fetch
 from headwise.errors import DataError
+from headwise.files import read_errors
 
 FOLDER = "archives"  # inside the corpus's folder; removed once all files are assembled
 _UNPACK = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}  # by the first two bytes of a file
@@ -72,7 +73,7 @@ def check_md5(path: Path, published: str | None) -> None:
     """Raise `Damaged` where a file's MD5 differs from the published one; None checks nothing."""
     if published is None:
         return
-    with open(path, "rb") as content:
+    with read_errors(path), open(path, "rb") as content:
         digest = hashlib.file_digest(content, "md5").hexdigest()
     if digest != published:
         raise Damaged(
