@@ -37,8 +37,9 @@ def test_pieces_are_those_of_the_models_and_ids_those_of_the_list() -> None:
         assert subwords.source_pieces(ids) == theirs.encode(text, out_type=str)
     for text in GERMAN:
         assert subwords.decode_target(subwords.encode_target(text)) == text
-    assert subwords.encode_source_batch(ENGLISH) == [subwords.encode_source(text) for text in ENGLISH]
-    assert subwords.encode_source_batch([]) == []
+    encoded = subwords.source_processor.encode(ENGLISH)
+    assert encoded == [subwords.encode_source(text) for text in ENGLISH]
+    assert subwords.source_processor.encode([]) == []
 
 
 def test_what_the_list_lacks_is_unknown() -> None:

@@ -53,8 +53,8 @@ Run = Callable[[str, list[Task]], list[Task]]
 class Preparation:
     """A corpus, and how it is prepared."""
 
-    # Paths, URLs, patterns and folders of files with the source sentences, or with both sides; and of the other side, as
-    # many files as there are plain-text files in `sources`.
+    # Paths, URLs, patterns and folders of files with the source sentences, or with both sides; and of the other side,
+    # as many files as there are plain-text files in `sources`.
     sources: Sequence[str]
     targets: Sequence[str] = ()
     fields: tuple[str, str] = ("source", "target")  # of records with source and target

@@ -236,14 +236,6 @@ class Subwords:
         """Return the characters of a target text that the vocabulary lacks."""
         return [each for each in dict.fromkeys(text) if UNK in self.encode_target(each)]
 
-    def encode_source_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encode many source sentences, in one thread."""
-        return self.source_processor.encode(list(texts), num_threads=1)
-
-    def encode_target_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encode many target sentences, in one thread."""
-        return self.target_processor.encode(list(texts), num_threads=1)
-
     def decode_source(self, ids: Sequence[int]) -> str:
         """Decode source ids; padding, begin and end are dropped, unknown becomes `⁇` between spaces."""
         return _decode(self.source_processor, ids)
