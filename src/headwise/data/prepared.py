@@ -84,15 +84,10 @@ def _is_current(directory: Path, request: Mapping[str, Any]) -> bool:
     """
     try:
         manifest = read_json(directory / MANIFEST)
-        recorded = manifest["request"]
-        if {**recorded, "inputs": None} != {**request, "inputs": None} or len(recorded["inputs"]) != len(
-            request["inputs"]
-        ):
+        recorded, touched = manifest["request"], False
+        if _with_sizes(recorded) != _with_sizes(request):
             return False
-        touched = False
         for old, new in zip(recorded["inputs"], request["inputs"], strict=True):
-            if old["size"] != new["size"]:
-                return False
             if old["changed"] != new["changed"]:
                 if old["sha256"] != file_sha256(Path(new["path"])):
                     return False
@@ -102,6 +97,10 @@ def _is_current(directory: Path, request: Mapping[str, Any]) -> bool:
     if touched:
         write_text(directory / MANIFEST, _dump(manifest))
     return True
+
+
+def _with_sizes(request: Mapping[str, Any]) -> dict[str, Any]:
+    return {**request, "inputs": [entry["size"] for entry in request["inputs"]]}
 
 
 def stamp(path: Path) -> dict[str, Any]:

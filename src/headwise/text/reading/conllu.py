@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from headwise.errors import DataError
@@ -34,16 +35,9 @@ class Tree:
 def read_trees(path: str | Path) -> list[Tree]:
     """Read a CoNLL-U file, plain or `.gz`; raises `DataError` naming the file and the malformed line."""
     path = Path(path)
-    trees = []
-    lines: list[tuple[int, list[str]]] = []
-    for number, line in enumerate(read_lines(path), start=1):
-        if line:
-            lines.append((number, line.split("\t")))
-        elif lines:
-            trees.append(_tree(lines, path))
-            lines = []
-    if lines:
-        trees.append(_tree(lines, path))
+    lines = ((number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1))
+    blocks = groupby(lines, lambda line: line[1] == [""])
+    trees = [_tree(list(block), path) for blank, block in blocks if not blank]
     if not trees:
         raise DataError(f"{path}: expected CoNLL-U sentences, found none")
     return trees

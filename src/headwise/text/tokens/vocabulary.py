@@ -211,6 +211,11 @@ class TextDecoder:
         return self._bytes.decode(b"", final=True)
 
 
+def encode_words(vocabulary: Vocabulary, words: Sequence[str]) -> list[list[int]]:
+    """Encode each word by itself, including a leading space, if any; every word gets at least one id."""
+    return [ids or [UNK] for ids in vocabulary.encode_batch(words)]
+
+
 def refuse_unknown(vocabulary: Vocabulary, text: str, origin: str) -> list[int]:
     """Encode text without unknown ids; raises `DataError` naming the first unknown character."""
     ids = vocabulary.encode(text)

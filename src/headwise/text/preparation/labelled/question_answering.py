@@ -7,6 +7,7 @@ occurrence in the context.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +19,9 @@ from headwise.text.preparation.labelled.examples import Encoded, Format
 from headwise.text.reading.compression import suffix
 from headwise.text.reading.records import json_object, read_lines_of, read_records, text_field
 from headwise.text.tokens.subwords import BOS, EOS
-from headwise.text.tokens.vocabulary import Vocabulary
-from headwise.text.tokens.words import Word, encode_words, find_words
+from headwise.text.tokens.vocabulary import Vocabulary, encode_words
 
+_WORD = re.compile(r"\w+|[^\w\s]")  # letters and digits, or another character
 _NO_ANSWER = [0, 0]  # target of a window without the answer: BOS
 
 
@@ -98,27 +99,25 @@ class Questions(Format[Question]):
         question = [i for _, parts in _word_ids(example.question, vocabulary) for i in parts]
         question = question[: self.options.longest_question]
         ids, spans, begins, ends = [], [], [], []
-        for word, parts in _word_ids(example.context, vocabulary):
+        for span, parts in _word_ids(example.context, vocabulary):
             ids += parts
-            spans += [(word.start, word.end)] * len(parts)
+            spans += [span] * len(parts)
             begins += [True, *[False] * (len(parts) - 1)]
             ends += [*[False] * (len(parts) - 1), True]
-        window_size = longest - len(question) - 3
-        start, windows = 0, []
-        while True:
-            part = slice(start, start + window_size)
+        size, windows = longest - len(question) - 3, []
+        step = size - self.options.stride
+        for start in range(0, max(len(ids) - size, 0) + step, step):
+            part = slice(start, start + size)
             row = [BOS, *question, EOS, *ids[part], EOS]
             windows.append(Window(row, len(question) + 2, spans[part], begins[part], ends[part]))
-            if start + window_size >= len(ids):
-                return windows
-            start += window_size - self.options.stride
+        return windows
 
 
-def _word_ids(text: str, vocabulary: Vocabulary) -> Iterator[tuple[Word, list[int]]]:
-    """Yield the words of a text, and the ids of each."""
-    words = find_words(text)
-    ids = encode_words(vocabulary, [" " * word.spaced + text[word.start : word.end] for word in words])
-    return zip(words, ids, strict=True)
+def _word_ids(text: str, vocabulary: Vocabulary) -> Iterator[tuple[tuple[int, int], list[int]]]:
+    """Yield the offsets of each word of a text, start and end, and its ids, with those of a space in front of it."""
+    spans = [match.span() for match in _WORD.finditer(text)]
+    spaced = [" " * (start == 0 or text[start - 1].isspace()) + text[start:end] for start, end in spans]
+    return zip(spans, encode_words(vocabulary, spaced), strict=True)
 
 
 def read_question(line: str, location: str) -> Question:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from headwise.config.tasks import TaggingConfig
@@ -18,8 +19,7 @@ from headwise.text.preparation.labelled.examples import Encoded, Format
 from headwise.text.reading.compression import suffix
 from headwise.text.reading.records import read_lines_of
 from headwise.text.tokens.subwords import BOS, EOS
-from headwise.text.tokens.vocabulary import Vocabulary
-from headwise.text.tokens.words import encode_words
+from headwise.text.tokens.vocabulary import Vocabulary, encode_words
 
 _COLUMNS = {"upos": 3, "xpos": 4}
 _CONLLU = 10  # columns
@@ -92,15 +92,9 @@ class TaggedSentences(Format[TaggedSentence]):
 
 def _blocks(path: Path) -> Iterator[list[tuple[str, int]]]:
     """Yield blocks of numbered lines, which blank lines separate."""
-    block: list[tuple[str, int]] = []
-    for line, number in read_lines_of(path):
-        if line.strip():
-            block.append((line, number))
-        elif block:
-            yield block
-            block = []
-    if block:
-        yield block
+    for blank, lines in groupby(read_lines_of(path), lambda line: not line[0].strip()):
+        if not blank:
+            yield list(lines)
 
 
 def _words(
