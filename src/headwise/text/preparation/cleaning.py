@@ -19,7 +19,7 @@ import numpy as np
 from headwise.config import CleaningConfig
 from headwise.config.keys import recorded
 from headwise.config.languages import base_code
-from headwise.data.ragged import RaggedWriter, save_array
+from headwise.data.ragged import RaggedWriter, beside, save_array
 from headwise.errors import ConfigError, DataError
 from headwise.extras import optional_module
 from headwise.text.preparation.file_parts import FilePart, local_copy
@@ -210,8 +210,8 @@ def _write(path: Path, pairs: Iterator[tuple[Pair, int]], *, near: bool, seed: i
     """Write pairs, each with the number of its file, as a table; returns the number of rows."""
     keys, lines, files = [], [], []
     with (
-        RaggedWriter(path.with_name(f"{path.name}.source"), np.uint8) as sources,
-        RaggedWriter(path.with_name(f"{path.name}.target"), np.uint8) as targets,
+        RaggedWriter(beside(path, "source"), np.uint8) as sources,
+        RaggedWriter(beside(path, "target"), np.uint8) as targets,
     ):
         while block := list(itertools.islice(pairs, _BLOCK)):
             sources.append_texts([pair.source for pair, _ in block])
@@ -223,9 +223,9 @@ def _write(path: Path, pairs: Iterator[tuple[Pair, int]], *, near: bool, seed: i
             keys.append(np.column_stack([hashes, near_keys(texts, seed)]) if near else hashes[:, None])
     columns = np.concatenate(keys)
     for name, values in (("lines", lines), ("files", files), ("hashes", [columns[:, 0]])):
-        save_array(path.with_name(f"{path.name}.{name}"), np.concatenate(values))
+        save_array(beside(path, name), np.concatenate(values))
     for number, column in enumerate(columns.T):
         order = np.argsort(column, kind="stable")
-        save_array(path.with_name(f"{path.name}.key{number}"), column[order])
-        save_array(path.with_name(f"{path.name}.key{number}.rows"), order.astype(np.uint32))
+        save_array(beside(path, f"key{number}"), column[order])
+        save_array(beside(path, f"key{number}.rows"), order.astype(np.uint32))
     return len(columns)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config import AugmentConfig, CleaningConfig, SubwordConfig
-from headwise.data.ragged import Ragged, RaggedWriter, map_array, save_array
+from headwise.data.ragged import Ragged, RaggedWriter, beside, map_array, save_array
 from headwise.errors import DataError
 from headwise.files import write_text
 from headwise.text.augmentation import augment
@@ -203,7 +203,7 @@ class Stages:
         equal, chosen = 0, [(table, np.zeros(0, np.int64)) for table in tables[:1]]
         for table in tables if count else []:
             path = self._work / table
-            rows = map_array(path.with_name(f"{table}.kept"), np.int64)
+            rows = map_array(beside(path, "kept"), np.int64)
             found = rows[np.isin(mixed_hashes(path, rows, job.seed), held_out)]
             equal += len(found)
             new = of_files(path, found, job.new_files)
@@ -273,12 +273,9 @@ class Stages:
             old = subwords
             subwords = extend(old, *self._samples(tables, rows, job.new_files), job.add_subwords)
             sizes = [(old.source_size, subwords.source_size), (old.target_size, subwords.target_size)]
-            added, all_of_them = (
-                " and ".join(f"{number:,}" for number in numbers)
-                for numbers in zip(
-                    *((new - old, new) for old, new in sizes[: 2 - subwords.joint]), strict=True
-                )
-            )
+            sizes = sizes[: 2 - subwords.joint]
+            added = " and ".join(f"{after - before:,}" for before, after in sizes)
+            all_of_them = " and ".join(f"{after:,}" for _, after in sizes)
             self.report.append(f"subwords: {added} added that the new text needs, {all_of_them} in all")
         subwords.save(self._out)
         return subwords
@@ -307,7 +304,7 @@ class Stages:
             path = self._work / table
             rows = of_files(path, training_rows(path, job.seed)[0], files)
             rows = rows[mixed_hashes(path, rows, job.seed + 1) <= np.uint64(bound)]
-            sides = [Ragged(path.with_name(f"{table}.{name}"), np.uint8) for name in SIDES]
+            sides = [Ragged(beside(path, name), np.uint8) for name in SIDES]
             for start in range(0, len(rows), _BLOCK):
                 block = rows[start : start + _BLOCK]
                 if augmentation.active:  # both sides together, for each of them
@@ -347,12 +344,12 @@ class Stages:
     def _store_development(self) -> int:
         """Store the development set and its text; returns its size."""
         table, out = self._work / _DEV_TEXT, self._out / "dev"
-        rows = np.arange(len(map_array(table.with_name(f"{_DEV_TEXT}.lines"), np.int64)))
+        rows = np.arange(len(map_array(beside(table, "lines"), np.int64)))
         result = write_rows(table, rows, out, self._job.longest)
         written = map_array(self._work / "dev.rows", np.int64)
         for side in SIDES:
-            texts = Ragged(table.with_name(f"{_DEV_TEXT}.{side}"), np.uint8).texts(written)
-            with RaggedWriter(out.with_name(f"dev.{side}.text"), np.uint8) as writer:
+            texts = Ragged(beside(table, side), np.uint8).texts(written)
+            with RaggedWriter(beside(out, f"{side}.text"), np.uint8) as writer:
                 writer.append_texts(texts)
         self._report_encoded(f"development: {result['rows']:,} pairs encoded", result)
         return result["rows"]

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.data.ragged import PlacedRows, Ragged, map_places
+from headwise.data.ragged import PlacedRows, Ragged, beside, map_places
 from headwise.errors import CheckpointError
 from headwise.text.tokens import encoding
 from headwise.text.tokens.subwords import Subwords
@@ -78,8 +78,8 @@ class ParallelStore(PlacedRows):
 
 def open_store(path: Path, subwords: Subwords, names: Sequence[str]) -> ParallelStore:
     """Map the store with this name; raises `CheckpointError` if it is missing or damaged."""
-    source = Ragged(path.with_name(f"{path.name}.source"), encoding.id_type(subwords.source_size))
-    target = Ragged(path.with_name(f"{path.name}.target"), encoding.id_type(subwords.target_size))
+    source = Ragged(beside(path, "source"), encoding.id_type(subwords.source_size))
+    target = Ragged(beside(path, "target"), encoding.id_type(subwords.target_size))
     return ParallelStore(source, target, *map_places(path, names), names)
 
 
