@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from headwise.data.ragged import PlacedRows, Ragged, beside, map_places
 from headwise.errors import CheckpointError
 from headwise.text.tokens import encoding
+from headwise.text.tokens.pair_vocabulary import Side
 from headwise.text.tokens.subwords import Subwords
 
-SIDES: tuple[Literal["source", "target"], ...] = ("source", "target")
+SIDES: tuple[Side, ...] = ("source", "target")
 TRAIN_TEXT = "train-text"  # table of the training text, which is kept for BPE-dropout alone
 SHARD = "shard-{:05}"  # name of the files of a shard
 _OPEN = 64  # shards whose files stay mapped

@@ -22,10 +22,9 @@ import numpy as np
 import sentencepiece
 
 from headwise.text.tokens.sentencepiece_file import USER_DEFINED, piece_types
-from headwise.text.tokens.splitting import symbol_pattern
+from headwise.text.tokens.splitting import SPACE, symbol_pattern
 
-_SPACE = "\u2581"
-_WORD = re.compile(f"{_SPACE}[^{_SPACE}]*|[^{_SPACE}]+")
+_WORD = re.compile(f"{SPACE}[^{SPACE}]*|[^{SPACE}]+")
 _LONGEST_CACHED = 32  # characters; longer words (sentences without spaces) rarely recur
 _MAX_CACHED = 500_000  # segmentations in the cache before it is cleared
 

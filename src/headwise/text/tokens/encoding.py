@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from headwise.processes import Children, processors
 from headwise.text.augmentation import augment
 from headwise.text.tokens.bpe_dropout import DropoutSegmenter
 from headwise.text.tokens.loading import load_vocabulary
+from headwise.text.tokens.pair_vocabulary import Side
 from headwise.text.tokens.subwords import EOS, Subwords
 
 CHUNK = 8192  # rows encoded per step; BPE-dropout and augmentation have one random stream per chunk
@@ -37,7 +38,7 @@ class EncodingJob:
     text: str  # table of UTF-8 rows
     rows: str  # int64 array of row indices in `text`
     tokens: str  # directory of the subword models, or of the vocabulary of monolingual text
-    side: Literal["source", "target"] | None  # of sentence pairs; None: monolingual text
+    side: Side | None  # of sentence pairs; None: monolingual text
     out: str  # table of ids to write
     start: int
     stop: int

@@ -38,10 +38,9 @@ from headwise.text.tokens.sentencepiece_file import (
     piece_field,
     whole_numbers,
 )
-from headwise.text.tokens.splitting import open_processor
+from headwise.text.tokens.splitting import SPACE, open_processor
 from headwise.text.tokens.subwords import UNK, Processor, Subwords
 
-_SPACE = "\u2581"
 _LEAST = 2  # occurrences of a pair that is joined
 _BLOCK = 4096  # sentences segmented at once
 _UNKNOWN = -1e6  # log-probability of an unknown character
@@ -198,7 +197,7 @@ def _words(processor: Processor, sentences: Iterable[str]) -> Counter[tuple[str,
         else:
             segmented = processor.encode(block, out_type=str, num_threads=1)
         for pieces in segmented:
-            begins = [0, *(n for n in range(1, len(pieces)) if pieces[n].startswith(_SPACE)), len(pieces)]
+            begins = [0, *(n for n in range(1, len(pieces)) if pieces[n].startswith(SPACE)), len(pieces)]
             words.update(tuple(pieces[a:b]) for a, b in itertools.pairwise(begins) if a < b)
     return words
 
@@ -292,5 +291,5 @@ def _join(pieces: list[str], pair: str) -> list[str]:
 
 
 def _is_word(text: str) -> bool:
-    letters = text.removeprefix(_SPACE)
+    letters = text.removeprefix(SPACE)
     return bool(letters) and all(c.isalpha() or unicodedata.category(c).startswith("M") for c in letters)

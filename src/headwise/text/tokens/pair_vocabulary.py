@@ -18,7 +18,7 @@ from headwise.config.data import SPECIAL_PIECES
 from headwise.config.languages import is_code, short_code
 from headwise.errors import CheckpointError, ConfigError
 from headwise.parsing import parse_object
-from headwise.text.tokens.splitting import SPLITS, Split, make_splitter, symbol_pattern
+from headwise.text.tokens.splitting import SPACE, SPLITS, Split, make_splitter, symbol_pattern
 
 FILE = "vocabulary.json"  # in a run directory, beside the SentencePiece models
 _UNK = 1
@@ -126,7 +126,7 @@ class PairVocabulary:
 
 
 def _is_word(piece: str) -> bool:
-    return piece.strip("\u2581").isalpha()
+    return piece.strip(SPACE).isalpha()
 
 
 def _pieces(value: Any, place: str) -> tuple[str, ...]:

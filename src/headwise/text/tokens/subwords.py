@@ -36,7 +36,7 @@ from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.files import write_bytes
 from headwise.text.tokens.pair_vocabulary import FILE as VOCABULARY_FILE
 from headwise.text.tokens.pair_vocabulary import PairVocabulary, VocabularyProcessor
-from headwise.text.tokens.splitting import Split, open_processor
+from headwise.text.tokens.splitting import SPACE, Split, open_processor
 
 Processor = sentencepiece.SentencePieceProcessor | VocabularyProcessor
 
@@ -55,7 +55,6 @@ _MODEL_FILES: dict[Split, tuple[str, ...]] = {
 }
 
 _BYTES_FROM = 4000  # smallest vocabulary with 256 ids for bytes
-_SPACE = "\u2581"
 JOINER = "\uffed"
 # Marks behind which a word has a joiner, and pairs whose second one has none: of options, placeholders and links.
 _JOINING = (*'(["“„«»‘‚-–—…¿¡', " '")
@@ -222,7 +221,7 @@ class Subwords:
     @property
     def lowercases(self) -> bool:
         """Whether the model lower-cases what it encodes."""
-        return self.source_processor.normalize("A").lstrip(_SPACE) == "a"
+        return self.source_processor.normalize("A").lstrip(SPACE) == "a"
 
     def encode_source(self, text: str) -> list[int]:
         """Encode one source sentence, without special ids; raises `DataError` for a lone surrogate."""
@@ -267,7 +266,7 @@ class Subwords:
             return pieces
         joined = itertools.accumulate(pieces, lambda _, piece: piece.endswith(JOINER), initial=False)
         return [
-            (piece.removeprefix(_SPACE) if after else piece).replace(JOINER, "")
+            (piece.removeprefix(SPACE) if after else piece).replace(JOINER, "")
             for piece, after in zip(pieces, joined, strict=False)
         ]
 
@@ -279,7 +278,7 @@ class Subwords:
         """
         processor = self.target_processor
         pieces = [processor.id_to_piece(number) for number in range(self.target_size)]
-        if not any(piece.startswith(_SPACE) for piece in pieces):
+        if not any(piece.startswith(SPACE) for piece in pieces):
             return bytes(len(pieces))
         return bytes(piece[:1].isalnum() and not UNSPACED.match(piece) for piece in pieces)
 

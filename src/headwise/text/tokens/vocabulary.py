@@ -21,13 +21,13 @@ from headwise.config import SubwordConfig
 from headwise.config.data import SPECIAL_PIECES
 from headwise.errors import CheckpointError, DataError
 from headwise.files import write_bytes
+from headwise.text.tokens.splitting import SPACE
 from headwise.text.tokens.subwords import EOS, JOINT_FILE, SPECIAL, UNK, read_processor, train_model
 
 CHARACTERS_FILE = "characters.json"
 TOKENIZER_FILE = "tokenizer.json"
 LINE_END = "\n"
 MASK = "<mask>"
-_SPACE = "\u2581"
 _UNKNOWN = "\ufffd"
 
 
@@ -189,7 +189,7 @@ class Pieces(Vocabulary):
         piece = self.piece(number)
         if self.processor.is_byte(number):
             return bytes([int(piece[1:-1], 16)])  # <0xE2>
-        return piece.replace(_SPACE, " ").encode()
+        return piece.replace(SPACE, " ").encode()
 
     def content(self) -> tuple[str, bytes]:  # noqa: D102
         return JOINT_FILE, self._model
