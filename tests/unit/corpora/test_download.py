@@ -32,19 +32,9 @@ def sha256(data: bytes) -> str:
 def corpus(server: Server) -> Corpus:
     """A plain file without a known checksum, and a compressed one with a known checksum."""
     server.files |= {"/train.en": ENGLISH, "/train.de.gz": gzip.compress(GERMAN)}
-    return Corpus(
-        name="toy",
-        description="two lines, often",
-        languages=("en", "de"),
-        license="none",
-        homepage=server.url,
-        megabytes=1,
-        files=(
-            PublicFile("train.en", f"{server.url}/train.en"),
-            PublicFile("train.de", f"{server.url}/train.de.gz", sha256(GERMAN)),
-        ),
-        pair=("train.en", "train.de"),
-    )
+    english = PublicFile("train.en", f"{server.url}/train.en")
+    german = PublicFile("train.de", f"{server.url}/train.de.gz", sha256(GERMAN))
+    return Corpus("toy", "", ("en", "de"), "none", server.url, 1, (english, german), ("train.en", "train.de"))
 
 
 def test_a_corpus_is_unpacked_verified_recorded_and_not_fetched_twice(
