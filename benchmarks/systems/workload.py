@@ -183,8 +183,8 @@ def _write(
     run: Path | None = None,
 ) -> Workload:
     most = config.model.max_length - 1  # subwords, without BOS or EOS
-    sources = [[*ids[:most], EOS] for ids in subwords.encode_source_batch(text.sources)]
-    targets = [ids[:most] for ids in subwords.encode_target_batch(text.targets)]
+    sources = [[*ids[:most], EOS] for ids in map(subwords.encode_source, text.sources)]
+    targets = [ids[:most] for ids in map(subwords.encode_target, text.targets)]
     workload = Workload(
         folder,
         name,

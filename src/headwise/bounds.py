@@ -39,9 +39,7 @@ COLDEST: Final = 1e-6  # lowest temperature; log-probabilities divided by it sta
 HOTTEST: Final = 1e6  # highest temperature
 
 # Analysis, data and benchmarks
-LEAST_RADIUS: Final = (
-    0.1  # spectral radius of a recurrent network; below it, float32 underflows within a sentence
-)
+LEAST_RADIUS: Final = 0.1  # spectral radius of a recurrent network; less underflows float32 in a sentence
 MOST_RADIUS: Final = 4.0  # beyond it, tanh is always saturated
 RESAMPLES: Final = 1_000_000  # resamples of a significance test
 BINS: Final = 1000  # bins of a diagram

@@ -14,7 +14,6 @@ UNSPACED = re.compile(
 # Controls, soft hyphens, marks of direction, and spaces without width but the joiners, which letters and emoji need.
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 _LIGATURE = re.compile("[\ufb00-\ufb06]")  # of Latin letters, as in text from PDF files
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def join_texts(parts: list[str]) -> str:
@@ -52,8 +51,11 @@ def unwritable(text: str) -> str | None:
     JSON yields one by escaping half of a surrogate pair ("\\ud800"); Python represents the bytes of a file name that
     isn't UTF-8 as surrogates ("\\udcff").
     """
-    match = _SURROGATE.search(text)
-    return None if match is None else f"\\u{ord(match[0]):04x}"
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return f"\\u{ord(text[error.start]):04x}"
+    return None
 
 
 def check_characters(text: str, place: str) -> str:

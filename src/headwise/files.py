@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -114,26 +114,34 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
             yield temporary
             os.chmod(temporary, 0o777 & ~_UMASK)
             _sync_tree(temporary)
-            _replace_directory(temporary, path)
+            old = _move_aside(path) if path.exists() else None
+            os.rename(temporary, path)
+            if old is not None:
+                shutil.rmtree(old, ignore_errors=True)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
         sync_directory(path.parent)
 
 
-@contextmanager
-def hold(folder: str | Path) -> Iterator[None]:
-    """Hold an exclusive lock on a directory while the block runs; the directory is created if missing.
+def hold(folder: str | Path) -> AbstractContextManager[None]:
+    """Hold an exclusive lock on a directory, which is created if missing; raises as `locked`."""
+    folder = Path(folder)
+    return locked(folder / ".lock", folder)
 
-    Raises `LockedError` as `lock` does, and `TrainingError` where the directory isn't writable. The operating system
+
+@contextmanager
+def locked(file: Path, path: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold an exclusive lock on a file, which is created if missing, while the block runs; errors name `path`.
+
+    Raises `LockedError` as `lock` does, and `TrainingError` where the file isn't writable. The operating system
     releases the lock when the process ends, even by a crash.
     """
-    folder = Path(folder)
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    with disk_errors(path):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        lock(handle, folder)
+        lock(handle, path, wait=wait)
         yield
     finally:
         os.close(handle)
@@ -157,16 +165,18 @@ def appending(path: str | Path, size: int) -> Iterator[BinaryIO]:
 def lock(file: int | BinaryIO, path: str | Path, *, wait: bool = False) -> None:
     """Lock an open file for this process alone, until it is closed; on Windows there is no lock.
 
-    Raises `LockedError`, which names `path`, if another process holds the lock and the call doesn't `wait` for it.
+    Raises `LockedError`, which names `path`, if another process holds the lock and the call doesn't `wait` for it, and
+    `TrainingError` where the file system has no locks.
     """
     if os.name != "posix":
         return
     import fcntl  # not available on Windows
 
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise LockedError(f"{path}: is being written by another process") from None
+    with disk_errors(Path(path)):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LockedError(f"{path}: is being written by another process") from None
 
 
 def remove_directory(path: str | Path) -> None:
@@ -208,15 +218,6 @@ def sync_directory(path: str | Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _replace_directory(new: Path, path: Path) -> None:
-    if not path.exists():
-        os.rename(new, path)
-        return
-    old = _move_aside(path)
-    os.rename(new, path)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _move_aside(path: Path) -> Path:

@@ -23,6 +23,7 @@ from typing import Any, Literal, NoReturn
 
 import yaml
 
+from headwise.characters import unwritable
 from headwise.errors import ConfigError, DataError, HeadwiseError
 
 MOST_DEPTH = 64  # levels of nested lists and objects
@@ -140,19 +141,14 @@ def read_json(
     most: int = MOST_JSON_BYTES,
 ) -> Any:
     """Read a file with one JSON value; raises `error` naming the file and the line at fault."""
-    content = read_bounded(path, most, error, expected)
     try:
-        return json_value(content, finite=finite)
+        return json_value(read_bounded(path, most, error, expected), finite=finite)
     except Malformed as problem:
         raise error(problem.sentence(path, expected)) from None
 
 
 def read_object(
-    path: Path,
-    *,
-    error: type[HeadwiseError] = DataError,
-    finite: bool = True,
-    most: int = MOST_JSON_BYTES,
+    path: Path, *, error: type[HeadwiseError] = DataError, finite: bool = True, most: int = MOST_JSON_BYTES
 ) -> dict[str, Any]:
     """Read a file with one JSON object; raises `error` like `read_json`, also for another value."""
     value = read_json(path, expected="a JSON object", error=error, finite=finite, most=most)
@@ -172,11 +168,8 @@ def json_value(text: str | bytes, *, finite: bool = True) -> Any:
         raise Malformed(description, error.lineno, "grammar") from None
     except _Violation:
         raise _first_violation(text, finite) from None
-    if _SURROGATE.search(text) or not _is_text(text):
-        try:
-            json.dumps(value, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise _first_violation(text, finite) from None
+    if (_SURROGATE.search(text) or unwritable(text)) and unwritable(json.dumps(value, ensure_ascii=False)):
+        raise _first_violation(text, finite)
     return value
 
 
@@ -223,14 +216,6 @@ _ANY = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_flo
 def _depth(text: str) -> int:
     brackets = _OUTSIDE_BRACKETS.sub("", text)
     return max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _first_violation(text: str, finite: bool) -> Malformed:
@@ -280,9 +265,8 @@ _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 def read_yaml(path: Path, *, error: type[HeadwiseError] = ConfigError) -> Any:
     """Read a file with one YAML value; raises `error` naming the file and the line at fault."""
-    content = read_bounded(path, MOST_YAML_BYTES, error, "a YAML file")
     try:
-        return yaml_value(decode(content))
+        return yaml_value(decode(read_bounded(path, MOST_YAML_BYTES, error, "a YAML file")))
     except Malformed as problem:
         raise error(problem.sentence(path, "a YAML file")) from None
 

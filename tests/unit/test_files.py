@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from headwise.errors import LockedError, TrainingError
-from headwise.files import atomic_directory, atomic_file, disk_errors, hold, remove_partial, write_text
+from headwise.files import (
+    appending,
+    atomic_directory,
+    atomic_file,
+    disk_errors,
+    hold,
+    remove_partial,
+    write_text,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -132,6 +140,22 @@ def test_a_folder_is_held_by_one_at_a_time(tmp_path: Path) -> None:
         pass
     with hold(folder), hold(tmp_path):  # the lock was released; another folder has its own
         pass
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there is no such lock on Windows")
+def test_a_file_system_without_locks_is_said_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refused)
+    for locking in (hold(tmp_path / "run"), appending(tmp_path / "file", 0)):
+        with (
+            pytest.raises(TrainingError, match=r"(run|file): can't be written \(No locks available\)"),
+            locking,
+        ):
+            pass
 
 
 def test_leftovers_of_everything_in_a_folder_are_removed(tmp_path: Path) -> None:

@@ -28,8 +28,9 @@ from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.models.base import Seq2Seq
 from headwise.text.reading.lines import one_line
+from headwise.text.tokens.pair_vocabulary import Side as SideName
 from headwise.text.tokens.subwords import BOS, EOS, PAD
-from headwise.text.tokens.unknown import SideName, by_word, split_words
+from headwise.text.tokens.unknown import by_word, split_words
 
 _NAMED = 8  # words in a note
 

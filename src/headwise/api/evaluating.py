@@ -122,7 +122,7 @@ def score_translator(
     sources, references = listed(sources, "sources"), listed(references, "references")
     check_lines(sources, references)
     longest = translator.longest_target
-    lengths = map(len, translator.subwords.encode_target_batch([one_line(text) for text in references]))
+    lengths = (len(translator.subwords.encode_target(one_line(text))) for text in references)
     fitting = [number for number, length in enumerate(lengths) if length <= longest]
     hypotheses = [t.text for t in translator.translate(sources, **search)]
     scores = score_translations(

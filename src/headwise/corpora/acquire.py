@@ -114,13 +114,12 @@ def _select(corpus: Corpus, only: Sequence[str]) -> list[PublicFile]:
 def _check_source(source: Path, selected: Sequence[PublicFile], corpus: Corpus) -> None:
     if not source.is_dir():
         raise DataError(f"--from {source}: expected a folder with the files of {corpus.name}, found none")
-    missing = [
+    missing = dict.fromkeys(
         name
         for file in selected
         if _local_file(source, file) is None
         for name in (archives.missing_archives(file, source) if file.parts else [file.name])
-    ]
-    missing = list(dict.fromkeys(missing))
+    )
     if missing:
         raise DataError(
             f"--from {source}: expected {', '.join(missing)} there, plain or .gz, found nothing by that name "
@@ -154,47 +153,56 @@ def _acquire(
             )
         return Acquired(file.name, path, size, digest, "present", known)
     local = None if source is None else _local_file(source, file)
-    if file.parts and local is None:
+    if local is not None:
+        blocks = _plain(local, file, corpus)
+        digest, size = _install(blocks, str(local), path, expected, corpus.most_bytes, progress)
+    elif file.parts:
         archive_paths = archives.fetch_archives(file, directory, source, progress)
         try:
-            blocks = _at_most(archives.assemble(file, archive_paths), corpus.most_bytes, file.name)
-            digest, size = _install(blocks, file.name, path, expected, progress)
+            blocks = archives.assemble(file, archive_paths)
+            digest, size = _install(blocks, file.name, path, expected, corpus.most_bytes, progress)
         except Damaged:
             if source is None:  # so that the next attempt downloads them again
                 for archive in archive_paths.values():
                     archive.unlink(missing_ok=True)
             raise
-        return Acquired(file.name, path, size, digest, "copied" if source else "downloaded", known)
-    if source is not None:
-        assert local is not None, "checked before the first file"
-        digest, size = _install(_plain(local, file, corpus), str(local), path, expected, progress)
-        return Acquired(file.name, path, size, digest, "copied", known)
-    part = directory / f"{file.name}.part"
-    fetch(file.url, part, most=corpus.most_bytes, progress=progress)
-    try:
-        digest, size = _install(_plain(part, file, corpus), str(part), path, expected, None)
-    except Damaged as error:
-        discard(part)
-        raise DataError(
-            f"{file.url}: {error}; nothing was kept, so another try starts from the first byte"
-        ) from error
-    part.unlink(missing_ok=True)  # where another process took the same one
-    return Acquired(file.name, path, size, digest, "downloaded", known)
+    else:
+        assert source is None, "checked before the first file"
+        part = directory / f"{file.name}.part"
+        fetch(file.url, part, most=corpus.most_bytes, progress=progress)
+        try:
+            blocks = _plain(part, file, corpus)
+            digest, size = _install(blocks, str(part), path, expected, corpus.most_bytes, None)
+        except Damaged as error:
+            discard(part)
+            raise DataError(
+                f"{file.url}: {error}; nothing was kept, so another try starts from the first byte"
+            ) from error
+        part.unlink(missing_ok=True)  # where another process took the same one
+    return Acquired(file.name, path, size, digest, "copied" if source else "downloaded", known)
 
 
 def _install(
-    blocks: Iterator[bytes], origin: str, path: Path, expected: str | None, progress: Progress | None
+    blocks: Iterator[bytes],
+    origin: str,
+    path: Path,
+    expected: str | None,
+    most: int,
+    progress: Progress | None,
 ) -> tuple[str, int]:
     """Write the blocks of `origin` to `path` atomically; return their SHA-256 and size.
 
-    Raises `Damaged` where `origin` is damaged or the checksum isn't `expected`, and `TrainingError` for the disk.
+    Raises `Damaged` where `origin` is damaged, has more than `most` bytes or another checksum than the `expected` one,
+    and `TrainingError` for the disk.
     """
     digest, size = hashlib.sha256(), 0
     with atomic_file(path) as target:
         for block in blocks:
+            size += len(block)
+            if size > most:
+                raise Damaged(f"{origin}: expected at most {most:,} bytes, found that it unpacks to more")
             target.write(block)
             digest.update(block)
-            size += len(block)
             if progress is not None:
                 progress(path.name, size, None)
         if expected is not None and digest.hexdigest() != expected:
@@ -207,29 +215,14 @@ def _install(
 
 def _plain(origin: Path, file: PublicFile, corpus: Corpus) -> Iterator[bytes]:
     """Yield a file in blocks, decompressed if it is packed: text by its first bytes, a model's file by its name."""
-    packed = origin.suffix == ".gz" or file.url.endswith(".gz") if corpus.model else None
-    return _at_most(_decompressed(origin, packed), corpus.most_bytes, str(origin))
-
-
-def _decompressed(origin: Path, packed: bool | None) -> Iterator[bytes]:
-    """Yield a file in blocks, decompressed if it is `packed`; None: if its first bytes are those of gzip."""
     with archives.damage(origin, "the .gz file is damaged"):
-        if packed is None:
-            with open(origin, "rb") as file:
-                packed = file.read(2) == _GZIP
-        with gzip.open(origin) if packed else open(origin, "rb") as file:
-            while block := file.read(BLOCK):
+        with open(origin, "rb") as start:
+            packed = start.read(2) == _GZIP
+        if corpus.model:
+            packed = origin.suffix == ".gz" or file.url.endswith(".gz")
+        with gzip.open(origin) if packed else open(origin, "rb") as content:
+            while block := content.read(BLOCK):
                 yield block
-
-
-def _at_most(blocks: Iterator[bytes], most: int, origin: str) -> Iterator[bytes]:
-    """Yield the blocks unchanged; raises `Damaged` where they add up to more than `most` bytes."""
-    size = 0
-    for block in blocks:
-        size += len(block)
-        if size > most:
-            raise Damaged(f"{origin}: expected at most {most:,} bytes, found that it unpacks to more")
-        yield block
 
 
 def _read_manifest(directory: Path, corpus: Corpus) -> dict[str, dict[str, Any]]:
@@ -237,10 +230,8 @@ def _read_manifest(directory: Path, corpus: Corpus) -> dict[str, dict[str, Any]]
     path = directory / MANIFEST
     try:
         manifest = json_value(path.read_bytes())
-        name, files = (
-            str(manifest["corpus"]),
-            {str(key): dict(entry) for key, entry in manifest["files"].items()},
-        )
+        name = str(manifest["corpus"])
+        files = {str(key): dict(entry) for key, entry in manifest["files"].items()}
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (Malformed, ValueError, KeyError, TypeError, AttributeError):

@@ -23,13 +23,12 @@ from typing import IO, cast
 from headwise.corpora.catalog import Archive, Corpus, PublicFile
 from headwise.corpora.download import BLOCK, Progress, discard, fetch
 from headwise.errors import DataError
+from headwise.files import read_errors
 
 FOLDER = "archives"  # inside the corpus's folder; removed once all files are assembled
 _UNPACK = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}  # by the first two bytes of a file
-_RATIO, _FLOOR = (
-    100,
-    1 << 30,
-)  # an archive may decompress to 100 times its size, and to 1 GiB in any case
+_RATIO, _FLOOR = 100, 1 << 30  # an archive may unpack to 100 times its size, and to 1 GiB in any case
+_DAMAGES = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, struct.error, ValueError, OverflowError)
 _MAX_READ = 1 << 26  # bytes of a tar header, or of a test set
 _SEGMENT = re.compile(r"<seg.*?>(.*)</seg>.*?")
 
@@ -74,7 +73,7 @@ def check_md5(path: Path, published: str | None) -> None:
     """Raise `Damaged` where a file's MD5 differs from the published one; None checks nothing."""
     if published is None:
         return
-    with open(path, "rb") as content:
+    with read_errors(path), open(path, "rb") as content:
         digest = hashlib.file_digest(content, "md5").hexdigest()
     if digest != published:
         raise Damaged(
@@ -119,15 +118,7 @@ def damage(path: Path, sentence: str) -> Iterator[None]:
         yield
     except DataError:
         raise
-    except (
-        tarfile.TarError,
-        EOFError,
-        zlib.error,
-        lzma.LZMAError,
-        struct.error,
-        ValueError,
-        OverflowError,
-    ) as error:
+    except _DAMAGES as error:
         raise Damaged(f"{path}: {sentence} ({' '.join(str(error).split())})") from error
     except OSError as error:
         if error.errno is None:  # raised by gzip or bz2, not by the operating system

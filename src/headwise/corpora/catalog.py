@@ -77,13 +77,7 @@ class PublicFile:
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus, or a model: the files of a run directory.
-
-    Attributes:
-        pair: for parallel text, the names of the training files, source first.
-        write: writes the files into a directory, where they are made here rather than downloaded.
-        model: whether it is a model.
-    """
+    """A corpus, or a model: the files of a run directory."""
 
     name: str
     description: str
@@ -92,8 +86,8 @@ class Corpus:
     homepage: str
     megabytes: int  # approximate size on disk
     files: tuple[PublicFile, ...]
-    pair: tuple[str, str] | None = None
-    write: Callable[[Path], object] | None = None
+    pair: tuple[str, str] | None = None  # of parallel text: the names of the training files, source first
+    write: Callable[[Path], object] | None = None  # writes files that are made here into a directory
     model: bool = False
 
     @property
@@ -157,17 +151,17 @@ def _stanford_files(folder: str, names: str) -> tuple[PublicFile, ...]:
     return tuple(PublicFile(name, f"{_STANFORD}/{folder}/{name}") for name in names.split())
 
 
+def _packed(name: str, *parts: tuple[Archive, str]) -> PublicFile:
+    """Return a file that consists of members of archives."""
+    return PublicFile(name, parts=tuple(CorpusPart(*part) for part in parts))
+
+
 def _newstest2014(pair: str, target: str) -> tuple[PublicFile, PublicFile]:
     """Return source and target of the full newstest2014: 3,003 sentences, as in `sacrebleu -t wmt14/full`."""
+    files = f"test-full/newstest2014-{pair}"
     return (
-        PublicFile(
-            "newstest2014.full.en",
-            parts=(CorpusPart(_TEST_2014, f"test-full/newstest2014-{pair}-src.en.sgm"),),
-        ),
-        PublicFile(
-            f"newstest2014.full.{target}",
-            parts=(CorpusPart(_TEST_2014, f"test-full/newstest2014-{pair}-ref.{target}.sgm"),),
-        ),
+        _packed("newstest2014.full.en", (_TEST_2014, f"{files}-src.en.sgm")),
+        _packed(f"newstest2014.full.{target}", (_TEST_2014, f"{files}-ref.{target}.sgm")),
     )
 
 
@@ -194,17 +188,11 @@ _WMT14 = (
         megabytes=13000,
         files=(
             *(
-                PublicFile(
-                    f"train.{side}",
-                    parts=tuple(CorpusPart(Archive(url), member.format(side)) for url, member in _FRENCH),
-                )
+                _packed(f"train.{side}", *((Archive(url), member.format(side)) for url, member in _FRENCH))
                 for side in ("en", "fr")
             ),
             *(
-                PublicFile(
-                    f"newstest2013.{side}",
-                    parts=(CorpusPart(_TEST_2013, f"test/newstest2013-src.{side}.sgm"),),
-                )
+                _packed(f"newstest2013.{side}", (_TEST_2013, f"test/newstest2013-src.{side}.sgm"))
                 for side in ("en", "fr")
             ),
             *_newstest2014("fren", "fr"),
@@ -363,10 +351,7 @@ _ALL = (
     ),
     _built_in("tiny", "built-in: the 20,000 pairs of `headwise reproduce … --scale tiny`", 3, TINY),
     _generated(
-        "entities",
-        "generated: sentences with persons, organizations, places and dates, IOB2 tags",
-        1,
-        "iob",
+        "entities", "generated: sentences with persons, organizations, places and dates, IOB2 tags", 1, "iob"
     ),
     _generated("questions", "generated: stories, and questions that a part of them answers", 21, "jsonl"),
     _generated(

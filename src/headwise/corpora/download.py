@@ -10,9 +10,9 @@ import http.client
 import logging
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import sleep
 from typing import IO
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -46,7 +46,6 @@ def fetch(
     *,
     most: int = MOST_BYTES,
     progress: Progress | None = None,
-    sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Download `url` into the file `part`, resuming after the bytes that it already holds.
 
@@ -94,7 +93,7 @@ def _attempt(url: str, part: Path, most: int, progress: Progress | None) -> None
     with response:
         partial = response.status == http.client.PARTIAL_CONTENT
         start = received if partial else 0
-        if partial and not _starts_at(response, received):
+        if partial and not response.headers.get("Content-Range", "").startswith(f"bytes {received}-"):
             discard(part)
             raise _Interrupted("the server resumed at another byte than asked")
         if received and not start:
@@ -217,10 +216,6 @@ def _response_blocks(response: http.client.HTTPResponse) -> Iterator[bytes]:
         if not count:
             return
         yield bytes(block[:count])
-
-
-def _starts_at(response: http.client.HTTPResponse, byte: int) -> bool:
-    return response.headers.get("Content-Range", "").startswith(f"bytes {byte}-")
 
 
 def _save_validator(part: Path, response: http.client.HTTPResponse) -> None:

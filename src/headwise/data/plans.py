@@ -104,12 +104,7 @@ def mix(files: NDArray[Any], weights: Sequence[float], *, seed: int, epoch: int)
 
     An epoch has as many examples as the prepared data. Each file is cycled through in a new random order each time, and
     an epoch continues where the previous one stopped, so the examples of a file are used equally often for any weight.
-
-    Args:
-        files: the file index of every example.
-        weights: a positive number per file.
-        seed: seed of the random order.
-        epoch: from 0.
+    `files` has the file index of every example, `weights` a positive number per file.
     """
     shares = np.asarray(weights, np.float64) / np.sum(weights)
     ends = np.round(np.cumsum(shares) * len(files)).astype(np.int64)
@@ -124,17 +119,11 @@ def mix(files: NDArray[Any], weights: Sequence[float], *, seed: int, epoch: int)
 
 @dataclass(frozen=True)
 class Passes:
-    """An endless sequence of examples: all slices of consecutive ones in a random order, again and again.
+    """An endless sequence of examples: all slices of consecutive ones in a random order, again and again."""
 
-    Attributes:
-        starts: first example of each slice.
-        stops: example after the last of each slice.
-        key: what the random orders depend on, with the number of the pass.
-    """
-
-    starts: NDArray[np.int64]
-    stops: NDArray[np.int64]
-    key: tuple[int, ...]
+    starts: NDArray[np.int64]  # first example of each slice
+    stops: NDArray[np.int64]  # example after the last of each slice
+    key: tuple[int, ...]  # what the random orders depend on, with the number of the pass
 
     def between(self, begin: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return starts and stops of the slices from place `begin` to `end`, of which the outer ones may be cut."""

@@ -7,25 +7,20 @@ manifest holds the request, a checksum of the contents of the input files, and t
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
-import os
+import operator
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, Protocol, TypeGuard, TypeVar
+from typing import Any, Protocol, TypeVar
+
+from pydantic import BaseModel, NonNegativeInt, ValidationError
 
 from headwise.errors import CheckpointError, DataError
-from headwise.files import (
-    atomic_directory,
-    disk_errors,
-    file_sha256,
-    lock,
-    read_errors,
-    remove_partial,
-    write_text,
-)
+from headwise.files import atomic_directory, file_sha256, locked, read_errors, remove_partial, write_text
 from headwise.parsing import read_json
 
 MANIFEST = "manifest.json"
@@ -89,15 +84,10 @@ def _is_current(directory: Path, request: Mapping[str, Any]) -> bool:
     """
     try:
         manifest = read_json(directory / MANIFEST)
-        recorded = manifest["request"]
-        if {**recorded, "inputs": None} != {**request, "inputs": None} or len(recorded["inputs"]) != len(
-            request["inputs"]
-        ):
+        recorded, touched = manifest["request"], False
+        if _with_sizes(recorded) != _with_sizes(request):
             return False
-        touched = False
         for old, new in zip(recorded["inputs"], request["inputs"], strict=True):
-            if old["size"] != new["size"]:
-                return False
             if old["changed"] != new["changed"]:
                 if old["sha256"] != file_sha256(Path(new["path"])):
                     return False
@@ -107,6 +97,10 @@ def _is_current(directory: Path, request: Mapping[str, Any]) -> bool:
     if touched:
         write_text(directory / MANIFEST, _dump(manifest))
     return True
+
+
+def _with_sizes(request: Mapping[str, Any]) -> dict[str, Any]:
+    return {**request, "inputs": [entry["size"] for entry in request["inputs"]]}
 
 
 def stamp(path: Path) -> dict[str, Any]:
@@ -159,42 +153,27 @@ def read_manifest(directory: Path, *needed: str) -> dict[str, Any]:
         raise CheckpointError(
             f"{directory}: expected prepared text, found no readable {MANIFEST} ({problem})"
         ) from None
-    if not _is_manifest(manifest) or not all(_has(manifest, name.split(".")) for name in needed):
+    try:
+        _Manifest.model_validate(manifest)
+        for name in needed:
+            functools.reduce(operator.getitem, name.split("."), manifest)
+    except (ValidationError, KeyError, TypeError):
         raise CheckpointError(
             f"{directory / MANIFEST}: expected what Headwise writes of prepared text, found something else"
-        )
+        ) from None
     return manifest
 
 
-def _is_manifest(tree: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether it has the fields of every manifest, and its optional fields have the expected types."""
-    if not isinstance(tree, dict) or not isinstance(tree.get("request"), dict):
-        return False
-    names = tree.get("names", [])
-    text_lists = [tree.get("report"), *(names.values() if isinstance(names, dict) else [names])]
-    counts = tree.get("characters", {})
-    if not isinstance(counts, dict) or not all(
-        isinstance(count, int) and count >= 0 for count in counts.values()
-    ):
-        return False
-    texts = all(isinstance(part, list) and all(isinstance(text, str) for text in part) for part in text_lists)
-    return texts and isinstance(tree.get("checksum"), str)
+class _Manifest(BaseModel, strict=True):
+    """The fields of every manifest, and two that some have."""
+
+    request: dict[str, Any]
+    checksum: str
+    report: list[str]
+    names: list[str] | dict[str, list[str]] = []
+    characters: dict[str, NonNegativeInt] = {}
 
 
-def _has(tree: Any, names: Sequence[str]) -> bool:
-    return not names or (isinstance(tree, dict) and names[0] in tree and _has(tree[names[0]], names[1:]))
-
-
-@contextmanager
-def alone(directory: Path) -> Iterator[None]:
+def alone(directory: Path) -> AbstractContextManager[None]:
     """Hold an exclusive lock for making `directory`; other processes wait, and then find it ready."""
-    path = directory.with_name(f".{directory.name}.lock")
-    with disk_errors(directory):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        with disk_errors(path):
-            lock(handle, path, wait=True)
-        yield
-    finally:
-        os.close(handle)
+    return locked(directory.with_name(f".{directory.name}.lock"), directory, wait=True)

@@ -1,4 +1,4 @@
-"""Ragged arrays: rows of different lengths in two flat files.
+"""Ragged arrays: rows of different lengths in two flat files; and the lines of text files that rows come from.
 
 This is the storage format of prepared text: `NAME.values` (the values of all rows, raw) and `NAME.offsets`
 (rows + 1 int64 positions). Both are memory-mapped, so reading a row touches only that row.
@@ -19,14 +19,19 @@ from headwise.errors import CheckpointError
 MOST_FILES = 1 << 16  # the file of a row is stored as a 16-bit index
 
 
+def beside(path: Path, name: str) -> Path:
+    """Return the path of the file `PATH.NAME` of a table."""
+    return path.with_name(f"{path.name}.{name}")
+
+
 class RaggedWriter:
     """Writer of a ragged array, and a context manager."""
 
     def __init__(self, path: Path, dtype: Any) -> None:
         """Open `path`.values and `path`.offsets for writing."""
         self.dtype = np.dtype(dtype)
-        self._values = open(_values(path), "wb")  # noqa: SIM115
-        self._offsets = open(_offsets(path), "wb")  # noqa: SIM115
+        self._values = open(beside(path, "values"), "wb")  # noqa: SIM115
+        self._offsets = open(beside(path, "offsets"), "wb")  # noqa: SIM115
         self._end = 0
         self._offsets.write(np.zeros(1, np.int64).tobytes())
 
@@ -45,16 +50,12 @@ class RaggedWriter:
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
         self.append(np.frombuffer(b"".join(encoded), np.uint8), lengths)
 
-    def close(self) -> None:
-        """Flush and close both files."""
-        self._values.close()
-        self._offsets.close()
-
     def __enter__(self) -> RaggedWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._values.close()
+        self._offsets.close()
 
 
 class Ragged:
@@ -63,8 +64,8 @@ class Ragged:
     def __init__(self, path: Path, dtype: Any) -> None:
         """Map the files; raises `CheckpointError` if they are missing or inconsistent."""
         try:
-            self.offsets: NDArray[np.int64] = map_array(_offsets(path), np.int64)
-            self.values: NDArray[Any] = map_array(_values(path), dtype)
+            self.offsets: NDArray[np.int64] = map_array(beside(path, "offsets"), np.int64)
+            self.values: NDArray[Any] = map_array(beside(path, "values"), dtype)
         except (OSError, ValueError):
             raise CheckpointError(f"{path}: expected prepared text, found missing or damaged files") from None
         if not len(self.offsets) or int(self.offsets[-1]) != len(self.values):
@@ -104,9 +105,7 @@ def map_array(path: Path, dtype: Any) -> NDArray[Any]:
     """Memory-map a raw one-dimensional array, which may be empty; raises `OSError` or `ValueError`."""
     if path.stat().st_size == 0:  # an empty file can't be mapped
         return np.zeros(0, dtype)
-    return np.memmap(path, dtype, mode="r").view(
-        np.ndarray
-    )  # slicing an ndarray is faster than slicing a memmap
+    return np.memmap(path, dtype, mode="r").view(np.ndarray)  # whose slicing is faster than a memmap's
 
 
 def map_places(path: Path, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
@@ -115,8 +114,8 @@ def map_places(path: Path, names: Sequence[str]) -> tuple[NDArray[np.int64], NDA
     Raises `CheckpointError` if they are missing, or an index is out of range.
     """
     try:
-        lines = map_array(path.with_name(path.name + ".lines"), np.int64)
-        files = map_array(path.with_name(path.name + ".files"), np.uint16)
+        lines = map_array(beside(path, "lines"), np.int64)
+        files = map_array(beside(path, "files"), np.uint16)
     except (OSError, ValueError):
         raise CheckpointError(f"{path}: expected prepared text, found missing or damaged files") from None
     if len(files) and int(files.max()) >= len(names):
@@ -124,6 +123,29 @@ def map_places(path: Path, names: Sequence[str]) -> tuple[NDArray[np.int64], NDA
             f"{path}: expected rows of {len(names)} files, found one of number {int(files.max()) + 1}"
         )
     return lines, files
+
+
+class PlacedRows:
+    """Rows of prepared text: row i comes from line `lines[i]` (from 1) of file `names[files[i]]`."""
+
+    def __init__(self, lines: NDArray[Any], files: NDArray[Any], names: Sequence[str]) -> None:
+        self.lines, self.files, self.names = lines, files, list(names)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def locate(self, rows: Sequence[int] | NDArray[Any], most: int = 10) -> str:
+        """Return the files and lines of rows, for messages: `train.en lines 3, 17 and 40`, at most `most` of them."""
+        indices = np.asarray(rows, np.int64)
+        places = np.stack([self.files[indices], self.lines[indices]], axis=1).astype(np.int64)
+        places = np.unique(places, axis=0)
+        listed, phrases = places[:most], []
+        for file in np.unique(listed[:, 0]).tolist():
+            *numbers, last = listed[listed[:, 0] == file, 1].tolist()
+            lines = f"lines {', '.join(map(str, numbers))} and {last}" if numbers else f"line {last}"
+            phrases.append(f"{self.names[file]} {lines}")
+        more = f" and {len(places) - most:,} more" if len(places) > most else ""
+        return "; ".join(phrases) + more
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
@@ -147,11 +169,3 @@ def _fits(values: NDArray[Any], dtype: np.dtype[Any]) -> bool:
         return True
     limits = np.iinfo(dtype)
     return limits.min <= int(values.min()) and int(values.max()) <= limits.max
-
-
-def _values(path: Path) -> Path:
-    return path.with_name(path.name + ".values")
-
-
-def _offsets(path: Path) -> Path:
-    return path.with_name(path.name + ".offsets")

@@ -33,6 +33,10 @@ class StandIn(Generic[Batch]):
     target_tokens: ClassVar[int] = 0
 
 
+# A batch, with epoch and index of the one after it.
+_Item: TypeAlias = tuple[Batch | StandIn[Batch], int, int]
+
+
 class ResumableStream(ABC, Generic[Batch]):
     """Resumable, endless iterator over training batches.
 
@@ -81,14 +85,11 @@ class ResumableStream(ABC, Generic[Batch]):
             self._begin()
         assert self._items is not None
         try:
-            item = next(self._items)
+            batch, self.epoch, self.index = next(self._items)
         except Exception:
             self.close()  # the next call raises it again
             raise
-        self.epoch, self.index = item.epoch, item.index + 1
-        if self.index == item.batches:
-            self.epoch, self.index = self.epoch + 1, 0
-        return item.batch
+        return batch
 
     def state(self) -> dict[str, Any]:
         """Return the position of the next batch, and the stream's identity, as JSON values."""
@@ -136,23 +137,11 @@ class ResumableStream(ABC, Generic[Batch]):
                 for position in range(index, len(plan)):
                     rank, size = self._share
                     examples = plan[position][rank::size]
-                    batch = (
-                        make(position, examples)
-                        if len(examples)
-                        else StandIn(make(position, plan[position][:1]))
-                    )
-                    yield _Item(epoch, position, len(plan), batch)
+                    made = make(position, examples if len(examples) else plan[position][:1])
+                    last = position + 1 == len(plan)
+                    following = (epoch + 1, 0) if last else (epoch, position + 1)
+                    yield made if len(examples) else StandIn(made), *following
                 epoch, index = epoch + 1, 0
-
-
-@dataclass(frozen=True)
-class _Item(Generic[Batch]):
-    """A batch with its position."""
-
-    epoch: int
-    index: int
-    batches: int  # number of batches in the epoch
-    batch: Batch | StandIn[Batch]
 
 
 class _Worker(Generic[Batch]):
@@ -206,15 +195,15 @@ def read_position(
                 f"training can't resume in the middle of an epoch: the checkpoint's {what} were planned with "
                 f"{name}={state.get(name)}, found {name}={value}"
             )
-    epoch, index = state.get("epoch"), state.get("index")
-    for name, number in (("epoch", epoch), ("index", index)):
+    position = []
+    for name in ("epoch", "index"):
+        number = state.get(name)
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
             raise CheckpointError(
                 f"the checkpoint's position: expected a whole number of at least 0 as {name}, found {number!r}"
             )
-    assert isinstance(epoch, int)
-    assert isinstance(index, int)
-    return epoch, index
+        position.append(number)
+    return position[0], position[1]
 
 
 def check_index(index: int, plan: Sized, epoch: int) -> None:

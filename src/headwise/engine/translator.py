@@ -46,9 +46,10 @@ from headwise.shipped.runs import find_run
 from headwise.text.reading.dictionary import Dictionary
 from headwise.text.reading.glossary import Glossary
 from headwise.text.reading.lines import one_line
+from headwise.text.tokens.pair_vocabulary import Side
 from headwise.text.tokens.source_words import SourceWords
 from headwise.text.tokens.subwords import EOS, Subwords
-from headwise.text.tokens.unknown import SideName, UnknownWordFinder
+from headwise.text.tokens.unknown import UnknownWordFinder
 
 _NAMED = 8  # words in a sentence
 _CAPITALS = "it is in capitals, which the model wasn't trained with; recase reads it as ordinary text"
@@ -74,7 +75,7 @@ class Translator:
         self.reads_capitals = True  # whether it was trained with text in capitals, or may have been
         self.dictionary: Dictionary | None = None  # of words that it hardly knows
         self.speller = Speller(subwords)
-        self.unknown: dict[SideName, UnknownWordFinder] = {
+        self.unknown: dict[Side, UnknownWordFinder] = {
             "source": UnknownWordFinder(subwords, "source"),
             "target": UnknownWordFinder(subwords, "target"),
         }

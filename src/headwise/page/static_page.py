@@ -27,13 +27,14 @@ from headwise.text.tokens.sentencepiece_file import (
     BPE,
     ESCAPE_SPACES,
     MODEL_TYPE,
+    NORMALIZER,
     SPACE_IS_SUFFIX,
+    TRAINER,
     UNIGRAM,
     UNUSED,
     USER_DEFINED,
-    normalizer_options,
     piece_types,
-    trainer_options,
+    whole_numbers,
 )
 
 PAGE = Path(__file__).parent / "static"
@@ -173,12 +174,12 @@ def _check_subwords(trained: Trained) -> None:
 
 def _unsupported(model: bytes) -> str | None:
     """Return what a SentencePiece model has that the browser's doesn't implement."""
-    options, types = trainer_options(model), piece_types(model)
+    options, types = whole_numbers(model, TRAINER), piece_types(model)
     if options.get(MODEL_TYPE, UNIGRAM) not in (BPE, UNIGRAM):
         return "a model of words or characters"
     if options.get(SPACE_IS_SUFFIX):
         return "spaces at the ends of words (treat_whitespace_as_suffix)"
-    if not normalizer_options(model).get(ESCAPE_SPACES, 1):
+    if not whole_numbers(model, NORMALIZER).get(ESCAPE_SPACES, 1):
         return "spaces that aren't escaped (escape_whitespaces)"
     if USER_DEFINED in types:
         return "user-defined symbols"

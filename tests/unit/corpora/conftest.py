@@ -36,6 +36,9 @@ def _serving(server: TCPServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     thread.join()
 
 
-@pytest.fixture
-def sleeps() -> Sleeps:
-    return Sleeps()
+@pytest.fixture(autouse=True)
+def sleeps(monkeypatch: pytest.MonkeyPatch) -> Sleeps:
+    """Keep downloads from waiting between attempts."""
+    sleeps = Sleeps()
+    monkeypatch.setattr("headwise.corpora.download.sleep", sleeps)
+    return sleeps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import io
@@ -103,6 +104,17 @@ def test_local_archives_are_used_and_kept(server: Server, corpus: Corpus, tmp_pa
     assert {file.status for file in files} == {"copied"}
     assert server.requests == []
     assert len(list(local.iterdir())) == 4
+
+
+def test_an_archive_that_cannot_be_read_is_named(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(hashlib, "file_digest", unreadable)
+    with pytest.raises(DataError, match=r"test\.tgz\.part: can't be read \(Input/output error\)"):
+        get_corpus(corpus, tmp_path, only=["test.en"])
 
 
 def test_a_wrong_archive_is_named_and_not_kept(server: Server, corpus: Corpus, tmp_path: Path) -> None:

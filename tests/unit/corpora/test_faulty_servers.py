@@ -61,19 +61,19 @@ def test_a_fault_is_mended_and_every_byte_is_right(
     monkeypatch.setattr(download, "TIMEOUT", 0.3)
     for name, value in faults.items():
         setattr(server, name, value)
-    fetch(f"{server.url}/text", tmp_path / "text.part", sleep=sleeps)
+    fetch(f"{server.url}/text", tmp_path / "text.part")
     assert (tmp_path / "text.part").read_bytes() == TEXT
     assert (server.requests, sleeps) == (requests, waited)
     warned = any("doesn't resume" in record.getMessage() for record in caplog.records)
     assert warned == (not server.ranges)
 
 
-def test_any_sequence_of_breaks_gives_the_same_bytes(server: Server, tmp_path: Path, sleeps: Sleeps) -> None:
+def test_any_sequence_of_breaks_gives_the_same_bytes(server: Server, tmp_path: Path) -> None:
     rng = random.Random(11)
     for round_ in range(10):
         server.break_after = [rng.choice([0, 1, 7, 65_536, rng.randrange(200_000)]) for _ in range(3)]
         part = tmp_path / f"{round_}.part"
-        fetch(f"{server.url}/text", part, sleep=sleeps)
+        fetch(f"{server.url}/text", part)
         assert part.read_bytes() == TEXT
 
 
@@ -93,26 +93,24 @@ def test_an_interrupted_call_is_continued_by_the_next(server: Server, tmp_path: 
     assert server.requests == [None, f"bytes={have}-"]
 
 
-def test_a_file_that_changed_since_is_not_joined_to_its_old_beginning(
-    server: Server, tmp_path: Path, sleeps: Sleeps
-) -> None:
+def test_a_file_that_changed_since_is_not_joined_to_its_old_beginning(server: Server, tmp_path: Path) -> None:
     part = tmp_path / "text.part"
     server.break_after = [100_000, 0, 0, 0]
     with pytest.raises(DataError):
-        fetch(f"{server.url}/text", part, sleep=sleeps)
+        fetch(f"{server.url}/text", part)
     assert part.read_bytes() == TEXT[:100_000]
     server.files["/text"] = changed = TEXT[::-1]
-    fetch(f"{server.url}/text", part, sleep=sleeps)
+    fetch(f"{server.url}/text", part)
     assert part.read_bytes() == changed
 
 
 @pytest.mark.parametrize("already", [len(TEXT), len(TEXT) + 5])
 def test_a_part_that_is_complete_or_too_long_ends_up_right(
-    server: Server, tmp_path: Path, sleeps: Sleeps, already: int
+    server: Server, tmp_path: Path, already: int
 ) -> None:
     part = tmp_path / "text.part"
     part.write_bytes((TEXT + b"extra")[:already])
-    fetch(f"{server.url}/text", part, sleep=sleeps)
+    fetch(f"{server.url}/text", part)
     assert part.read_bytes() == TEXT
     assert len(server.requests) == (1 if already == len(TEXT) else 2)
 
@@ -123,7 +121,7 @@ def test_a_refusal_is_final_and_names_the_address(
 ) -> None:
     server.failures = [status]
     with pytest.raises(DataError, match=rf"{server.url}/text: the server answered {status} "):
-        fetch(f"{server.url}/text", tmp_path / "text.part", sleep=sleeps)
+        fetch(f"{server.url}/text", tmp_path / "text.part")
     assert len(server.requests) == 1
     assert sleeps == []
 
@@ -136,7 +134,7 @@ def test_no_server_at_all_is_one_clear_sentence(
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/text"  # bound and not listening: refused
         with pytest.raises(DataError) as error:
-            fetch(url, tmp_path / "text.part", sleep=sleeps)
+            fetch(url, tmp_path / "text.part")
     message = str(error.value)
     assert message.startswith(f"{url}: can't be downloaded, {ATTEMPTS} attempts in a row failed")
     assert "Connection refused" in message
@@ -144,9 +142,7 @@ def test_no_server_at_all_is_one_clear_sentence(
     assert sleeps == [1.0, 2.0, 4.0]
 
 
-def test_an_unknown_host_is_one_clear_sentence(
-    tmp_path: Path, sleeps: Sleeps, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_host_is_one_clear_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
 
     def fail(*args: object, **kwargs: object) -> None:
@@ -154,7 +150,7 @@ def test_an_unknown_host_is_one_clear_sentence(
 
     monkeypatch.setattr(socket, "getaddrinfo", fail)
     with pytest.raises(DataError, match="Name or service not known"):
-        fetch("http://no-such-host.invalid/text", tmp_path / "text.part", sleep=sleeps)
+        fetch("http://no-such-host.invalid/text", tmp_path / "text.part")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
@@ -175,10 +171,6 @@ def test_a_disk_too_small_is_refused_before_the_download(
     assert not (tmp_path / "text.part").exists()
 
 
-def _fetch(url: str, part: Path, most: int = 10_000) -> None:
-    fetch(url, part, most=most, sleep=lambda seconds: None)
-
-
 def _head(*headers: str, status: str = "200 OK") -> bytes:
     return "\r\n".join([f"HTTP/1.1 {status}", *headers, "Connection: close", "", ""]).encode("latin-1")
 
@@ -196,7 +188,7 @@ _OK = [
 @pytest.mark.parametrize("answer", _OK, ids=range(len(_OK)))
 def test_an_unusual_answer_that_is_right_is_taken(raw: Raw, tmp_path: Path, answer: bytes) -> None:
     raw.answer = answer
-    _fetch(raw.url, tmp_path / "file.part")
+    fetch(raw.url, tmp_path / "file.part", most=10_000)
     assert (tmp_path / "file.part").read_bytes() == BODY
     assert [path.name for path in tmp_path.iterdir()] == ["file.part"]
 
@@ -232,7 +224,7 @@ _ODD = [
 def test_an_odd_answer_is_one_sentence(raw: Raw, tmp_path: Path, answer: bytes, sentence: str) -> None:
     raw.answer = answer
     with pytest.raises(DataError) as caught:
-        _fetch(raw.url, tmp_path / "file.part")
+        fetch(raw.url, tmp_path / "file.part", most=10_000)
     assert sentence in str(caught.value)
     assert str(caught.value).startswith(raw.url)
     assert str(caught.value).isprintable()
@@ -241,7 +233,7 @@ def test_an_odd_answer_is_one_sentence(raw: Raw, tmp_path: Path, answer: bytes, 
 def test_another_scheme_is_refused(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x")
     with pytest.raises(DataError, match="begins with http or https"):
-        _fetch((tmp_path / "secret").as_uri(), tmp_path / "file.part")
+        fetch((tmp_path / "secret").as_uri(), tmp_path / "file.part")
 
 
 def test_bytes_that_come_again_and_again_are_no_progress(server: Server, tmp_path: Path) -> None:
@@ -249,7 +241,7 @@ def test_bytes_that_come_again_and_again_are_no_progress(server: Server, tmp_pat
     server.etags, server.ranges = False, False
     server.break_after = [1_000] * 100
     with pytest.raises(DataError, match="attempts in a row failed"):
-        _fetch(f"{server.url}/text", tmp_path / "text.part", most=1 << 20)
+        fetch(f"{server.url}/text", tmp_path / "text.part")
     assert len(server.requests) == ATTEMPTS
 
 

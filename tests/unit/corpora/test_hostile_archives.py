@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import hashlib
 import io
 import lzma
 import random
 import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -164,7 +166,7 @@ def test_a_header_that_fills_the_memory_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     path.write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(2048))
     with (
-        pytest.raises(Damaged, match="it holds a header of more than"),
+        pytest.raises(Damaged, match="it holds a header of more"),
         damage(path, "damaged"),
         open_tar(path) as tar,
     ):
@@ -172,8 +174,6 @@ def test_a_header_that_fills_the_memory_is_not_read(tmp_path: Path) -> None:
 
 
 def test_an_archive_that_was_harmed_on_the_disk_is_fetched_again(server: Server, tmp_path: Path) -> None:
-    import hashlib
-
     good = _tar((tarfile.TarInfo("text"), b"right\n"))
     server.files["/x.tgz"] = good
     archive = Archive(f"{server.url}/x.tgz", hashlib.md5(good).hexdigest())
@@ -188,8 +188,6 @@ def test_an_archive_that_was_harmed_on_the_disk_is_fetched_again(server: Server,
 def test_images_that_promise_too_much_are_named(tmp_path: Path) -> None:
     png = tmp_path / "a.png"
     size = (60_000).to_bytes(4, "big") * 2
-    import zlib
-
     head = b"IHDR" + size + b"\x08\0\0\0\0"
     png.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\x0d" + head + zlib.crc32(head).to_bytes(4, "big"))
     with pytest.raises(DataError, match="expected a"):

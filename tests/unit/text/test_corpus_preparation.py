@@ -210,9 +210,9 @@ def test_a_language_is_identified_whatever_its_code(codes: tuple[str, str]) -> N
     pytest.importorskip("py3langid")
     pair = "The old dog sleeps in front of the house.", "Der alte Hund schläft vor dem Haus."
     ((_, rule),) = Rules(CleaningConfig(), languages=codes).load(("source", "target"))
-    assert rule(*pair) == pair
-    assert rule(*reversed(pair)) is None
-    assert rule(pair[0], pair[0]) is None
+    assert rule(*pair)
+    assert not rule(*reversed(pair))
+    assert not rule(pair[0], pair[0])
 
 
 def test_near_duplicates_are_found_as_often_as_the_formula_says() -> None:
@@ -256,19 +256,10 @@ def test_near_duplicates_of_earlier_pairs_go(corpus: Toy, prepared: Path, tmp_pa
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (
-            {"targets": ()},
-            "--target: expected one file for each of the 1 plain-text files of --source, found 0",
-        ),
+        ({"targets": ()}, "--target: expected one file for each of the 1 plain-text files of --source, found 0"),
         ({"engine": "spark"}, "--engine: expected one of processes, ray, found 'spark'"),
-        (
-            {"rules": Rules(CleaningConfig(), filters=["nothing:here"])},
-            "--filter nothing:here: can't be imported",
-        ),
-        (
-            {"rules": Rules(CleaningConfig(), filters=["json"])},
-            "--filter: expected module:function, found 'json'",
-        ),
+        ({"rules": Rules(CleaningConfig(), filters=["nothing:here"])}, "--filter nothing:here: can't be imported"),
+        ({"rules": Rules(CleaningConfig(), filters=["json"])}, "--filter: expected module:function, found 'json'"),
         (
             {"rules": Rules(CleaningConfig(), filters=["./own.py:keep"])},
             "--filter: expected module:function, found './own.py:keep'",
@@ -278,7 +269,7 @@ def test_near_duplicates_of_earlier_pairs_go(corpus: Toy, prepared: Path, tmp_pa
             "--filter string:digits: expected a function digits, found str",
         ),
     ],
-)
+)  # fmt: skip
 def test_bad_options_are_one_sentence(
     change: dict[str, object], sentence: str, corpus: Toy, tmp_path: Path
 ) -> None:

@@ -11,13 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.config.tasks import DenoisingConfig
-from headwise.tasks.batches.denoising import (
-    Damage,
-    corrupt_spans,
-    infill,
-    make_pairs,
-    symbol_names,
-)
+from headwise.tasks.batches.denoising import Damage, corrupt_spans, infill, make_pairs, symbol_names
 
 SENTINELS = tuple(range(4, 200))
 lengths, seeds = st.integers(2, 200), st.integers(0, 2**32 - 1)

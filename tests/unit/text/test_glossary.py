@@ -123,7 +123,7 @@ def test_term_bases(tmp_path: Path) -> None:
         '<termNote type="administrativeStatus">{}-admn-sts</termNote>',
         '<min:administrativeStatus xmlns:min="http://www.tbxinfo.net/ns/min">{}-admn-sts</min:administrativeStatus>',
     ],
-)
+)  # fmt: skip
 def test_a_term_that_must_not_be_used_is_left_out(status: str, tmp_path: Path) -> None:
     terms = "".join(
         f"<termSec><term>{word}</term><termNote type='partOfSpeech'>noun</termNote>{status.format(kind)}</termSec>"
@@ -173,34 +173,18 @@ def test_a_term_base_of_another_program(tmp_path: Path) -> None:
         ),
         ("terms.tsv", b"", "expected lines of text, found an empty file"),
         ("terms.tsv", b"# nothing\n", "expected from 1 to 100,000 entries, found 0"),
-        (
-            "terms.tsv",
-            b"a\tb\nbank Bank\n",
-            "line 2: expected a term, a tab and its translation, found 'bank Bank'",
-        ),
+        ("terms.tsv", b"a\tb\nbank Bank\n", "line 2: expected a term, a tab and its translation, found 'bank Bank'"),
         ("terms.tsv", b"a\tb\nbank\t\n", "line 2: expected a term, a tab and its translation"),
         ("terms.tsv", b"\tBank\n", "line 1: expected a term and its translation, found an empty one"),
         ("terms.tsv", b"a\tb\t\tc\n", "line 1: expected a term and its translation, found an empty one"),
-        (
-            "terms.tsv",
-            b"a\tb\na\tc\n",
-            "line 2: expected each source term once, found 'a' again, after .* line 1",
-        ),
-        (
-            "terms.tsv",
-            b"a\t" + b"b" * 501 + b"\n",
-            "line 1: expected terms of at most 500 characters, found 501",
-        ),
-        (
-            "terms.tsv",
-            b"a" + b"\tb" * (MOST_FORMS + 1) + b"\n",
-            "line 1: expected from 1 to 32 translations, found 33",
-        ),
+        ("terms.tsv", b"a\tb\na\tc\n", "line 2: expected each source term once, found 'a' again, after .* line 1"),
+        ("terms.tsv", b"a\t" + b"b" * 501 + b"\n", "line 1: expected terms of at most 500 characters, found 501"),
+        ("terms.tsv", b"a" + b"\tb" * (MOST_FORMS + 1) + b"\n", "line 1: expected from 1 to 32 translations, found 33"),
         ("terms.tsv", b"a " * 33 + b"\tb\n", "line 1: expected source terms of at most 32 words, found 33"),
         ("terms.tsv", b"a\t\xff\n", "line 1: expected UTF-8 text, found other bytes"),
         ("terms.tsv", b"a\t\xed\xa0\x80\n", "line 1: expected UTF-8"),
     ],
-)
+)  # fmt: skip
 def test_files_that_are_no_glossaries(tmp_path: Path, name: str, content: bytes, sentence: str) -> None:
     file = tmp_path / name
     file.write_bytes(content)

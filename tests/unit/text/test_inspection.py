@@ -50,18 +50,13 @@ def test_what_is_as_declared_passes(write) -> None:
 @pytest.mark.parametrize(
     ("source", "target", "languages", "problem"),
     [
-        (
-            "en",
-            "en",
-            (None, None),
-            "b: expected the translation of .*a, found the same text in 300 of 300 lines",
-        ),
+        ("en", "en", (None, None), "b: expected the translation of .*a, found the same text in 300 of 300 lines"),
         ("de", "en", ("en", "de"), "expected English as source, found German .*: the two sides are swapped"),
         ("en", "de", ("en", "fr"), "b: expected French as target, as --languages or .*, found German"),
         ("en", "de", ("en", "xx"), "b: expected 'xx' as target, .*, found German"),
         ("fr", "de", ("eng", "deu"), "a: expected eng as source|a: expected 'eng' as source"),
     ],
-)
+)  # fmt: skip
 def test_what_is_surely_a_mistake_stops(write, source, target, languages, problem) -> None:
     keys = dict(zip(("source_language", "target_language"), languages, strict=True))
     with pytest.raises(DataError, match=problem) as raised:

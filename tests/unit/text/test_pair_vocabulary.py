@@ -37,8 +37,9 @@ def test_pieces_are_those_of_the_models_and_ids_those_of_the_list() -> None:
         assert subwords.source_pieces(ids) == theirs.encode(text, out_type=str)
     for text in GERMAN:
         assert subwords.decode_target(subwords.encode_target(text)) == text
-    assert subwords.encode_source_batch(ENGLISH) == [subwords.encode_source(text) for text in ENGLISH]
-    assert subwords.encode_source_batch([]) == []
+    encoded = subwords.source_processor.encode(ENGLISH)
+    assert encoded == [subwords.encode_source(text) for text in ENGLISH]
+    assert subwords.source_processor.encode([]) == []
 
 
 def test_what_the_list_lacks_is_unknown() -> None:
@@ -72,14 +73,8 @@ def test_a_directory_keeps_it(tmp_path: Path) -> None:
         ({"source": [*SPECIAL_PIECES, 4]}, "expected a list of pieces"),
         ({"source": None}, "expected a list of pieces"),
         ({"target": "abcde"}, "target: expected a list of pieces"),
-        (
-            {"codes": 1},
-            "expected source, target, split, symbols, language, tagged, codes, lowercase, limited",
-        ),
-        (
-            {"split": "spaces"},
-            "split: expected one of sentencepiece, subword-nmt, words, characters, found 'spaces'",
-        ),
+        ({"codes": 1}, "expected source, target, split, symbols, language, tagged, codes, lowercase, limited"),
+        ({"split": "spaces"}, "split: expected one of sentencepiece, subword-nmt, words, characters, found 'spaces'"),
         ({"limited": True}, "limited: expected split subword-nmt with it, found sentencepiece"),
         ({"more": 1}, "expected source, target, split, symbols, language, tagged, codes, lowercase, limited"),
         ({"symbols": ["b"]}, "symbols: expected a list of pieces"),
@@ -90,7 +85,7 @@ def test_a_directory_keeps_it(tmp_path: Path) -> None:
         ),
         ({"symbols": "a"}, "symbols: expected a list of pieces"),
     ],
-)
+)  # fmt: skip
 def test_a_damaged_list_gets_a_sentence(changes: dict[str, Any], sentence: str) -> None:
     whole = {"codes": False, "source": [*SPECIAL_PIECES, "a"]}
     assert PairVocabulary.parse(json.dumps(whole).encode(), "f").source[-1] == "a"

@@ -20,10 +20,7 @@ from headwise.text.tokens.subwords import EOS, UNK
 from headwise.text.tokens.vocabulary import TextDecoder, Vocabulary
 
 LINES = ["Grüße,  Welt!\n", "\n", "  zwei Zeilen: 日本 und 🙂\n", "zwei  Welten und eine Zeile\n"] * 5
-KINDS = {
-    "characters": SubwordConfig(kind="characters"),
-    "bpe": SubwordConfig(size=70),
-}
+KINDS = {"characters": SubwordConfig(kind="characters"), "bpe": SubwordConfig(size=70)}
 kinds = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -51,11 +48,8 @@ def test_rare_characters_may_be_left_out() -> None:
     text = ["a" * 90 + "b" * 9 + "c\n"]
     units = learn_vocabulary(text, SubwordConfig(kind="characters", character_coverage=0.95))
     assert units.encode("abc") == [5, 6, UNK]
-    assert learn_vocabulary(["Ab\n"], SubwordConfig(kind="characters", lowercase=True)).encode("aAB") == [
-        5,
-        5,
-        6,
-    ]
+    lowered = learn_vocabulary(["Ab\n"], SubwordConfig(kind="characters", lowercase=True))
+    assert lowered.encode("aAB") == [5, 5, 6]
 
 
 class Bytes(Vocabulary):
@@ -114,18 +108,13 @@ def prepare(folder: Path, config: DataConfig, **options: Any) -> PreparedText:
 def test_a_running_text_is_one_row_of_ids_whose_end_is_for_development(tmp_path: Path) -> None:
     prepared = prepare(tmp_path, write(tmp_path, LINES))
     text = "".join(LINES)
-    assert (
-        prepared.vocabulary.decode(prepared.train.ids) + prepared.vocabulary.decode(prepared.dev.ids) == text
-    )
+    assert prepared.vocabulary.decode([*prepared.train.ids, *prepared.dev.ids]) == text
     assert prepared.train.characters + prepared.dev.characters == len(text)
     text_before_last = "".join(LINES[: len(prepared.train) - 1])
-    assert (
-        len(text_before_last) < 0.75 * len(text) <= prepared.train.characters
-    )  # development starts at the first line that begins in the last quarter
-    assert (
-        prepared.dev.locate([0, 1])
-        == f"{tmp_path}/text.txt lines {len(prepared.train) + 1} and {len(prepared.train) + 2}"
-    )
+    # Development starts at the first line that begins in the last quarter.
+    assert len(text_before_last) < 0.75 * len(text) <= prepared.train.characters
+    count = len(prepared.train)
+    assert prepared.dev.locate([0, 1]) == f"{tmp_path}/text.txt lines {count + 1} and {count + 2}"
     assert prepared.report[0] == f"20 lines read, 20 kept ({len(text)} characters); removed: 0 not UTF-8"
     assert prepare(tmp_path, write(tmp_path, LINES)).reused
     assert not prepare(tmp_path, write(tmp_path, LINES), documents=True).reused
@@ -159,12 +148,9 @@ def test_a_development_file_and_what_is_unknown_in_it(tmp_path: Path) -> None:
         (b"", "expected lines of text, found an empty file"),
         (b"a\0b", "expected UTF-8 text, found a binary file"),
         (b"\xff\n\xfe\na\n", "expected UTF-8 text, found 2 of 3 lines that aren't"),
-        (
-            b"one line only",
-            "data.dev_share: expected a share of the text that leaves whole lines on both sides",
-        ),
+        (b"one line only", "data.dev_share: expected a share of the text that leaves whole lines on both sides"),
     ],
-)
+)  # fmt: skip
 def test_text_that_can_not_be_learned(content: bytes, sentence: str, tmp_path: Path) -> None:
     config = write(tmp_path, [])
     Path(config.text[0]).write_bytes(content)

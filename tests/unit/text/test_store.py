@@ -21,6 +21,7 @@ from headwise.text.preparation import in_process, resegmented
 from headwise.text.preparation.in_process import prepare
 from headwise.text.preparation.parallel import PreparedData
 from headwise.text.preparation.resegmented import EpochStores, Resegmentation, resegment
+from headwise.text.preparation.stores import ParallelStore
 from headwise.text.tokens import encoding
 from headwise.text.tokens.subwords import EOS, Subwords
 
@@ -41,12 +42,15 @@ def sentences(count: int, seed: int = 0) -> list[tuple[str, str]]:
     return [tuple(" ".join(random.choice(WORDS, n)) for n in row) for row in lengths]  # type: ignore[misc]
 
 
-def rows(prepared: PreparedData, name: str = "train") -> list[tuple[str, str]]:
-    part, subwords = getattr(prepared, name), prepared.subwords
+def decoded(store: ParallelStore, subwords: Subwords) -> list[tuple[str, str]]:
     return [
-        (subwords.decode_source(part.source(i).tolist()), subwords.decode_target(part.target(i).tolist()))
-        for i in range(len(part))
+        (subwords.decode_source(store.source(i)), subwords.decode_target(store.target(i)))
+        for i in range(len(store))
     ]
+
+
+def rows(prepared: PreparedData, name: str = "train") -> list[tuple[str, str]]:
+    return decoded(getattr(prepared, name), prepared.subwords)
 
 
 def forbid(monkeypatch: pytest.MonkeyPatch, module: object, name: str) -> None:
@@ -63,12 +67,9 @@ def test_the_store_holds_the_text(tmp_path: Path) -> None:
     kept = [pair for pair in pairs if pair[0]]
     train = prepared.train
     assert rows(prepared) == kept
-    assert [train.source(i).tolist() for i in range(9)] == [
-        [*prepared.subwords.encode_source(a), EOS] for a, _ in kept[:9]
-    ]
-    assert [train.target(i).tolist() for i in range(9)] == [
-        prepared.subwords.encode_target(b) for _, b in kept[:9]
-    ]
+    for row, (source, target) in enumerate(kept[:9]):
+        assert train.source(row).tolist() == [*prepared.subwords.encode_source(source), EOS]
+        assert train.target(row).tolist() == prepared.subwords.encode_target(target)
     assert train.source_lengths.tolist() == [len(train.source(i)) for i in range(len(train))]
     assert train.target_lengths.tolist() == [len(train.target(i)) + 1 for i in range(len(train))]
     assert train.lines[:5].tolist() == [1, 2, 3, 5, 6]
@@ -103,9 +104,7 @@ def test_a_given_development_set_keeps_its_lines(tmp_path: Path) -> None:
     assert list(zip(prepared.dev_source, prepared.dev_target, strict=True)) == expected
     assert len(prepared.dev) == len(expected)
     assert prepared.dev.locate([1]) == f"{files['source'][0]} line 3"
-    assert any(
-        line.startswith("1 training pairs also stand in the development set") for line in prepared.report
-    )
+    assert "1 training pairs also stand in the development set" in prepared.report
     assert len(prepared.train) == 51
 
 
@@ -220,11 +219,8 @@ def test_the_second_start_reads_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     second = prepare(config, SMALL, tmp_path / "prepared")
     assert (first.reused, second.reused) == (False, True)
     assert rows(second) == rows(first)
-    assert (second.dev_source, second.report, second.checksum) == (
-        first.dev_source,
-        first.report,
-        first.checksum,
-    )
+    for name in ("dev_source", "report", "checksum"):
+        assert getattr(second, name) == getattr(first, name)
     assert prepare(config.model_copy(update={"workers": 2}), SMALL, tmp_path / "prepared").reused
 
 
@@ -313,9 +309,8 @@ def test_several_processes_encode_what_one_does(tmp_path: Path, monkeypatch: pyt
     two = prepare(DataConfig(**{**fields, "workers": 2}), SMALL, tmp_path / "two")
     for name in ("train.source", "train.target", "dev.source", "dev.target"):
         for end in ("values", "offsets"):
-            assert (one.directory / f"{name}.{end}").read_bytes() == (
-                two.directory / f"{name}.{end}"
-            ).read_bytes()
+            file = f"{name}.{end}"
+            assert (one.directory / file).read_bytes() == (two.directory / file).read_bytes()
     names = {path.name for path in two.directory.iterdir()}
     assert names == {path.name for path in one.directory.iterdir()}
     assert not any("part" in name or "text" in name for name in names if name.startswith("train"))
@@ -422,12 +417,7 @@ class TestEpochs:
         for epoch in range(3):
             text = resegment(prepared, Resegmentation(seed=1, epoch=epoch, dropout=0.2, longest=512))
             assert text.lines.tolist() == prepared.train.lines.tolist()
-            decoded = [
-                (prepared.subwords.decode_source(text.source(i).tolist()),
-                 prepared.subwords.decode_target(text.target(i).tolist()))
-                for i in range(len(text))
-            ]  # fmt: skip
-            assert decoded == rows(prepared)
+            assert decoded(text, prepared.subwords) == rows(prepared)
             assert all(text.source(i)[-1] == EOS for i in range(len(text)))
             assert int(text.source_lengths.sum()) > int(prepared.train.source_lengths.sum())
             seen.append(np.array(text.target_table.values).tobytes())
@@ -503,10 +493,7 @@ class TestEpochs:
         prepared = prepare(config, SMALL.model_copy(update={"dropout": dropout}), tmp_path / "prepared")
         how = Resegmentation(1, 0, dropout, 512, config.augment.model_dump())
         text = resegment(prepared, how)
-        pairs = [
-            (prepared.subwords.decode_source(text.source(i)), prepared.subwords.decode_target(text.target(i)))
-            for i in range(len(text))
-        ]
+        pairs = decoded(text, prepared.subwords)
         assert all(source.isupper() == target.isupper() for source, target in pairs)
         assert 0.45 < np.mean([source.isupper() for source, _ in pairs]) < 0.55
         assert 0.25 < np.mean([source == target for source, target in pairs]) < 0.35
@@ -525,9 +512,7 @@ def test_ragged_arrays_hold_rows_of_any_length(tmp_path: Path) -> None:
             values = np.concatenate([*part, np.zeros(0, np.int64)])
             writer.append(values, np.array([len(row) for row in part], np.int64))
     table = Ragged(tmp_path / "a", np.uint16)
-    assert [row.tolist() for row in (table[i] for i in range(len(table)))] == [
-        row.tolist() for row in expected
-    ]
+    assert [table[i].tolist() for i in range(len(table))] == [row.tolist() for row in expected]
     for chosen in ([4, 0, 1, 4], [], [2]):
         values, lengths = gather(table, np.array(chosen, np.int64))
         assert lengths.tolist() == [len(expected[i]) for i in chosen]

@@ -49,8 +49,6 @@ def marked() -> Subwords:
 def test_what_is_decoded_is_what_was_encoded(joint: Subwords, text: str) -> None:
     assert joint.decode_source(joint.encode_source(text)) == text
     assert joint.decode_target([BOS, *joint.encode_target(text), EOS, PAD, PAD]) == text
-    assert joint.encode_source_batch([text, "A", ""]) == [joint.encode_source(t) for t in (text, "A", "")]
-    assert joint.encode_target_batch([text]) == [joint.encode_target(text)]
 
 
 @given(st.lists(words, min_size=1, max_size=4), st.integers(1, 3))
@@ -255,7 +253,7 @@ class TestDropout:
     @given(st.lists(st.one_of(sentences, st.text(max_size=12)), max_size=4))
     def test_without_dropout_it_is_sentencepiece(self, joint: Subwords, texts: list[str]) -> None:
         segmenter = DropoutSegmenter(joint.source_processor, 0.0)
-        assert segmenter.encode_batch(texts, np.random.default_rng(0)) == joint.encode_source_batch(texts)
+        assert segmenter.encode_batch(texts, np.random.default_rng(0)) == joint.source_processor.encode(texts)
 
     @given(st.lists(sentences, max_size=4), st.floats(0.01, 0.99), st.integers(0, 99))
     def test_the_text_stays_the_same(

@@ -22,8 +22,7 @@ from headwise.tasks.encoder import EncoderKind
 from headwise.tasks.masked_language_model import load_masked_model
 from headwise.tasks.registry import find_task
 from headwise.text.tokens.subwords import BOS, EOS
-from headwise.text.tokens.vocabulary import Vocabulary
-from headwise.text.tokens.words import encode_words
+from headwise.text.tokens.vocabulary import Vocabulary, encode_words
 
 TASKS = ("language_model", "masked_language_model", "classification", "tagging", "question_answering")
 

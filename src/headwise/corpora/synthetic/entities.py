@@ -11,23 +11,10 @@ import re
 from collections.abc import Callable, Iterator
 from random import Random
 
-from headwise.corpora.synthetic.names import Names, names
+from headwise.corpora.synthetic.names import Names, names, split
 
-_MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
-_DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+_MONTHS = split("January February March April May June July August September October November December")
+_DAYS = split("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
 
 # {PER}, {ORG}, {LOC}, {DATE} and the date of {WHEN} are entities; {NUMBER}, {JOB} and {THING} are not.
 _CLAUSES = """
@@ -57,58 +44,18 @@ a {THING} was found in {LOC} by {PER} , who works for {ORG}
 {ORG} will pay {PER} {NUMBER} crowns
 """
 _OPENERS = (
-    "",
-    "",
-    "",
-    "{WHEN_FIRST} ",
-    "according to {ORG} , ",
-    "{PER} said that ",
-    "in {LOC} ",
-    "{DATE} : ",
-)
-_JOBS = [
-    "director",
-    "painter",
-    "lawyer",
-    "teacher",
-    "captain",
-    "doctor",
-    "minister",
-    "farmer",
-    "singer",
-    "judge",
-    "banker",
-    "coach",
-]
-_THINGS = [
-    "bridge",
-    "plant",
-    "school",
-    "mill",
-    "museum",
-    "station",
-    "library",
-    "garden",
-    "harbor",
-    "tower",
-    "market",
-    "mine",
-]
+    "", "", "", "{WHEN_FIRST} ", "according to {ORG} , ", "{PER} said that ", "in {LOC} ", "{DATE} : ",
+)  # fmt: skip
+_JOBS = split("director painter lawyer teacher captain doctor minister farmer singer judge banker coach")
+_THINGS = split("bridge plant school mill museum station library garden harbor tower market mine")
 _ORGANIZATIONS = (
     "{L}", "{L}", "{L} Motors", "{L} Bank", "{L} Press", "{L} & Sons", "{L} United", "Bank of {L}",
     "University of {L}", "{L} City Council", "{F} {L} Foundation", "Royal Society of {L}", "{L} and {L}",
 )  # fmt: skip
 _PERSONS = (
-    "{F} {L}",
-    "{F} {L}",
-    "{L}",
-    "Dr. {L}",
-    "{F}",
-    "{F} {I} {L}",
-    "May {L}",
-    "{F} van {L}",
+    "{F} {L}", "{F} {L}", "{L}", "Dr. {L}", "{F}", "{F} {I} {L}", "May {L}", "{F} van {L}",
     "Mrs. {F} {L}",
-)
+)  # fmt: skip
 _PLACES = ("{L}", "{L}", "{L}", "New {L}", "Lake {L}", "Port {L}", "{L} Valley", "North {L}", "Mount {L}")
 _SLOT = re.compile(r"\{(\w+)\}")
 

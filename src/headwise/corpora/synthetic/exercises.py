@@ -12,25 +12,22 @@ from pathlib import Path
 
 import numpy as np
 
+from headwise.corpora.synthetic.names import split
 from headwise.files import write_text
 
 Pair = tuple[str, str]
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
-_NAMES = _words(
+_NAMES = split(
     "Ada Boris Clara David Emma Felix Greta Hugo Ida Jonas Karla Leo Mia Nils Olga Paul Rosa Simon Tara Viktor"
 )
-_CITIES = _words(
+_CITIES = split(
     "Athens Bergen Cairo Dublin Essen Florence Geneva Hanoi Izmir Jena Kyoto Lagos Madrid Naples Oslo Porto"
 )
-_JOBS = _words(
+_JOBS = split(
     "baker carpenter doctor farmer gardener judge lawyer miller nurse painter singer tailor teacher weaver"
 )
-_ANIMALS = _words("cat dog goat horse parrot rabbit")
+_ANIMALS = split("cat dog goat horse parrot rabbit")
 _FACTS = {
     "name": ("my friend is called {} .", "have you met {} ?", "this is about {} ."),
     "job": (
@@ -65,15 +62,11 @@ def summary(random: np.random.Generator) -> Pair:
         number = str(int(random.integers(2, 60)))
         sentences.append(_one(random, _FILLERS).format(animal=_one(random, _ANIMALS), number=number))
     order = random.permutation(len(sentences))
-    return " ".join(
-        sentences[index] for index in order
-    ), f"{facts['name']} , {facts['job']} , {facts['city']}"
+    paragraph = " ".join(sentences[index] for index in order)
+    return paragraph, f"{facts['name']} , {facts['job']} , {facts['city']}"
 
 
-EXERCISES: dict[str, Callable[[np.random.Generator], Pair]] = {
-    "reverse": reverse,
-    "summary": summary,
-}
+EXERCISES: dict[str, Callable[[np.random.Generator], Pair]] = {"reverse": reverse, "summary": summary}
 
 
 def write_exercise(name: str, directory: Path, counts: Mapping[str, int], seed: int) -> list[Path]:
@@ -87,9 +80,8 @@ def write_exercise(name: str, directory: Path, counts: Mapping[str, int], seed: 
         source, target = EXERCISES[name](random)
         targets.setdefault(source, target)
     pairs, files = iter(targets.items()), []
-    for part in sorted(
-        counts, key=lambda part: part == "train"
-    ):  # train last, so that smaller training sets are prefixes of larger ones
+    # Train last, so that smaller training sets are prefixes of larger ones.
+    for part in sorted(counts, key=lambda part: part == "train"):
         examples = list(islice(pairs, counts[part]))
         texts = {
             "source": (source for source, _ in examples),

@@ -20,6 +20,11 @@ _FIRST_END = "bel da dric fina gar lena lo mar mo na nia ra ric rin sa sel ta to
 _HELD_OUT = 4  # one name in 4 is held out of training text
 
 
+def split(words: str) -> tuple[str, ...]:
+    """Return words that are written in one string."""
+    return tuple(words.split())
+
+
 @dataclass(frozen=True)
 class Names:
     """Lists of names: `last` names families, towns or companies; `first` holds given names."""

@@ -12,23 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from headwise.corpora.synthetic.names import names
+from headwise.corpora.synthetic.names import names, split
 
-_COLORS = ["red", "green", "blue", "black", "white", "yellow", "brown", "gray"]
-_OBJECTS = [
-    "bicycle",
-    "boat",
-    "clock",
-    "violin",
-    "table",
-    "mirror",
-    "lamp",
-    "carpet",
-    "piano",
-    "chest",
-    "wagon",
-    "statue",
-]
+_COLORS = split("red green blue black white yellow brown gray")
+_OBJECTS = split("bicycle boat clock violin table mirror lamp carpet piano chest wagon statue")
 _VERBS = (("bought", "buy"), ("sold", "sell"), ("repaired", "repair"), ("lost", "lose"), ("painted", "paint"))
 _STATEMENTS = (
     "{who} {did} the {what} in {where} in {when}.",

@@ -64,9 +64,8 @@ class TextFile:
         of at most 256 MiB, or lacks the field.
         """
         if self.form == ".parquet":
-            texts = ParquetText(self.path).texts(self.field, first)
-            rows = (self._of_cell(number, text) for number, text in enumerate(texts, start=first + 1))
-            yield from rows
+            cells = ParquetText(self.path).tuples([self.field], first)
+            yield from (self._of_cell(number, text) for number, (text,) in enumerate(cells, start=first + 1))
             return
         read = self._of_json if self.form == ".jsonl" else self._of_line
         with open_binary(self.path) as file, read_errors(self.path):

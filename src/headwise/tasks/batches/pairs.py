@@ -18,7 +18,7 @@ from headwise.data.ragged import gather
 from headwise.data.stream import Epoch, ResumableStream
 from headwise.errors import DataError
 from headwise.text.preparation.parallel import AnyPrepared, PreparedData
-from headwise.text.preparation.sampling import BUFFER, Buffers, EpochPairs, Sampler, WholeText
+from headwise.text.preparation.sampling import BUFFER, Buffers, EpochPairs, WholeText
 from headwise.text.preparation.stores import ParallelStore, ShardedStore
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 
@@ -96,7 +96,9 @@ class BatchStream(ResumableStream[Batch]):
         """
         self.tokens = tokens
         if isinstance(prepared.train, ShardedStore):
-            self._sampler: Sampler = Buffers(prepared.train, seed=seed, weights=weights, buffer=buffer)
+            self._sampler: WholeText | Buffers = Buffers(
+                prepared.train, seed=seed, weights=weights, buffer=buffer
+            )
         else:
             longest = min(max_length, tokens)
             whole = cast("PreparedData[ParallelStore]", prepared)

@@ -19,7 +19,7 @@ import numpy as np
 from headwise.config import CleaningConfig
 from headwise.config.keys import recorded
 from headwise.config.languages import base_code
-from headwise.data.ragged import RaggedWriter, save_array
+from headwise.data.ragged import RaggedWriter, beside, save_array
 from headwise.errors import ConfigError, DataError
 from headwise.extras import optional_module
 from headwise.text.preparation.file_parts import FilePart, local_copy
@@ -41,26 +41,18 @@ _NAMES = 3  # most words of a text that may be its own translation
 
 # From source and target to whether the pair is kept, or to another pair.
 Filter = Callable[[str, str], "bool | tuple[str, str]"]
-Rule = tuple[str, Callable[[str, str], "tuple[str, str] | None"]]  # its name, and the pair that it keeps
+Rule = tuple[str, Filter]  # with its name
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules for pairs, each with a count of the pairs that it removes.
+    """Rules for pairs, each with a count of the pairs that it removes."""
 
-    Attributes:
-        cleaning: the rules of `data.cleaning`; duplicates are found later.
-        min_words: fewest words of a side.
-        max_word_ratio: most words of the longer side for each of the shorter; 0: no limit.
-        languages: codes of the languages of both sides, which py3langid identifies; None: not identified.
-        filters: functions, as `module:function`.
-    """
-
-    cleaning: CleaningConfig
-    min_words: int = 1
-    max_word_ratio: float = 0.0
-    languages: tuple[str, str] | None = None
-    filters: Sequence[str] = ()
+    cleaning: CleaningConfig  # the rules of `data.cleaning`; duplicates are found later
+    min_words: int = 1  # of a side
+    max_word_ratio: float = 0.0  # most words of the longer side for each of the shorter; 0: no limit
+    languages: tuple[str, str] | None = None  # codes, which py3langid identifies; None: not identified
+    filters: Sequence[str] = ()  # functions, as `module:function`
 
     def to_json(self) -> dict[str, Any]:
         """Return the rules as a JSON value."""
@@ -79,30 +71,25 @@ class Rules:
         """
         loaded: list[Rule] = []
         if self.cleaning.drop_untranslated:
-            loaded.append(("untranslated", _untranslated))
+            loaded.append(("untranslated", _is_translated))
         if self.cleaning.held_out:
             sentences = held_out_sentences(self.cleaning.held_out, fields)
-            loaded.append(("held out", lambda s, t: _held_out(sentences, s, t)))
+            loaded.append(("held out", lambda s, t: sentences.isdisjoint((words_of(s), words_of(t)))))
         if self.min_words > 1 or self.max_word_ratio:
-            loaded.append(("words", self._words))
+            loaded.append(("words", self._has_words))
         if self.languages is not None:
             optional_module("py3langid", "--identify-languages")
             from headwise.text.reading import detection
 
             detection.preload()
-            loaded.append(("language", lambda s, t: self._language(detection.likeliest, s, t)))
+            wanted, find = [*map(base_code, self.languages)], detection.likeliest
+            loaded.append(("language", lambda s, t: [base_code(find(s)), base_code(find(t))] == wanted))
         loaded += [(name, _checked(name, load_filter(name))) for name in self.filters]
         return loaded
 
-    def _words(self, source: str, target: str) -> tuple[str, str] | None:
+    def _has_words(self, source: str, target: str) -> bool:
         short, long = sorted((len(source.split()), len(target.split())))
-        fits = short >= self.min_words and (not self.max_word_ratio or long <= self.max_word_ratio * short)
-        return (source, target) if fits else None
-
-    def _language(self, find: Callable[[str], str], source: str, target: str) -> tuple[str, str] | None:
-        assert self.languages is not None
-        found, wanted = (find(source), find(target)), self.languages
-        return (source, target) if [*map(base_code, found)] == [*map(base_code, wanted)] else None
+        return short >= self.min_words and (not self.max_word_ratio or long <= self.max_word_ratio * short)
 
 
 def words_of(text: str) -> str:
@@ -133,13 +120,9 @@ def held_out_sentences(files: Sequence[str], fields: tuple[str, str]) -> frozens
     return frozenset(found - {""})
 
 
-def _untranslated(source: str, target: str) -> tuple[str, str] | None:
+def _is_translated(source: str, target: str) -> bool:
     words = words_of(source)
-    return None if words.count(" ") >= _NAMES and words == words_of(target) else (source, target)
-
-
-def _held_out(sentences: frozenset[str], source: str, target: str) -> tuple[str, str] | None:
-    return (source, target) if sentences.isdisjoint((words_of(source), words_of(target))) else None
+    return words.count(" ") < _NAMES or words != words_of(target)
 
 
 def load_filter(name: str) -> Filter:
@@ -193,32 +176,32 @@ def cleaned_pairs(
 ) -> Iterator[Pair]:
     """Yield the pairs that `clean_pairs` and every further rule keep; count the others in `report`."""
     for pair in clean_pairs(pairs, cleaning, report):
-        sides: tuple[str, str] | None = pair.source, pair.target
         for name, rule in rules:
-            sides = rule(*sides)
-            if sides is None:
+            kept = rule(pair.source, pair.target)
+            if not kept:
                 report.rules[name] += 1
                 report.kept -= 1
                 break
+            if kept is not True:
+                pair = Pair(*kept, pair.line)
         else:
-            assert sides is not None
-            yield Pair(*sides, pair.line) if rules else pair
+            yield pair
 
 
-def _checked(name: str, function: Filter) -> Callable[[str, str], tuple[str, str] | None]:
-    def rule(source: str, target: str) -> tuple[str, str] | None:
+def _checked(name: str, function: Filter) -> Filter:
+    def rule(source: str, target: str) -> bool | tuple[str, str]:
         try:
             result = function(source, target)
         except OSError as error:  # which isn't that of a full disk
             raise DataError(f"--filter {name}: {error}") from error
         if result is True or result is False or result is None:
-            return (source, target) if result else None
+            return bool(result)
         if not isinstance(result, tuple) or len(result) != 2 or not all(isinstance(s, str) for s in result):
             raise DataError(
                 f"--filter {name}: expected True, False or a pair of texts from it, found {result!r:.60}"
             )
         changed = one_line(result[0]).strip(), one_line(result[1]).strip()
-        return changed if all(changed) else None
+        return changed if all(changed) else False
 
     return rule
 
@@ -227,8 +210,8 @@ def _write(path: Path, pairs: Iterator[tuple[Pair, int]], *, near: bool, seed: i
     """Write pairs, each with the number of its file, as a table; returns the number of rows."""
     keys, lines, files = [], [], []
     with (
-        RaggedWriter(path.with_name(f"{path.name}.source"), np.uint8) as sources,
-        RaggedWriter(path.with_name(f"{path.name}.target"), np.uint8) as targets,
+        RaggedWriter(beside(path, "source"), np.uint8) as sources,
+        RaggedWriter(beside(path, "target"), np.uint8) as targets,
     ):
         while block := list(itertools.islice(pairs, _BLOCK)):
             sources.append_texts([pair.source for pair, _ in block])
@@ -240,9 +223,9 @@ def _write(path: Path, pairs: Iterator[tuple[Pair, int]], *, near: bool, seed: i
             keys.append(np.column_stack([hashes, near_keys(texts, seed)]) if near else hashes[:, None])
     columns = np.concatenate(keys)
     for name, values in (("lines", lines), ("files", files), ("hashes", [columns[:, 0]])):
-        save_array(path.with_name(f"{path.name}.{name}"), np.concatenate(values))
+        save_array(beside(path, name), np.concatenate(values))
     for number, column in enumerate(columns.T):
         order = np.argsort(column, kind="stable")
-        save_array(path.with_name(f"{path.name}.key{number}"), column[order])
-        save_array(path.with_name(f"{path.name}.key{number}.rows"), order.astype(np.uint32))
+        save_array(beside(path, f"key{number}"), column[order])
+        save_array(beside(path, f"key{number}.rows"), order.astype(np.uint32))
     return len(columns)

@@ -11,8 +11,8 @@ import contextlib
 import hashlib
 import json
 import shutil
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.files import disk_errors, hold, write_text
 from headwise.parsing import read_json
 from headwise.text.preparation.file_parts import cut, find_files, stamp_of
-from headwise.text.preparation.stages import Preparation, Run, Stages
+from headwise.text.preparation.stages import Preparation, Stages
 from headwise.text.preparation.tasks import ENGINES, Task, ray_cluster, run_tasks
 from headwise.text.tokens.pair_vocabulary import FILE as VOCABULARY
 from headwise.text.tokens.source_words import FILE as WORDS
@@ -32,7 +32,6 @@ WORK, _BEGUN = "work", "request.json"
 _WRITTEN = ("shard-*", "dev.*", "spm.*", "bpe.*", VOCABULARY, WORDS)  # besides the manifest
 _FORMAT = 1
 _STAGES = 2  # format of what is in `WORK`
-_INTERVAL = 5.0  # seconds between messages
 
 
 def prepare_corpus(
@@ -72,7 +71,9 @@ def prepare_corpus(
             raise DataError(f"{out}: expected a new folder or one with a prepared corpus, found other files")
         write_text(begun, json.dumps(stage_request))
         with ray_cluster() if job.engine == "ray" else contextlib.nullcontext():  # one for all stages
-            stages = Stages(job, out, out / WORK, _runner(job, out / WORK, say), say)
+            work = out / WORK
+            run = partial(run_tasks, folder=work, engine=job.engine, workers=job.workers, say=say)
+            stages = Stages(job, out, work, run, say)
             parts = cut(sources, targets, job.shard_pairs)
             with disk_errors(out):
                 shards, development = stages.prepare(parts)
@@ -91,31 +92,6 @@ def prepare_corpus(
         write_text(out / MANIFEST, json.dumps(manifest, ensure_ascii=False, indent=1))
         shutil.rmtree(out / WORK)
         return stages.report
-
-
-def _runner(job: Preparation, work: Path, say: Callable[[str], None]) -> Run:
-    """Return what runs the tasks of a stage on the engine, and says how far it is."""
-
-    def run(title: str, tasks: list[Task]) -> list[Task]:
-        started, first = time.monotonic(), -1
-        said = started
-
-        def advance(done: int, total: int) -> None:
-            nonlocal first, said
-            if first < 0:
-                first = done
-                if done and done < total:
-                    say(f"{title}: {done:,} of {total:,} tasks are done already")
-                return
-            now = time.monotonic()
-            left = (now - started) / (done - first) * (total - done)
-            if done == total or now - said >= _INTERVAL:
-                said = now
-                say(f"{title}: {done:,}/{total:,}  {left:,.0f} s left")
-
-        return run_tasks(tasks, work, engine=job.engine, workers=job.workers, advance=advance)
-
-    return run
 
 
 def _request(job: Preparation, sources: list[str], targets: list[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import itertools
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from headwise.files import disk_errors, read_errors
 from headwise.text.reading.bilingual import SUFFIXES as BILINGUAL
 from headwise.text.reading.compression import compression
 from headwise.text.reading.lines import text_lines
-from headwise.text.reading.pairs import RawPair, is_two_sided, pair_files, read_pairs
+from headwise.text.reading.pairs import RawPair, is_two_sided, length_mismatch, pair_files, read_pairs
 
 _BLOCK = 1 << 20  # bytes
 # Scheme -> what fsspec needs for it.
@@ -34,31 +34,18 @@ _ENDINGS = (
 
 @dataclass(frozen=True)
 class FilePart:
-    """Consecutive pairs of a file, or of two.
+    """Consecutive pairs of a file, or of two."""
 
-    Attributes:
-        source: path or URL of the file with the source sentences, or with both sides.
-        target: path or URL of the other file; None if there is none.
-        file: index of the file, or of the two, in the corpus.
-        first: number of lines before the part.
-        lines: number of lines; 0: all.
-        offsets: where the part begins in the two files.
-    """
-
-    source: str
-    target: str | None
-    file: int
-    first: int = 0
-    lines: int = 0
-    offsets: tuple[int, int] = (0, 0)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the part as a JSON value."""
-        return asdict(self)
+    source: str  # path or URL of the file with the source sentences, or with both sides
+    target: str | None  # path or URL of the other file; None if there is none
+    file: int  # index of the file, or of the two, in the corpus
+    first: int = 0  # number of lines before the part
+    lines: int = 0  # number of lines; 0: all
+    offsets: tuple[int, int] = (0, 0)  # where the part begins in the two files
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> FilePart:
-        """Return the part of a JSON value."""
+        """Return the part of a JSON value, which has its fields."""
         return cls(**{**value, "offsets": tuple(value["offsets"])})
 
     def pairs(self, fields: tuple[str, str], folder: Path) -> Iterator[RawPair]:
@@ -195,15 +182,10 @@ def _remote_errors(name: str) -> Iterator[None]:
 
 def _divided(whole: FilePart, most: int) -> list[FilePart]:
     assert whole.target is not None
-    (lines, starts), (others, other_starts) = (
-        _line_starts(whole.source, most),
-        _line_starts(whole.target, most),
-    )
+    lines, starts = _line_starts(whole.source, most)
+    others, other_starts = _line_starts(whole.target, most)
     if lines != others:
-        raise DataError(
-            f"expected two files with the same number of lines, found {lines:,} in {whole.source} "
-            f"and {others:,} in {whole.target}"
-        )
+        raise length_mismatch(whole.source, lines, whole.target, others)
     return [
         FilePart(whole.source, whole.target, whole.file, first, min(most, lines - first), offsets)
         for first, offsets in zip(range(0, lines, most), zip(starts, other_starts, strict=True), strict=False)

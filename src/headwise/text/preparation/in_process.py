@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,21 +46,17 @@ def prepare(
     Args:
         config: the files, the cleaning rules and the number of worker processes.
         subword_config: how subwords are learned (ignored for the model where `subwords` is given).
-        directory: the prepared folder; if it exists and doesn't match, it is replaced.
+        directory: the prepared folder.
         seed: seed of the development split.
         max_length: maximum length of a sentence in subwords, EOS included; longer pairs are dropped and counted.
         subwords: a given subword model, instead of a learned one.
         add_subwords: number of subwords, at most, that are learned and added to the given ones; from the files that the
             development set is split off, as replayed text has none that are new.
-        expected: `checksum` of the text that the run began with; with other text, nothing is replaced.
+        expected: `checksum` of the text that the run began with.
         say: callback for a progress message at each stage of preparation.
 
-    Raises:
-        CheckpointError: the text isn't the `expected` one.
-        ConfigError: the lists of files don't match, or the vocabulary doesn't fit the text.
-        DataError: a file is missing, empty, binary, malformed, or differs in length from the other side; or
-            `directory` holds something else.
-        TrainingError: the folder can't be written.
+    Raises as `prepare_folder`, `DataError` for an unusable file, and `ConfigError` where the lists of files don't
+    match, or the vocabulary doesn't fit the text.
     """
     directory = Path(directory)
     training, development = training_files(config), development_files(config)
@@ -83,9 +80,7 @@ def prepare(
     request = _request(job, training, [development] if development else [])
     parts = [FilePart(*_names(each), number) for number, each in enumerate(training)]
 
-    def build(folder: Path, request: dict[str, Any]) -> None:
-        _build(folder, job, parts, request, say)
-
+    build = partial(_build, job=job, parts=parts, say=say)
     return prepare_folder(directory, request, PreparedData.open, build, expected)
 
 
@@ -115,9 +110,9 @@ def _request(
 
 def _build(
     folder: Path,
+    request: dict[str, Any],
     job: Preparation,
     parts: Sequence[FilePart],
-    request: dict[str, Any],
     say: Callable[[str], None],
 ) -> None:
     """Build the prepared data in `folder`, reporting each stage through `say`; raises as `prepare` does."""

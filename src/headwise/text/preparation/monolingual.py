@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config import DataConfig, SubwordConfig
-from headwise.data.places import locate
-from headwise.data.prepared import (
-    prepare_folder,
-    read_manifest,
-    write_manifest,
-)
-from headwise.data.ragged import Ragged, RaggedWriter, map_places, save_array
+from headwise.data.prepared import prepare_folder, read_manifest, write_manifest
+from headwise.data.ragged import PlacedRows, Ragged, RaggedWriter, map_places, save_array
 from headwise.errors import CheckpointError, DataError
 from headwise.text.reading.plain import LineReport, read_text, text_request
 from headwise.text.tokens import encoding
@@ -35,7 +31,7 @@ _BLOCK = 1 << 16  # lines processed per step
 _SAMPLE = 5_000_000  # maximum number of lines that the vocabulary is learned from
 
 
-class TextStore:
+class TextStore(PlacedRows):
     """Encoded lines in memory-mapped arrays, in the order of the files.
 
     A row holds the ids of one line; the last one is the line end in running text, and EOS where lines are documents.
@@ -51,11 +47,9 @@ class TextStore:
                 f"prepared text: expected as many rows, lines and files, found {len(table)}, {len(lines)} and "
                 f"{len(files)}"
             )
-        self.table, self.lines, self.files, self.names = table, lines, files, list(names)
+        super().__init__(lines, files, names)
+        self.table = table
         self.characters = characters  # of the text, line ends included
-
-    def __len__(self) -> int:
-        return len(self.table)
 
     def __getitem__(self, row: int) -> NDArray[Any]:
         """Return the ids of one row."""
@@ -74,10 +68,6 @@ class TextStore:
     def rows_at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the rows that positions in `ids` belong to."""
         return np.searchsorted(self.table.offsets, positions, side="right") - 1
-
-    def locate(self, rows: Sequence[int] | NDArray[Any], most: int = 10) -> str:
-        """Return the files and lines of rows, for messages: `train.en lines 3, 17 and 40`, at most `most` of them."""
-        return locate(rows, self.files, self.lines, self.names, most)
 
 
 @dataclass(frozen=True)
@@ -127,18 +117,15 @@ def prepare_text(
     Args:
         config: the files `text` and `dev_text`, or the `dev_share` to split off.
         subwords: kind and size of the vocabulary (unless one is given).
-        directory: the prepared folder; if it exists and doesn't match, it is replaced.
+        directory: the prepared folder.
         documents: whether each line is a document.
         symbols: symbols of the task, which get their own ids.
         vocabulary: a given vocabulary, instead of a learned one.
-        expected: `checksum` of the text that the run began with; with other text, nothing is replaced.
+        expected: `checksum` of the text that the run began with.
         say: callback for a progress message at each stage of preparation.
 
-    Raises:
-        CheckpointError: the text isn't the `expected` one.
-        ConfigError: no file is given, or the vocabulary doesn't fit the text.
-        DataError: a file is unusable, or `directory` holds something else.
-        TrainingError: the folder can't be written.
+    Raises as `prepare_folder`, `DataError` for an unusable file, and `ConfigError` where no file is given, or the
+    vocabulary doesn't fit the text.
     """
     request = {
         "format": _FORMAT,
@@ -151,9 +138,7 @@ def prepare_text(
         "given": vocabulary.digest() if vocabulary else None,
     }
 
-    def build(folder: Path, request: dict[str, Any]) -> None:
-        _build(folder, request, subwords, vocabulary, config.workers, say)
-
+    build = partial(_build, subwords=subwords, vocabulary=vocabulary, workers=config.workers, say=say)
     return prepare_folder(directory, request, PreparedText.open, build, expected)
 
 

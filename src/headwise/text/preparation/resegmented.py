@@ -82,23 +82,23 @@ def resegment(
 def _create(
     prepared: PreparedData[ParallelStore], parameters: Resegmentation, folder: Path, workers: int
 ) -> None:
-    prepared_directory = prepared.directory
-    if not (prepared_directory / "train.rows").exists():
+    home = prepared.directory
+    if not (home / "train.rows").exists():
         raise CheckpointError(
-            f"{prepared_directory}: expected the training text, which BPE-dropout and data.augment need, found none"
+            f"{home}: expected the training text, which BPE-dropout and data.augment need, found none"
         )
     jobs = [
         encoding.EncodingJob(
-            text=str(prepared_directory / f"{TRAIN_TEXT}.{side}"),
-            rows=str(prepared_directory / "train.rows"),
-            tokens=str(prepared_directory),
+            text=str(home / f"{TRAIN_TEXT}.{side}"),
+            rows=str(home / "train.rows"),
+            tokens=str(home),
             side=side,
             out=str(folder / side),
             start=0,
             stop=len(prepared.train),
             dropout=parameters.dropout,
             augment=parameters.augment,
-            other=str(prepared_directory / f"{TRAIN_TEXT}.{other}"),
+            other=str(home / f"{TRAIN_TEXT}.{other}"),
             seed=parameters.seed,
             epoch=parameters.epoch,
             longest=parameters.longest - 1,
@@ -118,18 +118,14 @@ class EpochStores:
 
         `workers` are the processes that segment a large text (0: one per core).
         """
-        self._prepared = prepared
-        self._first = first
-        self._workers = workers
+        self._prepared, self._first, self._workers = prepared, first, workers
         self._background: Children | None = None
         self._ahead: Future[None] | None = None
 
     def open(self, epoch: int) -> ParallelStore:
         """Return the text of `epoch`, waiting for the background process; raises as `resegment` does."""
         if self._ahead is not None:
-            with contextlib.suppress(
-                HeadwiseError
-            ):  # what isn't there is created below, which raises it again
+            with contextlib.suppress(HeadwiseError):  # what isn't there is created below, which raises again
                 self._ahead.result()
         store = resegment(self._prepared, replace(self._first, epoch=epoch), self._workers)
         if len(store) >= _AHEAD_FROM:

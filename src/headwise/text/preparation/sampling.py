@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Generator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,26 +34,11 @@ class EpochPairs(NamedTuple):
     numbers: NDArray[np.int64] | None = None  # None: the rows themselves
 
 
-class Sampler(Protocol):
-    """A source of the pairs of each epoch; it depends on the seed and the epoch's number alone.
-
-    Attributes:
-        identity: what the pairs depend on besides data, seed and weights, as JSON values.
-        remedy: what helps if a pair is longer than a batch.
-    """
-
-    identity: dict[str, Any]
-    remedy: str
-
-    def epochs(self, first: int) -> Generator[EpochPairs, None, None]:
-        """Yield the pairs of epoch `first` and all later ones."""
-        ...
-
-
 class WholeText:
     """All pairs of a text in the order of its files, or each file by its weight.
 
-    With BPE-dropout or augmentation, each epoch has its own text.
+    With BPE-dropout or augmentation, each epoch has its own text. The pairs of an epoch depend on data, seed, weights
+    and `identity` (JSON values); `remedy` is what helps if one is longer than a batch.
     """
 
     remedy = "lower model.max_length"
@@ -78,7 +63,8 @@ class WholeText:
         self._prepared, self._seed, self._weights, self._workers = prepared, seed, weights, workers
         self._anew = Resegmentation(seed, 0, dropout, longest, shares) if dropout or shares else None
 
-    def epochs(self, first: int) -> Generator[EpochPairs, None, None]:  # noqa: D102
+    def epochs(self, first: int) -> Generator[EpochPairs, None, None]:
+        """Yield the pairs of epoch `first` and all later ones."""
         if self._anew is None:
             store = self._prepared.train
             for epoch in itertools.count(first):
@@ -96,7 +82,7 @@ class WholeText:
 
 
 class Buffers:
-    """Buffers of pairs of several corpora, by their weights or, without, their numbers of pairs."""
+    """Buffers of pairs of several corpora, by their weights or, without, their numbers of pairs; see `WholeText`."""
 
     remedy = "prepare the corpus with a lower --max-length"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config import AugmentConfig, CleaningConfig, SubwordConfig
-from headwise.data.ragged import Ragged, RaggedWriter, map_array, save_array
+from headwise.data.ragged import Ragged, RaggedWriter, beside, map_array, save_array
 from headwise.errors import DataError
 from headwise.files import write_text
 from headwise.text.augmentation import augment
@@ -44,58 +44,35 @@ _RANGE = 1 << 21  # keys that are compared at a time
 _DEV_SHARE = 20  # at most one pair in 20 is split off for development
 _BLOCK = 1 << 16  # rows
 _DEV_TEXT = "dev-text"  # table
-_LENIENT = Rules(
-    CleaningConfig(max_words=1 << 30, max_ratio=1e9)
-)  # development text isn't filtered by length
-
-Run = Callable[
-    [str, list[Task]], list[Task]
-]  # runs the tasks of a stage, whose title it gets; returns their results
+_LENIENT = Rules(CleaningConfig(max_words=1 << 30, max_ratio=1e9))  # development text may have any length
+# Runs the tasks of a stage, whose title it gets; returns their results.
+Run = Callable[[str, list[Task]], list[Task]]
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """A corpus, and how it is prepared.
+    """A corpus, and how it is prepared."""
 
-    Attributes:
-        sources: paths, URLs, patterns and folders of files with the source sentences, or with both sides.
-        targets: the same for the other side, as many files as there are plain-text files in `sources`.
-        fields: fields of records with source and target.
-        rules: rules for pairs.
-        near: whether near duplicates are removed, too; exact ones are if `rules.cleaning.drop_duplicates`.
-        subwords: how subwords are learned.
-        augment: how the pairs are changed that subwords are learned from, as training sees them.
-        given: subwords that are used instead.
-        add_subwords: most subwords that are added to the given ones.
-        sample: pairs, about, that subwords are learned from.
-        development: the file, or the two, of the development set.
-        dev_pairs: size of the development set that is split off otherwise, at most 1 pair in 20.
-        new_files: number of files that this set and further subwords come from, as others are replayed; 0: all.
-        longest: most subwords of a side, with the end symbol.
-        shard_pairs: most pairs of a shard; 0: there is one, in memory order.
-        seed: seed of all choices.
-        engine: `processes` or `ray`, of a corpus in shards.
-        workers: number of processes; 0: one per core.
-    """
-
+    # Paths, URLs, patterns and folders of files with the source sentences, or with both sides; and of the other side,
+    # as many files as there are plain-text files in `sources`.
     sources: Sequence[str]
     targets: Sequence[str] = ()
-    fields: tuple[str, str] = ("source", "target")
-    rules: Rules = field(default_factory=lambda: Rules(CleaningConfig()))
-    near: bool = False
-    subwords: SubwordConfig = field(default_factory=SubwordConfig)
-    augment: AugmentConfig = field(default_factory=AugmentConfig)
-    given: Subwords | None = None
-    add_subwords: int = 0
-    sample: int = 1_000_000
-    development: tuple[str, str | None] | None = None
-    dev_pairs: int = 1000
-    new_files: int = 0
-    longest: int = 512
-    shard_pairs: int = 1 << 18
-    seed: int = 1
-    engine: str = "processes"
-    workers: int = 0
+    fields: tuple[str, str] = ("source", "target")  # of records with source and target
+    rules: Rules = field(default_factory=lambda: Rules(CleaningConfig()))  # for pairs
+    near: bool = False  # whether near duplicates are removed, too; `rules.cleaning` says it of exact ones
+    subwords: SubwordConfig = field(default_factory=SubwordConfig)  # how they are learned
+    augment: AugmentConfig = field(default_factory=AugmentConfig)  # of pairs that subwords are learned from
+    given: Subwords | None = None  # used instead
+    add_subwords: int = 0  # most that are added to the given ones
+    sample: int = 1_000_000  # pairs, about, that subwords are learned from
+    development: tuple[str, str | None] | None = None  # the file, or the two, of the development set
+    dev_pairs: int = 1000  # size of the set that is split off otherwise, at most 1 pair in 20
+    new_files: int = 0  # files that this set and further subwords come from, as others are replayed; 0: all
+    longest: int = 512  # most subwords of a side, with the end symbol
+    shard_pairs: int = 1 << 18  # most pairs of a shard; 0: there is one, in memory order
+    seed: int = 1  # of all choices
+    engine: str = "processes"  # or `ray`, of a corpus in shards
+    workers: int = 0  # processes; 0: one per core
 
 
 class Stages:
@@ -148,7 +125,7 @@ class Stages:
                 "stage": "clean",
                 "name": name.format(number),
                 "folder": str(self._work),
-                "parts": [part.to_json() for part in group],
+                "parts": [asdict(part) for part in group],
                 "fields": list(job.fields),
                 "rules": rules.to_json(),
                 "near": job.near,
@@ -226,7 +203,7 @@ class Stages:
         equal, chosen = 0, [(table, np.zeros(0, np.int64)) for table in tables[:1]]
         for table in tables if count else []:
             path = self._work / table
-            rows = map_array(path.with_name(f"{table}.kept"), np.int64)
+            rows = map_array(beside(path, "kept"), np.int64)
             found = rows[np.isin(mixed_hashes(path, rows, job.seed), held_out)]
             equal += len(found)
             new = of_files(path, found, job.new_files)
@@ -296,12 +273,9 @@ class Stages:
             old = subwords
             subwords = extend(old, *self._samples(tables, rows, job.new_files), job.add_subwords)
             sizes = [(old.source_size, subwords.source_size), (old.target_size, subwords.target_size)]
-            added, all_of_them = (
-                " and ".join(f"{number:,}" for number in numbers)
-                for numbers in zip(
-                    *((new - old, new) for old, new in sizes[: 2 - subwords.joint]), strict=True
-                )
-            )
+            sizes = sizes[: 2 - subwords.joint]
+            added = " and ".join(f"{after - before:,}" for before, after in sizes)
+            all_of_them = " and ".join(f"{after:,}" for _, after in sizes)
             self.report.append(f"subwords: {added} added that the new text needs, {all_of_them} in all")
         subwords.save(self._out)
         return subwords
@@ -330,7 +304,7 @@ class Stages:
             path = self._work / table
             rows = of_files(path, training_rows(path, job.seed)[0], files)
             rows = rows[mixed_hashes(path, rows, job.seed + 1) <= np.uint64(bound)]
-            sides = [Ragged(path.with_name(f"{table}.{name}"), np.uint8) for name in SIDES]
+            sides = [Ragged(beside(path, name), np.uint8) for name in SIDES]
             for start in range(0, len(rows), _BLOCK):
                 block = rows[start : start + _BLOCK]
                 if augmentation.active:  # both sides together, for each of them
@@ -370,12 +344,12 @@ class Stages:
     def _store_development(self) -> int:
         """Store the development set and its text; returns its size."""
         table, out = self._work / _DEV_TEXT, self._out / "dev"
-        rows = np.arange(len(map_array(table.with_name(f"{_DEV_TEXT}.lines"), np.int64)))
+        rows = np.arange(len(map_array(beside(table, "lines"), np.int64)))
         result = write_rows(table, rows, out, self._job.longest)
         written = map_array(self._work / "dev.rows", np.int64)
         for side in SIDES:
-            texts = Ragged(table.with_name(f"{_DEV_TEXT}.{side}"), np.uint8).texts(written)
-            with RaggedWriter(out.with_name(f"dev.{side}.text"), np.uint8) as writer:
+            texts = Ragged(beside(table, side), np.uint8).texts(written)
+            with RaggedWriter(beside(out, f"{side}.text"), np.uint8) as writer:
                 writer.append_texts(texts)
         self._report_encoded(f"development: {result['rows']:,} pairs encoded", result)
         return result["rows"]

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.data.places import locate
-from headwise.data.ragged import Ragged, map_places
+from headwise.data.ragged import PlacedRows, Ragged, beside, map_places
 from headwise.errors import CheckpointError
 from headwise.text.tokens import encoding
+from headwise.text.tokens.pair_vocabulary import Side
 from headwise.text.tokens.subwords import Subwords
 
-SIDES: tuple[Literal["source", "target"], ...] = ("source", "target")
+SIDES: tuple[Side, ...] = ("source", "target")
 TRAIN_TEXT = "train-text"  # table of the training text, which is kept for BPE-dropout alone
 SHARD = "shard-{:05}"  # name of the files of a shard
 _OPEN = 64  # shards whose files stay mapped
@@ -33,7 +34,7 @@ def development_texts(prepared: Path, most: int | None = None) -> list[list[str]
     return [table.texts(range(len(table))[:most]) for table in tables]
 
 
-class ParallelStore:
+class ParallelStore(PlacedRows):
     """Encoded sentence pairs in memory-mapped arrays, in the order of the files.
 
     A source row is ids + EOS; a target row is the ids alone, as BOS and EOS are added to the batch.
@@ -49,14 +50,8 @@ class ParallelStore:
             raise CheckpointError(
                 f"prepared text: expected as many source rows, target rows, lines and files, found {sizes}"
             )
-        self.source_table = source
-        self.target_table = target
-        self.lines = lines
-        self.files = files
-        self.names = list(names)
-
-    def __len__(self) -> int:
-        return len(self.source_table)
+        super().__init__(lines, files, names)
+        self.source_table, self.target_table = source, target
 
     @property
     def sample(self) -> ParallelStore:
@@ -81,33 +76,22 @@ class ParallelStore:
         """Return the ids of one target sentence, without BOS and EOS."""
         return self.target_table[row]
 
-    def locate(self, rows: Sequence[int] | NDArray[Any], most: int = 10) -> str:
-        """Return the files and lines of rows, for messages: `train.en lines 3, 17 and 40`, at most `most` of them."""
-        return locate(rows, self.files, self.lines, self.names, most)
-
 
 def open_store(path: Path, subwords: Subwords, names: Sequence[str]) -> ParallelStore:
     """Map the store with this name; raises `CheckpointError` if it is missing or damaged."""
-    source = Ragged(path.with_name(f"{path.name}.source"), encoding.id_type(subwords.source_size))
-    target = Ragged(path.with_name(f"{path.name}.target"), encoding.id_type(subwords.target_size))
+    source = Ragged(beside(path, "source"), encoding.id_type(subwords.source_size))
+    target = Ragged(beside(path, "target"), encoding.id_type(subwords.target_size))
     return ParallelStore(source, target, *map_places(path, names), names)
 
 
 @dataclass(frozen=True)
 class Shards:
-    """The shards of one corpus.
-
-    Attributes:
-        directory: the folder.
-        sizes: pairs of each shard, of which there is one at least.
-        names: names of the source files.
-        subwords: the subword model, the same for all corpora.
-    """
+    """The shards of one corpus."""
 
     directory: Path
-    sizes: tuple[int, ...]
-    names: tuple[str, ...]
-    subwords: Subwords
+    sizes: tuple[int, ...]  # pairs of each shard, of which there is one at least
+    names: tuple[str, ...]  # of the source files
+    subwords: Subwords  # the same for all corpora
 
     def __len__(self) -> int:
         return sum(self.sizes)
@@ -130,8 +114,13 @@ class ShardedStore:
         self.corpora = list(corpora)
         self._sizes = np.array([size for corpus in corpora for size in corpus.sizes], np.int64)
         self._ends = np.cumsum(self._sizes)
+        self.names = [name for corpus in corpora for name in corpus.names]  # of the source files of all
+        # Of each shard: its corpus, its number in it, and the place in `names` of the corpus's first file.
+        firsts = itertools.accumulate((len(corpus.names) for corpus in corpora), initial=0)
         self._places = [
-            (corpus, shard) for corpus in range(len(corpora)) for shard in range(len(corpora[corpus].sizes))
+            (corpus, shard, first)
+            for corpus, first in zip(corpora, firsts, strict=False)
+            for shard in range(len(corpus.sizes))
         ]
         self._open = functools.lru_cache(_OPEN)(self._mapped)
 
@@ -144,31 +133,18 @@ class ShardedStore:
 
     def block(self, ranges: Sequence[tuple[int, int]]) -> ParallelStore:
         """Return the pairs of ranges of numbers, start and end, in memory; no range reaches beyond a shard."""
-        sources, targets, lines, files = [], [], [], []
+        parts = []
         for start, end in ranges:
             shard, offset = self._shard(start)
-            store, part = self._open(shard), slice(start - offset, end - offset)
-            sources.append(_part(store.source_table, part))
-            targets.append(_part(store.target_table, part))
-            lines.append(store.lines[part])
-            files.append(store.files[part] + np.int64(self._first_name(shard)))
-        return ParallelStore(
-            _joined(sources), _joined(targets), np.concatenate(lines), np.concatenate(files), self.names
-        )
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the source files of all corpora."""
-        return [name for corpus in self.corpora for name in corpus.names]
+            parts.append((self._open(shard), slice(start - offset, end - offset), self._places[shard][2]))
+        return _in_memory(parts, self.names)
 
     def locate(self, rows: Sequence[int] | NDArray[Any], most: int = 10) -> str:
         """Return the files and lines of pairs, for messages."""
         phrases = []
         for row in np.asarray(rows, np.int64)[:most].tolist():
             shard, offset = self._shard(row)
-            store = self._open(shard)
-            place = np.array([row - offset])
-            phrases.append(locate(place, store.files, store.lines, store.names, 1))
+            phrases.append(self._open(shard).locate([row - offset]))
         return "; ".join(phrases)
 
     @cached_property
@@ -180,24 +156,26 @@ class ShardedStore:
         shard = int(np.searchsorted(self._ends, row, side="right"))
         return shard, int(self._ends[shard] - self._sizes[shard])
 
-    def _first_name(self, shard: int) -> int:
-        """Return the index of a shard's first file in `names`."""
-        return sum(len(corpus.names) for corpus in self.corpora[: self._places[shard][0]])
-
     def _mapped(self, index: int) -> ParallelStore:
-        corpus, shard = self._places[index]
-        return self.corpora[corpus].open(shard)
+        corpus, shard, _ = self._places[index]
+        return corpus.open(shard)
 
 
 def together(stores: Sequence[ParallelStore]) -> ParallelStore:
     """Return the pairs of several stores in memory."""
-    firsts = np.cumsum([0, *(len(store.names) for store in stores)])
+    firsts = itertools.accumulate((len(store.names) for store in stores), initial=0)
+    parts = [(store, slice(0, len(store)), first) for store, first in zip(stores, firsts, strict=False)]
+    return _in_memory(parts, [name for store in stores for name in store.names])
+
+
+def _in_memory(parts: Sequence[tuple[ParallelStore, slice, int]], names: Sequence[str]) -> ParallelStore:
+    """Return rows of several stores, each with the place of the store's first file in `names`."""
     return ParallelStore(
-        _joined([_part(store.source_table, slice(0, len(store))) for store in stores]),
-        _joined([_part(store.target_table, slice(0, len(store))) for store in stores]),
-        np.concatenate([store.lines for store in stores]),
-        np.concatenate([store.files + first for store, first in zip(stores, firsts[:-1], strict=True)]),
-        [name for store in stores for name in store.names],
+        _joined([_part(store.source_table, rows) for store, rows, _ in parts]),
+        _joined([_part(store.target_table, rows) for store, rows, _ in parts]),
+        np.concatenate([store.lines[rows] for store, rows, _ in parts]),
+        np.concatenate([store.files[rows] + np.int64(first) for store, rows, first in parts]),
+        names,
     )
 
 

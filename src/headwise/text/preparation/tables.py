@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.data.ragged import RaggedWriter, gather, map_array, save_array
+from headwise.data.ragged import RaggedWriter, beside, gather, map_array, save_array
 from headwise.files import file_sha256
 from headwise.text.preparation.stores import SIDES
 from headwise.text.tokens.encoding import EncodingJob, encode, open_part, remove_part
@@ -132,12 +132,12 @@ def select(task: dict[str, Any]) -> dict[str, Any]:
 
 def of_files(table: Path, rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     """Return those rows of a table that are of the first `most` files; 0: all."""
-    return rows[map_array(table.with_name(f"{table.name}.files"), np.uint16)[rows] < most] if most else rows
+    return rows[map_array(beside(table, "files"), np.uint16)[rows] < most] if most else rows
 
 
 def mixed_hashes(table: Path, rows: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
     """Return the hashes of rows of a table under a seed."""
-    return _mix_hashes(map_array(table.with_name(f"{table.name}.hashes"), np.uint64)[rows], seed)
+    return _mix_hashes(map_array(beside(table, "hashes"), np.uint64)[rows], seed)
 
 
 def training_rows(table: Path, seed: int) -> tuple[NDArray[np.int64], int]:
@@ -145,7 +145,7 @@ def training_rows(table: Path, seed: int) -> tuple[NDArray[np.int64], int]:
 
     The hashes of the development set under the seed are in `HELD_OUT` beside the table.
     """
-    rows = map_array(table.with_name(f"{table.name}.kept"), np.int64)
+    rows = map_array(beside(table, "kept"), np.int64)
     held_out = map_array(table.with_name(HELD_OUT), np.uint64)
     if not len(held_out):
         return rows, 0
@@ -166,9 +166,9 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _rows_of(path: Path, table: int) -> NDArray[np.uint32]:
-    tables = map_array(path.with_name(f"{path.name}.tables"), np.uint32)
+    tables = map_array(beside(path, "tables"), np.uint32)
     start, end = np.searchsorted(tables, [table, table + 1]).tolist()
-    return map_array(path.with_name(f"{path.name}.rows"), np.uint32)[start:end]
+    return map_array(beside(path, "rows"), np.uint32)[start:end]
 
 
 # ----------------------------------------------------------------------------------------------------------- encoding
@@ -199,7 +199,7 @@ def write_rows(
     save_array(chosen, rows)
     jobs = [
         EncodingJob(
-            text=str(table.with_name(f"{table.name}.{side}")),
+            text=str(beside(table, side)),
             rows=str(chosen),
             tokens=str(out.parent),
             side=side,
@@ -212,8 +212,8 @@ def write_rows(
     parts = encode(jobs, workers)
     opened = [[open_part(part) for part in side] for side in parts]
     with (
-        RaggedWriter(out.with_name(f"{out.name}.source"), opened[0][0].values.dtype) as sources,
-        RaggedWriter(out.with_name(f"{out.name}.target"), opened[1][0].values.dtype) as targets,
+        RaggedWriter(beside(out, "source"), opened[0][0].values.dtype) as sources,
+        RaggedWriter(beside(out, "target"), opened[1][0].values.dtype) as targets,
     ):
         for source, target in zip(*opened, strict=True):
             fits.append((source.lengths <= longest) & (target.lengths < longest))
@@ -226,8 +226,8 @@ def write_rows(
         written = rows[np.concatenate(fits)]
         save_array(chosen, written)
         for name, kind in (("lines", np.int64), ("files", np.uint16)):
-            values = map_array(table.with_name(f"{table.name}.{name}"), kind)[written]
-            save_array(out.with_name(f"{out.name}.{name}"), values)
+            values = map_array(beside(table, name), kind)[written]
+            save_array(beside(out, name), values)
     for part in (part for side in parts for part in side):
         remove_part(part)
     return {"rows": len(written), "too_long": len(rows) - len(written), "unknown": unknown}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import as_completed
 from contextlib import closing, contextmanager
@@ -26,6 +27,7 @@ from headwise.text.preparation.tables import find_duplicates, select, store
 Task = dict[str, Any]
 Results = Generator[tuple[Path, Task], None, None]  # and the paths of the files that they are saved in
 ENGINES = ("processes", "ray")
+_INTERVAL = 5.0  # seconds between messages
 _STAGES: dict[str, Callable[[Task], Task]] = {
     "clean": clean,
     "duplicates": find_duplicates,
@@ -65,35 +67,43 @@ def run_all(tasks: Iterable[Task]) -> Iterator[Task]:
 
 
 def run_tasks(
+    title: str,
     tasks: Sequence[Task],
     folder: Path,
     *,
     engine: str,
     workers: int,
-    advance: Callable[[int, int], None] = lambda done, total: None,
+    say: Callable[[str], None],
 ) -> list[Task]:
     """Run the tasks that have no result in `folder` yet; returns all results, in the tasks' order.
 
     Args:
+        title: what the tasks do, for messages.
         tasks: each with `stage` and a `name` that is its own.
         folder: where results are saved, which every process can write to.
         engine: `processes` or `ray`.
         workers: number of processes of this machine; 0: one per core.
-        advance: called with the number of tasks that are done, and of all.
+        say: told how many tasks are done, now and then.
 
     Raises a `HeadwiseError` that a task raised, `TrainingError` where a process died.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{task['stage']}-{task['name']}.json" for task in tasks]
     todo = [(task, path) for task, path in zip(tasks, paths, strict=True) if not path.exists()]
-    done = len(tasks) - len(todo)
-    advance(done, len(tasks))
+    total, before = len(tasks), len(tasks) - len(todo)
     if todo:
+        if before:
+            say(f"{title}: {before:,} of {total:,} tasks are done already")
         run = _on_ray(todo) if engine == "ray" else _in_processes(todo, workers or processors())
+        started = said = time.monotonic()
         with closing(run):
-            for number, (path, result) in enumerate(run, start=done + 1):
+            for done, (path, result) in enumerate(run, start=before + 1):
                 write_text(path, json.dumps(result))
-                advance(number, len(tasks))
+                now = time.monotonic()
+                if done == total or now - said >= _INTERVAL:
+                    said = now
+                    left = (now - started) / (done - before) * (total - done)
+                    say(f"{title}: {done:,}/{total:,}  {left:,.0f} s left")
     return [read_json(path) for path in paths]
 
 

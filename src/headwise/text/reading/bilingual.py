@@ -22,9 +22,7 @@ _CHUNK = 1 << 16  # bytes that expat gets at once
 _MOST_DEPTH = 256
 _MOST_TERMS = 1_000  # of a concept in a language
 _LONGEST = 1 << 20  # characters of a segment, and bytes of a tag
-_NATIVE = frozenset(
-    {"bpt", "ept", "ph", "it", "ut"}
-)  # inline codes whose content is source of another format
+_NATIVE = {"bpt", "ept", "ph", "it", "ut"}  # inline codes whose content is source of another format
 _UNITS = frozenset({"tu", "trans-unit", "segment", "termEntry", "conceptEntry"})
 _LANGUAGES = ("tuv", "langSet", "langSec")  # elements of a unit that name the language of the texts in them
 _STATUS = "administrativeStatus"  # of a TBX term: an element, or the type of a `termNote`, behind it

@@ -54,11 +54,8 @@ def compressed(data: bytes, path: Path) -> bytes:
     if kind == ".gz":
         return gzip.compress(data, _GZIP_LEVEL, mtime=0)
     if kind == ".zst":
-        return (
-            optional_module("zstandard", path)
-            .ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True)
-            .compress(data)
-        )
+        zstandard = optional_module("zstandard", path)
+        return zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True).compress(data)
     return data
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from headwise.errors import DataError
@@ -16,36 +17,27 @@ _ID = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")  # of a word, or of the word
 
 @dataclass(frozen=True)
 class Tree:
-    """One sentence with gold annotation; word indices count from 0.
+    """One sentence with gold annotation; word indices count from 0."""
 
-    Attributes:
-        text: the sentence as written.
-        words: surface words in order; a multi-word token (German *zum*) is one word.
-        edges: (dependent, head, relation), without those of the root and those inside a multi-word token.
-        tags: universal part-of-speech tags; a multi-word token has the tag of its first syntactic word.
-        coreference: (pronoun, antecedent), from `Antecedent=N` in the last column, if given.
-    """
-
-    text: str
-    words: tuple[str, ...]
-    edges: tuple[tuple[int, int, str], ...]
-    tags: tuple[str, ...]
-    coreference: tuple[tuple[int, int], ...] = ()
+    text: str  # the sentence as written
+    words: tuple[str, ...]  # surface words in order; a multi-word token (German *zum*) is one word
+    edges: tuple[
+        tuple[int, int, str], ...
+    ]  # dependent, head, relation; without those of the root and inside a multi-word token
+    tags: tuple[
+        str, ...
+    ]  # universal parts of speech; a multi-word token has the tag of its first syntactic word
+    coreference: tuple[
+        tuple[int, int], ...
+    ] = ()  # pronoun, antecedent, from `Antecedent=N` in the last column
 
 
 def read_trees(path: str | Path) -> list[Tree]:
     """Read a CoNLL-U file, plain or `.gz`; raises `DataError` naming the file and the malformed line."""
     path = Path(path)
-    trees = []
-    lines: list[tuple[int, list[str]]] = []
-    for number, line in enumerate(read_lines(path), start=1):
-        if line:
-            lines.append((number, line.split("\t")))
-        elif lines:
-            trees.append(_tree(lines, path))
-            lines = []
-    if lines:
-        trees.append(_tree(lines, path))
+    lines = ((number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1))
+    blocks = groupby(lines, lambda line: line[1] == [""])
+    trees = [_tree(list(block), path) for blank, block in blocks if not blank]
     if not trees:
         raise DataError(f"{path}: expected CoNLL-U sentences, found none")
     return trees

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headwise.characters import UNSPACED, as_seen, unwritable
+from headwise.characters import UNSPACED, as_seen, check_characters
 from headwise.errors import DataError
 from headwise.text.reading.bilingual import read_terms
 from headwise.text.reading.compression import suffix
@@ -199,9 +199,7 @@ def _checked(entry: Entry, place: str) -> Entry:
     for term in (entry.source, *entry.targets):
         if len(term) > LONGEST:
             raise DataError(f"{place}: expected terms of at most {LONGEST} characters, found {len(term)}")
-        if surrogate := unwritable(term):
-            raise DataError(f"{place}: expected whole characters, found half of one ({surrogate})")
-        if not words(term):
+        if not words(check_characters(term, place)):
             raise DataError(f"{place}: expected a term and its translation, found an empty one")
     return entry
 

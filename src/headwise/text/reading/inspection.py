@@ -30,18 +30,9 @@ _REPEATED = 0.2  # share of repeated pairs that is said
 _RATIO = 5.0  # of the sides' characters
 _COUNTED, _CORRELATED = 200, 0.3  # pairs whose lengths are compared; least correlation
 _FEW = 10_000  # pairs, below which a model of nothing learns little
-_LIKE = (  # languages that are taken for each other
-    *(
-        {"no", "nn", "nb", "da", "sv"},
-        {"hr", "sr", "bs", "sl", "sh"},
-        {"id", "ms", "jv", "ace"},
-        {"cs", "sk"},
-    ),
-    *({"pt", "gl", "es", "ca", "oc", "ext", "an"}, {"zh", "yue", "wuu", "ja"}, {"hi", "mr", "ne", "sa"}),
-    *({"ru", "uk", "be", "bg", "mk"}, {"fa", "ps", "ur", "sdh", "ku"}, {"nl", "af", "fy", "lb", "de"}),
-    *({"it", "co", "vec", "lij"}, {"xh", "zu", "st", "nso", "tn"}, {"fr", "wa", "ht", "oc", "gcf", "gcr"}),
-    *({"az", "tr", "tk", "uz", "uzs", "crh", "tt"}, {"ar", "ary", "arz"}, {"ro", "mo"}, {"en", "pcm"}),
-)
+_LIKE = """no nn nb da sv, hr sr bs sl sh, id ms jv ace, cs sk, pt gl es ca oc ext an, zh yue wuu ja, hi mr ne sa,
+    ru uk be bg mk, fa ps ur sdh ku, nl af fy lb de, it co vec lij, xh zu st nso tn, fr wa ht oc gcf gcr,
+    az tr tk uz uzs crh tt, ar ary arz, ro mo, en pcm"""  # languages that are taken for each other
 
 
 @dataclass(frozen=True)
@@ -97,21 +88,14 @@ def inspect_texts(
 
 def _first_pairs(data: DataConfig) -> Iterator[tuple[str, str]]:
     for files in training_files(data):
-        for pair in read_pairs(files, data.source_field, data.target_field):
-            yield (
-                pair.source.decode("utf-8", "replace").strip(),
-                pair.target.decode("utf-8", "replace").strip(),
-            )
+        for source, target, _ in read_pairs(files, data.source_field, data.target_field):
+            yield source.decode("utf-8", "replace").strip(), target.decode("utf-8", "replace").strip()
 
 
 def _languages(data: DataConfig, pairs: Sequence[tuple[str, str]]) -> tuple[_Side, _Side]:
-    source, target = (
-        _side(name, declared, texts)
-        for name, declared, texts in zip(
-            ("source", "target"), data.languages, zip(*pairs, strict=True), strict=True
-        )
-    )
-    return source, target
+    sources, targets = zip(*pairs, strict=True)
+    source, target = data.languages
+    return _side("source", source, sources), _side("target", target, targets)
 
 
 def _side(name: str, declared: str | None, texts: Sequence[str]) -> _Side:
@@ -152,7 +136,7 @@ def _refuse(data: DataConfig, sides: tuple[_Side, _Side], pairs: Sequence[tuple[
         )
     for side in sides:
         if side.other:
-            expected = _declared(side.declared or "")
+            expected = language_name(side.declared or "") if side.declared in NAMES else repr(side.declared)
             raise DataError(
                 f"{_named(files[side])}: expected {expected} as {side.name}, as --languages or the file's name says, "
                 f"found {side}; give the right file or --languages; {end}"
@@ -207,15 +191,11 @@ def _names_nothing(code: str) -> bool:
 
 def _alike(one: str, other: str) -> bool:
     one, other = base_code(one), base_code(other)
-    return one == other or any(one in group and other in group for group in _LIKE)
+    return one == other or any({one, other} <= set(group.split()) for group in _LIKE.split(","))
 
 
 def _is(side: _Side, code: str | None) -> bool:
     return side.language is not None and code is not None and _alike(side.language, code)
-
-
-def _declared(code: str) -> str:
-    return language_name(code) if code in NAMES else repr(code)
 
 
 def _named(files: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, Protocol
@@ -54,18 +54,6 @@ def json_line(record: dict[str, Any]) -> str:
     return _JSON_LINE_END.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(record, ensure_ascii=False))
 
 
-def bounded_lines(file: _File, name: object) -> Iterator[bytes]:
-    r"""Yield a file's lines with their `\n`; raises `DataError` naming a line longer than `MOST_BYTES`."""
-    number = 1
-    while line := file.readline(MOST_BYTES + 1):
-        if len(line) > MOST_BYTES:
-            raise DataError(
-                f"{name} line {number}: expected at most {MOST_BYTES:,} bytes, found a longer line"
-            )
-        yield line
-        number += 1
-
-
 @contextmanager
 def open_text(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
     """Open a plain or compressed file for binary reading; raises `DataError` for an empty or binary file."""
@@ -82,8 +70,14 @@ def open_text(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
 def text_lines(path: Path, file: _File) -> Iterator[bytes]:
     """Yield lines without line ends (`\\n` or `\\r\\n`) and byte-order mark, none longer than `MOST_BYTES`."""
     with read_errors(path):
-        for number, line in enumerate(bounded_lines(file, path)):
-            if number == 0:
+        number = 0
+        while line := file.readline(MOST_BYTES + 1):
+            number += 1
+            if len(line) > MOST_BYTES:
+                raise DataError(
+                    f"{path} line {number}: expected at most {MOST_BYTES:,} bytes, found a longer line"
+                )
+            if number == 1:
                 line = line.removeprefix(_BYTE_ORDER_MARK)
             yield line.removesuffix(b"\n").removesuffix(b"\r")
 
@@ -106,11 +100,8 @@ def read_lines(path: Path | None) -> Iterator[str]:
     Only `\n` ends a line, as in the training text, so that line numbers agree with those of other programs; other
     line ends inside a line become spaces. Raises `DataError` naming the file, and the line that isn't UTF-8.
     """
-    if path is None:
-        yield from (line for line, _ in decoded_lines(Path("standard input"), sys.stdin.buffer))
-        return
-    with open_binary(path) as file:
-        yield from (line for line, _ in decoded_lines(path, file))
+    with nullcontext(sys.stdin.buffer) if path is None else open_binary(path) as file:
+        yield from (line for line, _ in decoded_lines(path or Path("standard input"), file))
 
 
 def read_parallel(*paths: Path) -> list[list[str]]:

@@ -5,9 +5,8 @@ Pairs come from two plain-text files with one sentence per line, from a two-colu
 Everything streams: memory use doesn't grow with the files.
 
 The text is not altered, except that a byte-order mark at the start of a file, line ends (`\\n`, `\\r\\n`) and
-surrounding white space are stripped, and that line-end characters inside a sentence become spaces. Lines end at `\\n`
-alone: other characters that some programs count as line ends (U+2028, U+0085, a lone carriage return) don't end one,
-so that line numbers equal the count of `\\n` and the two sides stay aligned; see `headwise.text.reading.lines`.
+surrounding white space are stripped, and that other line-end characters, which end no line here, become spaces (see
+`headwise.text.reading.lines`): the two sides stay aligned.
 """
 
 from __future__ import annotations
@@ -244,15 +243,18 @@ def _read_two(source: Path, target: Path) -> Iterator[RawPair]:
             right = next(targets, None)
             if right is None:
                 count = number + 1 + sum(1 for _ in sources)
-                raise _length_mismatch(source, count, target, number)
+                raise length_mismatch(source, count, target, number)
             number += 1
             yield RawPair(left, right, number)
         extra = sum(1 for _ in targets)
         if extra:
-            raise _length_mismatch(source, number, target, number + extra)
+            raise length_mismatch(source, number, target, number + extra)
 
 
-def _length_mismatch(source: Path, source_lines: int, target: Path, target_lines: int) -> DataError:
+def length_mismatch(
+    source: Path | str, source_lines: int, target: Path | str, target_lines: int
+) -> DataError:
+    """Return the error of two files with different numbers of lines."""
     return DataError(
         f"expected two files with the same number of lines, found {source_lines:,} in {source} "
         f"and {target_lines:,} in {target}"

@@ -31,31 +31,23 @@ class ParquetText:
         """Number of rows."""
         return self._file.metadata.num_rows
 
-    def texts(self, column: str, first: int = 0) -> Iterator[str | None]:
-        """Yield the texts of a column from row `first` on; None for a missing one.
+    def tuples(self, columns: list[str], first: int = 0) -> Iterator[tuple[str | None, ...]]:
+        """Yield the texts of columns from row `first` on, row by row; None for a missing one.
 
         A name with dots is a field of a structure: `translation.en`. Bytes that aren't UTF-8, which nothing keeps a
         writer from, are surrogates, as in file names (PEP 383). Raises `DataError` if there is no such column of text,
         or the file is damaged.
         """
-        for (text,) in self.tuples([column], first):
-            yield text
-
-    def tuples(self, columns: list[str], first: int = 0) -> Iterator[tuple[str | None, ...]]:
-        """Yield the texts of several columns, row by row; errors as for `texts`."""
         roots = list(dict.fromkeys(name.partition(".")[0] for name in columns))
         names = self._file.schema_arrow.names
         if missing := [root for root in roots if root not in names]:
             raise DataError(
                 f"{self.path}: expected a column {missing[0]!r}, found {', '.join(names[:20]) or 'none'}"
             )
-        groups = self._groups_from(first)
-        for batch in self._batches(groups[0], roots):
-            if groups[1] >= batch.num_rows:
-                groups = groups[0], groups[1] - batch.num_rows
-                continue
-            rest = batch.slice(groups[1])
-            groups = groups[0], 0
+        groups, skipped = self._groups_from(first)
+        for batch in self._batches(groups, roots):
+            rest = batch.slice(min(skipped, batch.num_rows))
+            skipped -= batch.num_rows - rest.num_rows
             yield from zip(*(self._column(rest, name) for name in columns), strict=True)
 
     def batches(self) -> Iterator[Any]:

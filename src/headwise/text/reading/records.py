@@ -70,14 +70,9 @@ def text_field(fields: dict[str, Any], name: str, location: str) -> str:
 
 def _csv_rows(path: Path, lines: Iterable[tuple[str, int]]) -> Iterator[tuple[list[str], int]]:
     reader = csv.reader((line + "\n" for line, _ in lines), strict=True)
-    while True:
-        try:
-            row = next(reader, None)
-        except csv.Error as error:
-            raise DataError(
-                f"{path} line {reader.line_num}: expected comma-separated values, found {error}"
-            ) from None
-        if row is None:
-            return
-        if row:
-            yield row, reader.line_num
+    try:
+        yield from ((row, reader.line_num) for row in reader if row)
+    except csv.Error as error:
+        raise DataError(
+            f"{path} line {reader.line_num}: expected comma-separated values, found {error}"
+        ) from None

@@ -16,29 +16,27 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import sentencepiece
 
 from headwise.text.tokens.sentencepiece_file import USER_DEFINED, piece_types
-from headwise.text.tokens.splitting import symbol_pattern
+from headwise.text.tokens.splitting import SPACE, symbol_pattern
 
-_SPACE = "\u2581"
-_WORD = re.compile(f"{_SPACE}[^{_SPACE}]*|[^{_SPACE}]+")
+_WORD = re.compile(f"{SPACE}[^{SPACE}]*|[^{SPACE}]+")
 _LONGEST_CACHED = 32  # characters; longer words (sentences without spaces) rarely recur
 _MAX_CACHED = 500_000  # segmentations in the cache before it is cleared
 
 
+@dataclass(slots=True)
 class _Segmentation:
     """A segmentation of a word, its possible merges, best first, and the segmentation after each."""
 
-    __slots__ = ("ids", "merges", "pieces", "successors")
-
-    def __init__(self, pieces: tuple[str, ...], merges: list[int]) -> None:
-        self.pieces = pieces
-        self.merges = merges  # merge `index` joins pieces[index] and pieces[index + 1]
-        self.ids: list[int] | None = None  # computed on first use
-        self.successors: list[_Segmentation | None] = [None] * len(merges)
+    pieces: tuple[str, ...]
+    merges: list[int]  # merge `index` joins pieces[index] and pieces[index + 1]
+    successors: list[_Segmentation | None]
+    ids: list[int] | None = None  # computed on first use
 
 
 class DropoutSegmenter:
@@ -119,13 +117,9 @@ class DropoutSegmenter:
     def _state(self, pieces: tuple[str, ...], cacheable: bool) -> _Segmentation:
         segmentation = self._cache.get(pieces)
         if segmentation is None:
-            scores = self._scores
-            ranked = []
-            for index, pair in enumerate(map(str.__add__, pieces, pieces[1:])):
-                if pair in scores:
-                    ranked.append((-scores[pair], index))
-            ranked.sort()
-            segmentation = _Segmentation(pieces, [index for _, index in ranked])
+            scores, pairs = self._scores, enumerate(map(str.__add__, pieces, pieces[1:]))
+            ranked = sorted((-scores[pair], index) for index, pair in pairs if pair in scores)
+            segmentation = _Segmentation(pieces, [index for _, index in ranked], [None] * len(ranked))
             if cacheable:
                 if len(self._cache) >= _MAX_CACHED:
                     self._cache.clear()

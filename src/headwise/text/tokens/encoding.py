@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,11 @@ from headwise.processes import Children, processors
 from headwise.text.augmentation import augment
 from headwise.text.tokens.bpe_dropout import DropoutSegmenter
 from headwise.text.tokens.loading import load_vocabulary
+from headwise.text.tokens.pair_vocabulary import Side
 from headwise.text.tokens.subwords import EOS, Subwords
 
 CHUNK = 8192  # rows encoded per step; BPE-dropout and augmentation have one random stream per chunk
-_AUGMENTED = (
-    2  # in the seed of augmentation, which both sides share, in the place of the side in that of BPE-dropout
-)
+_AUGMENTED = 2  # in the seed of augmentation, which both sides share, where that of BPE-dropout has the side
 _ALONE_BELOW = 100_000  # rows; fewer are encoded faster than a second process starts
 
 
@@ -39,7 +38,7 @@ class EncodingJob:
     text: str  # table of UTF-8 rows
     rows: str  # int64 array of row indices in `text`
     tokens: str  # directory of the subword models, or of the vocabulary of monolingual text
-    side: Literal["source", "target"] | None  # of sentence pairs; None: monolingual text
+    side: Side | None  # of sentence pairs; None: monolingual text
     out: str  # table of ids to write
     start: int
     stop: int
@@ -93,11 +92,7 @@ def encode_whole(jobs: Sequence[EncodingJob], workers: int) -> None:
 
 def open_part(job: EncodingJob) -> Ragged:
     """Open the ids that a job has written."""
-    if job.side is None:
-        return Ragged(Path(job.out), id_type(load_vocabulary(Path(job.tokens)).size))
-    subwords = Subwords.load(Path(job.tokens))
-    size = subwords.source_size if job.side == "source" else subwords.target_size
-    return Ragged(Path(job.out), id_type(size))
+    return Ragged(Path(job.out), id_type(_vocabulary(job)[0]))
 
 
 def remove_part(job: EncodingJob) -> None:
@@ -108,35 +103,41 @@ def remove_part(job: EncodingJob) -> None:
 
 def run(job: EncodingJob) -> None:
     """Run one job in this process."""
-    if job.side is None:
-        _run_single(job)
-        return
-    subwords = Subwords.load(Path(job.tokens))
-    source = job.side == "source"
-    encode_plain = subwords.encode_source_batch if source else subwords.encode_target_batch
-    size = subwords.source_size if source else subwords.target_size
-    segmenter = None
-    if job.dropout:
-        processor = subwords.source_processor if source else subwords.target_processor
-        assert isinstance(processor, SentencePieceProcessor)  # the configuration refuses dropout with others
-        segmenter = DropoutSegmenter(processor, job.dropout)
-    text = Ragged(Path(job.text), np.uint8)
+    size, encode_batch = _vocabulary(job)
+    end = [EOS] if job.documents or job.side == "source" else []
+    text, rows = Ragged(Path(job.text), np.uint8), map_array(Path(job.rows), np.int64)
     other = Ragged(Path(job.other), np.uint8) if job.augment else None
-    rows = map_array(Path(job.rows), np.int64)
     with disk_errors(Path(job.out)), RaggedWriter(Path(job.out), id_type(size)) as writer:
         for start in range(job.start, job.stop, CHUNK):
             chosen = rows[start : min(start + CHUNK, job.stop)]
             texts = text.texts(chosen)
             if other is not None:
                 texts = _augmented(job, texts, other.texts(chosen), start)
-            if segmenter is None:
-                ids = encode_plain(texts)
-            else:
-                stream_key = [job.seed, job.epoch, int(source), start]
-                ids = _with_dropout(
-                    segmenter, texts, encode_plain, np.random.default_rng(stream_key), job.longest
-                )
-            writer.append(*flatten(ids, [EOS] if source else []))
+            writer.append(*flatten(encode_batch(texts, start), end))
+
+
+def _vocabulary(job: EncodingJob) -> tuple[int, Callable[[list[str], int], list[list[int]]]]:
+    """Return the number of ids of a job's text, and what encodes texts from a row on."""
+    if job.side is None:
+        vocabulary = load_vocabulary(Path(job.tokens))
+        return vocabulary.size, lambda texts, _: vocabulary.encode_batch(texts)
+    subwords = Subwords.load(Path(job.tokens))
+    processor = subwords.source_processor if job.side == "source" else subwords.target_processor
+    if not job.dropout:
+        return processor.vocab_size(), lambda texts, _: processor.encode(texts, num_threads=1)
+    assert isinstance(processor, SentencePieceProcessor)  # the configuration refuses dropout with others
+    segmenter = DropoutSegmenter(processor, job.dropout)
+
+    def encode_batch(texts: list[str], start: int) -> list[list[int]]:
+        random = np.random.default_rng([job.seed, job.epoch, int(job.side == "source"), start])
+        ids = segmenter.encode_batch(texts, random)
+        too_long = [index for index, row in enumerate(ids) if len(row) > job.longest > 0]
+        plain = processor.encode([texts[index] for index in too_long], num_threads=1)
+        for index, row in zip(too_long, plain, strict=True):
+            ids[index] = row
+        return ids
+
+    return processor.vocab_size(), encode_batch
 
 
 def _augmented(job: EncodingJob, texts: list[str], other: list[str], start: int) -> list[str]:
@@ -148,31 +149,6 @@ def _augmented(job: EncodingJob, texts: list[str], other: list[str], start: int)
     # A side has at most as many subwords as bytes, and one for the space in front.
     sides = augment(sources, targets, AugmentConfig(**job.augment), random, max(1, job.longest - 1))
     return sides[0 if source else 1]
-
-
-def _run_single(job: EncodingJob) -> None:
-    vocabulary = load_vocabulary(Path(job.tokens))
-    text, rows = Ragged(Path(job.text), np.uint8), map_array(Path(job.rows), np.int64)
-    end = [EOS] if job.documents else []
-    with disk_errors(Path(job.out)), RaggedWriter(Path(job.out), id_type(vocabulary.size)) as writer:
-        for start in range(job.start, job.stop, CHUNK):
-            ids = vocabulary.encode_batch(text.texts(rows[start : min(start + CHUNK, job.stop)]))
-            writer.append(*flatten(ids, end))
-
-
-def _with_dropout(
-    segmenter: DropoutSegmenter,
-    texts: list[str],
-    encode_plain: Callable[[Sequence[str]], list[list[int]]],
-    random: np.random.Generator,
-    longest: int,
-) -> list[list[int]]:
-    ids = segmenter.encode_batch(texts, random)
-    if longest:
-        too_long = [index for index, row in enumerate(ids) if len(row) > longest]
-        for index, row in zip(too_long, encode_plain([texts[index] for index in too_long]), strict=True):
-            ids[index] = row
-    return ids
 
 
 def flatten(rows: list[list[int]], end: list[int]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

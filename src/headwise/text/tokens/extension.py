@@ -36,12 +36,11 @@ from headwise.text.tokens.sentencepiece_file import (
     bytes_field,
     number_field,
     piece_field,
-    trainer_options,
+    whole_numbers,
 )
-from headwise.text.tokens.splitting import open_processor
+from headwise.text.tokens.splitting import SPACE, open_processor
 from headwise.text.tokens.subwords import UNK, Processor, Subwords
 
-_SPACE = "\u2581"
 _LEAST = 2  # occurrences of a pair that is joined
 _BLOCK = 4096  # sentences segmented at once
 _UNKNOWN = -1e6  # log-probability of an unknown character
@@ -52,16 +51,13 @@ def check_extensible(subwords: Subwords) -> None:
     """Raise `ConfigError` if a vocabulary can't be extended."""
     vocabulary = subwords.vocabulary
     if vocabulary is not None and (vocabulary.split != "sentencepiece" or vocabulary.symbols):
-        found = (
-            vocabulary.split
-            if vocabulary.split != "sentencepiece"
-            else f"symbols such as {vocabulary.symbols[0]}"
-        )
+        symbols = vocabulary.split == "sentencepiece"
+        found = f"symbols such as {vocabulary.symbols[0]}" if symbols else vocabulary.split
         raise ConfigError(
             f"training.add_subwords: expected a vocabulary of SentencePiece alone, found {found}"
         )
     for model in subwords.models:
-        options = trainer_options(model)
+        options = whole_numbers(model, TRAINER)
         kind = options.get(MODEL_TYPE, UNIGRAM)
         if kind not in (BPE, UNIGRAM) or options.get(SPACE_IS_SUFFIX):
             found = "spaces at the ends of words" if kind in (BPE, UNIGRAM) else f"type {kind}"
@@ -109,8 +105,7 @@ def extended_model(model: bytes, sentences: Iterable[str], most: int) -> bytes:
     optional space; so punctuation and numbers aren't joined with words.
     """
     processor = open_processor(model, "subword model")
-    known = set(processor.id_to_piece(list(range(processor.vocab_size()))))
-    return _extended(model, _learn(_words(processor, sentences), model, known, most))
+    return _extended(model, _learn(_words(processor, sentences), model, _pieces(processor), most))
 
 
 def old_pieces(old: Subwords, grown: Subwords, side: Side) -> list[list[int]]:
@@ -137,13 +132,12 @@ class _Segmenter:
 
     def __init__(self, model: bytes, grown: bytes, find: Callable[[str], int]) -> None:
         """`find` returns the id of a piece, that of unknown for one without."""
-        processor = open_processor(grown, "subword model")
-        self.grown = set(processor.id_to_piece(list(range(processor.vocab_size()))))
+        self.grown = _pieces(open_processor(grown, "subword model"))
         self._processor = open_processor(model, "subword model")
         self._find = find
         self._merges: DropoutSegmenter | None = None
         self._scores: dict[str, float] = {}
-        if trainer_options(model).get(MODEL_TYPE, UNIGRAM) == BPE:
+        if _is_bpe(model):
             self._merges = DropoutSegmenter(self._processor, 0.0)
         else:
             scores = _scores(self._processor)
@@ -159,6 +153,10 @@ class _Segmenter:
         return [number for n, number in enumerate(ids) if number != UNK or n == 0 or ids[n - 1] != UNK]
 
 
+def _pieces(processor: sentencepiece.SentencePieceProcessor) -> set[str]:
+    return set(processor.id_to_piece(list(range(processor.vocab_size()))))
+
+
 def _scores(processor: sentencepiece.SentencePieceProcessor) -> dict[str, float]:
     """Return the log-probabilities of the pieces that a text can be segmented into."""
     return {
@@ -168,15 +166,16 @@ def _scores(processor: sentencepiece.SentencePieceProcessor) -> dict[str, float]
     }
 
 
+def _is_bpe(model: bytes) -> bool:
+    return whole_numbers(model, TRAINER).get(MODEL_TYPE, UNIGRAM) == BPE
+
+
 def _best_path(text: str, scores: Mapping[str, float]) -> tuple[float, list[str]]:
     """Return the best segmentation of a text by a Unigram model and its log-probability; unknown characters are last.
 
     Viterbi's algorithm (Kudo 2018, section 3.2).
     """
-    best = [
-        (0.0, 0),
-        *[(-math.inf, 0)] * len(text),
-    ]  # of each end: log-probability, and where its last piece begins
+    best = [(0.0, 0), *[(-math.inf, 0)] * len(text)]  # of each end: log-probability, begin of the last piece
     for end in range(1, len(text) + 1):
         for begin in range(end):
             score = scores.get(text[begin:end], _UNKNOWN if begin == end - 1 else -math.inf)
@@ -198,15 +197,14 @@ def _words(processor: Processor, sentences: Iterable[str]) -> Counter[tuple[str,
         else:
             segmented = processor.encode(block, out_type=str, num_threads=1)
         for pieces in segmented:
-            begins = [0, *(n for n in range(1, len(pieces)) if pieces[n].startswith(_SPACE)), len(pieces)]
+            begins = [0, *(n for n in range(1, len(pieces)) if pieces[n].startswith(SPACE)), len(pieces)]
             words.update(tuple(pieces[a:b]) for a, b in itertools.pairwise(begins) if a < b)
     return words
 
 
 def _learn(words: Counter[tuple[str, ...]], model: bytes, known: set[str], most: int) -> list[str]:
     """Return at most `most` new pieces: what isn't `known`, the most frequent first, and then joined pairs."""
-    inside = open_processor(model, "subword model")
-    own = {inside.id_to_piece(number) for number in range(inside.vocab_size())}
+    own = _pieces(open_processor(model, "subword model"))
     unknown: Counter[str] = Counter()
     for pieces, count in words.items():
         for piece in set(pieces) - known:
@@ -220,11 +218,10 @@ def _learn(words: Counter[tuple[str, ...]], model: bytes, known: set[str], most:
 def _extended(model: bytes, pieces: Sequence[str]) -> bytes:
     """Return a serialized model with further pieces; those that it has are left out."""
     processor = open_processor(model, "subword model")
-    size = processor.vocab_size()
-    own = {processor.id_to_piece(number) for number in range(size)}
+    own, size = _pieces(processor), processor.vocab_size()
     new = [piece for piece in pieces if piece not in own]
     lowest = min(processor.get_score(number) for number in range(size))
-    if trainer_options(model).get(MODEL_TYPE, UNIGRAM) == BPE:
+    if _is_bpe(model):
         values = [lowest - 1 - number for number in range(len(new))]
     else:
         scores, values = _scores(processor), []
@@ -285,18 +282,14 @@ def _joined_pairs(table: list[tuple[list[str], int]], known: set[str], most: int
 
 
 def _join(pieces: list[str], pair: str) -> list[str]:
-    joined: list[str] = []
-    index = 0
-    while index < len(pieces):
-        if index + 1 < len(pieces) and pieces[index] + pieces[index + 1] == pair:
-            joined.append(pair)
-            index += 2
-        else:
-            joined.append(pieces[index])
-            index += 1
+    joined, place = list(pieces), 0
+    while place < len(joined) - 1:
+        if joined[place] + joined[place + 1] == pair:
+            joined[place : place + 2] = [pair]
+        place += 1
     return joined
 
 
 def _is_word(text: str) -> bool:
-    letters = text.removeprefix(_SPACE)
+    letters = text.removeprefix(SPACE)
     return bool(letters) and all(c.isalpha() or unicodedata.category(c).startswith("M") for c in letters)

@@ -19,14 +19,13 @@ from headwise.config.data import SPECIAL_PIECES
 from headwise.errors import CheckpointError
 from headwise.extras import needed_by
 from headwise.parsing import read_bounded
+from headwise.text.tokens.splitting import SPACE
 from headwise.text.tokens.subwords import BOS, EOS, SPECIAL, UNK
 from headwise.text.tokens.tokenizer_json import MOST_BYTES, opening_piece, parse_tokenizer, parts_of
 from headwise.text.tokens.vocabulary import LINE_END, MASK, TOKENIZER_FILE, Vocabulary
 
 MISSING = tuple(f"<no {piece[1:]}" for piece in SPECIAL_PIECES)  # names of symbols that a model lacks
-_SPACE = "\u2581"
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
-_UNKNOWN = "\ufffd"
 _CONTINUATION = "##"
 
 
@@ -100,9 +99,7 @@ class ImportedVocabulary(Vocabulary):
             return (*SPECIAL_PIECES, *self.symbols)[number]
         return self._pieces[number]
 
-    def spelled(self, number: int) -> bytes:  # noqa: D102
-        if number < self.ordinary:
-            return _UNKNOWN.encode() if number == UNK else b""
+    def _spelled(self, number: int) -> bytes:
         piece = self._pieces[number]
         if piece in self._added:
             return piece.encode()
@@ -155,7 +152,7 @@ def spell(piece: str, spelling: str) -> bytes:
         return (word if word != piece else f" {piece}").encode()
     if spelling == "spaces":
         byte = _BYTE.fullmatch(piece)
-        return bytes([int(byte[1], 16)]) if byte else piece.replace(_SPACE, " ").encode()
+        return bytes([int(byte[1], 16)]) if byte else piece.replace(SPACE, " ").encode()
     return piece.encode()
 
 

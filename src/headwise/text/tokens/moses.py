@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import re
+import string
 import unicodedata
 from functools import cache
 
@@ -27,18 +28,9 @@ _ABBREVIATIONS = {
 }
 # Abbreviations that keep their full stop only before a number.
 _BEFORE_NUMBERS = {"en": "No Nos Art Nr pp", "de": "", "fr": "no nos"}
-_ESCAPES = str.maketrans(
-    {
-        "&": "&amp;",
-        "|": "&#124;",
-        "<": "&lt;",
-        ">": "&gt;",
-        "'": "&apos;",
-        '"': "&quot;",
-        "[": "&#91;",
-        "]": "&#93;",
-    }
-)
+_ESCAPES = str.maketrans({
+    "&": "&amp;", "|": "&#124;", "<": "&lt;", ">": "&gt;", "'": "&apos;", '"': "&quot;", "[": "&#91;", "]": "&#93;",
+})  # fmt: skip
 _PUNCTUATION = str.maketrans(
     {
         **dict.fromkeys("，、", ","),
@@ -112,14 +104,10 @@ def _abbreviations(language: str) -> tuple[frozenset[str], frozenset[str]]:
         raise ConfigError(
             f"language: expected one with rules of tokenization ({', '.join(LANGUAGES)}), found {language!r}"
         )
-    letters = [chr(code) for code in range(ord("A"), ord("Z") + 1)]
-    numbers = [str(number) for number in range(1, 100)] if language == "de" else []
+    always = {*_ABBREVIATIONS[language].split(), *string.ascii_uppercase}
     if language == "de":
-        letters += [letter.lower() for letter in letters]
-    return (
-        frozenset([*_ABBREVIATIONS[language].split(), *letters, *numbers]),
-        frozenset(_BEFORE_NUMBERS[language].split()),
-    )
+        always |= {*string.ascii_lowercase, *map(str, range(1, 100))}
+    return frozenset(always), frozenset(_BEFORE_NUMBERS[language].split())
 
 
 def plain_punctuation(line: str) -> str:

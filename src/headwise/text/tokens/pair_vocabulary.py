@@ -18,7 +18,7 @@ from headwise.config.data import SPECIAL_PIECES
 from headwise.config.languages import is_code, short_code
 from headwise.errors import CheckpointError, ConfigError
 from headwise.parsing import parse_object
-from headwise.text.tokens.splitting import SPLITS, Split, make_splitter, symbol_pattern
+from headwise.text.tokens.splitting import SPACE, SPLITS, Split, make_splitter, symbol_pattern
 
 FILE = "vocabulary.json"  # in a run directory, beside the SentencePiece models
 _UNK = 1
@@ -34,29 +34,17 @@ Side = Literal["source", "target"]
 
 @dataclass(frozen=True)
 class PairVocabulary:
-    """The pieces in the order of their ids.
+    """The pieces in the order of their ids."""
 
-    Attributes:
-        source: pieces of the source language, or of both.
-        target: pieces of the target language; None for one vocabulary of both languages.
-        codes: whether a text may begin with a language code such as `>>deu<<`, which is one piece.
-        split: what splits a text into pieces; `words` and `characters` need no model.
-        lowercase: whether a text is lower-cased before it is split.
-        limited: whether byte pairs that aren't in the list are split further where they can be.
-        symbols: pieces that are found in a text before it is split, such as T5's `<extra_id_0>`.
-        language: the language code that is put before every text of one side that has none; empty for none.
-        tagged: the side of the texts whose code names the language of the translation.
-    """
-
-    source: tuple[str, ...]
-    target: tuple[str, ...] | None = None
-    codes: bool = False
-    split: Split = "sentencepiece"
-    lowercase: bool = False
-    limited: bool = False
-    symbols: tuple[str, ...] = ()
-    language: str = ""
-    tagged: Side = "source"
+    source: tuple[str, ...]  # pieces of the source language, or of both
+    target: tuple[str, ...] | None = None  # None for one vocabulary of both languages
+    codes: bool = False  # whether a text may begin with a language code such as `>>deu<<`, which is one piece
+    split: Split = "sentencepiece"  # what splits a text into pieces; `words` and `characters` need no model
+    lowercase: bool = False  # whether a text is lower-cased before it is split
+    limited: bool = False  # whether byte pairs that aren't in the list are split further where they can be
+    symbols: tuple[str, ...] = ()  # found in a text before it is split, such as T5's `<extra_id_0>`
+    language: str = ""  # code that is put before every text of one side that has none; empty for none
+    tagged: Side = "source"  # side of the texts whose code names the language of the translation
 
     @property
     def tagged_pieces(self) -> tuple[str, ...]:
@@ -138,7 +126,7 @@ class PairVocabulary:
 
 
 def _is_word(piece: str) -> bool:
-    return piece.strip("\u2581").isalpha()
+    return piece.strip(SPACE).isalpha()
 
 
 def _pieces(value: Any, place: str) -> tuple[str, ...]:

@@ -32,16 +32,6 @@ def bytes_field(number: int, content: bytes) -> bytes:
     return _key(number, _BYTES) + _varint(len(content)) + content
 
 
-def trainer_options(model: bytes) -> dict[int, int]:
-    """Return the whole numbers among the trainer's options, by field; `model` is one that SentencePiece has parsed."""
-    return _whole_numbers(model, TRAINER)
-
-
-def normalizer_options(model: bytes) -> dict[int, int]:
-    """Return the whole numbers among the normalizer's options, by field, as `trainer_options` does."""
-    return _whole_numbers(model, NORMALIZER)
-
-
 def piece_types(model: bytes) -> list[int]:
     """Return the type of each piece, in the order of ids, of a model that SentencePiece has parsed."""
     return [
@@ -51,7 +41,8 @@ def piece_types(model: bytes) -> list[int]:
     ]
 
 
-def _whole_numbers(model: bytes, section: int) -> dict[int, int]:
+def whole_numbers(model: bytes, section: int) -> dict[int, int]:
+    """Return the whole numbers of a section, `TRAINER` for instance, of a model that SentencePiece has parsed."""
     options: dict[int, int] = {}
     for number, message in _fields(model):
         if number == section and isinstance(message, bytes):

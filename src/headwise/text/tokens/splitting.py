@@ -18,7 +18,7 @@ from headwise.errors import CheckpointError
 
 Split = Literal["sentencepiece", "subword-nmt", "words", "characters"]
 SPLITS: tuple[Split, ...] = ("sentencepiece", "subword-nmt", "words", "characters")
-_SPACE = "\u2581"
+SPACE = "\u2581"  # in pieces of SentencePiece
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _SEPARATOR = "@@"  # ends a piece that the next one continues
 _END = "</w>"  # ends a word
@@ -91,10 +91,10 @@ class _Characters(Splitter):
     """Each character is a piece, and a space is `▁`."""
 
     def _pieces(self, text: str) -> list[str]:
-        return list(text.replace(" ", _SPACE))
+        return list(text.replace(" ", SPACE))
 
     def join(self, pieces: Sequence[str]) -> str:
-        return "".join(pieces).replace(_SPACE, " ")
+        return "".join(pieces).replace(SPACE, " ")
 
 
 class _SentencePiece(Splitter):
@@ -108,7 +108,7 @@ class _SentencePiece(Splitter):
 
     def join(self, pieces: Sequence[str]) -> str:
         text: str = self._processor.decode(list(pieces))
-        return text.replace(_SPACE, " ").strip()
+        return text.replace(SPACE, " ").strip()
 
     def normalize(self, text: str) -> str:
         return self._processor.normalize(super().normalize(text))
@@ -144,21 +144,14 @@ class _BytePairs(Splitter):
 
     def _merged(self, parts: list[str]) -> list[str]:
         while len(parts) > 1:
-            pairs = list(itertools.pairwise(parts))
-            best = min(pairs, key=lambda pair: self._ranks.get(pair, len(self._ranks)))
+            best = min(itertools.pairwise(parts), key=lambda pair: self._ranks.get(pair, len(self._ranks)))
             if best not in self._ranks:
                 break
-            merged: list[str] = []
-            skip = False
-            for index, part in enumerate(parts):
-                if skip:
-                    skip = False
-                elif index < len(pairs) and pairs[index] == best:
-                    merged.append("".join(best))
-                    skip = True
-                else:
-                    merged.append(part)
-            parts = merged
+            place = 0
+            while place < len(parts) - 1:
+                if (parts[place], parts[place + 1]) == best:
+                    parts[place : place + 2] = ["".join(best)]
+                place += 1
         return parts
 
     def _split_unknown(self, part: str, last: bool) -> list[str]:

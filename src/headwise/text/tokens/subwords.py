@@ -36,7 +36,7 @@ from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.files import write_bytes
 from headwise.text.tokens.pair_vocabulary import FILE as VOCABULARY_FILE
 from headwise.text.tokens.pair_vocabulary import PairVocabulary, VocabularyProcessor
-from headwise.text.tokens.splitting import Split, open_processor
+from headwise.text.tokens.splitting import SPACE, Split, open_processor
 
 Processor = sentencepiece.SentencePieceProcessor | VocabularyProcessor
 
@@ -55,7 +55,6 @@ _MODEL_FILES: dict[Split, tuple[str, ...]] = {
 }
 
 _BYTES_FROM = 4000  # smallest vocabulary with 256 ids for bytes
-_SPACE = "\u2581"
 JOINER = "\uffed"
 # Marks behind which a word has a joiner, and pairs whose second one has none: of options, placeholders and links.
 _JOINING = (*'(["“„«»‘‚-–—…¿¡', " '")
@@ -97,14 +96,11 @@ class Subwords:
             self.target_processor = VocabularyProcessor(self._target_bytes, "target", vocabulary, origin)
         else:
             self.joint = target is None
-            self.source_processor = read_processor(source, origin)
-            self.target_processor = (
-                self.source_processor if target is None else read_processor(target, origin)
-            )
-        self._source_pieces, self._target_pieces = (
-            _Pieces(self.source_processor),
-            _Pieces(self.target_processor),
-        )
+            self.source_processor = self.target_processor = read_processor(source, origin)
+            if target is not None:
+                self.target_processor = read_processor(target, origin)
+        self._source_pieces = _Pieces(self.source_processor)
+        self._target_pieces = _Pieces(self.target_processor)
         self.joiners = not self.target_processor.decode_pieces([JOINER])
         self.source_size: int = self.source_processor.vocab_size()
         self.target_size: int = self.target_processor.vocab_size()
@@ -162,20 +158,21 @@ class Subwords:
         if vocabulary is not None:
             source, target = models or (b"", b"")
             model = cls(source, target, vocabulary, origin=str(directory))
-            _check_joint(model, config, directory)
+            if config is not None and model.joint != config.joint:
+                raise CheckpointError(
+                    f"{directory / VOCABULARY_FILE}: expected {'one list' if config.joint else 'two lists'} of "
+                    f"pieces as configured (subwords.joint={str(config.joint).lower()}), found "
+                    f"{'one' if model.joint else 'two'}"
+                )
         else:
             origin = str(directory / (JOINT_FILE if joint else "spm.*.model"))
             model = cls(models[0], None if joint else models[1], origin=origin)
-        if config is not None and model.lowercases != config.lowercase:
-            raise CheckpointError(
-                f"{directory}: expected a subword model with lowercase={config.lowercase} as configured, "
-                f"found one with lowercase={model.lowercases}"
-            )
-        if config is not None and model.joiners != config.joiners:
-            raise CheckpointError(
-                f"{directory}: expected a subword model with joiners={config.joiners} as configured, "
-                f"found one with joiners={model.joiners}"
-            )
+        for name, found in (("lowercase", model.lowercases), ("joiners", model.joiners)):
+            if config is not None and found != (wanted := getattr(config, name)):
+                raise CheckpointError(
+                    f"{directory}: expected a subword model with {name}={wanted} as configured, "
+                    f"found one with {name}={found}"
+                )
         return model
 
     def save(self, directory: Path) -> None:
@@ -224,7 +221,7 @@ class Subwords:
     @property
     def lowercases(self) -> bool:
         """Whether the model lower-cases what it encodes."""
-        return self.source_processor.normalize("A").lstrip(_SPACE) == "a"
+        return self.source_processor.normalize("A").lstrip(SPACE) == "a"
 
     def encode_source(self, text: str) -> list[int]:
         """Encode one source sentence, without special ids; raises `DataError` for a lone surrogate."""
@@ -237,14 +234,6 @@ class Subwords:
     def unwritable(self, text: str) -> list[str]:
         """Return the characters of a target text that the vocabulary lacks."""
         return [each for each in dict.fromkeys(text) if UNK in self.encode_target(each)]
-
-    def encode_source_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encode many source sentences, in one thread."""
-        return self.source_processor.encode(list(texts), num_threads=1)
-
-    def encode_target_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encode many target sentences, in one thread."""
-        return self.target_processor.encode(list(texts), num_threads=1)
 
     def decode_source(self, ids: Sequence[int]) -> str:
         """Decode source ids; padding, begin and end are dropped, unknown becomes `⁇` between spaces."""
@@ -277,7 +266,7 @@ class Subwords:
             return pieces
         joined = itertools.accumulate(pieces, lambda _, piece: piece.endswith(JOINER), initial=False)
         return [
-            (piece.removeprefix(_SPACE) if after else piece).replace(JOINER, "")
+            (piece.removeprefix(SPACE) if after else piece).replace(JOINER, "")
             for piece, after in zip(pieces, joined, strict=False)
         ]
 
@@ -289,7 +278,7 @@ class Subwords:
         """
         processor = self.target_processor
         pieces = [processor.id_to_piece(number) for number in range(self.target_size)]
-        if not any(piece.startswith(_SPACE) for piece in pieces):
+        if not any(piece.startswith(SPACE) for piece in pieces):
             return bytes(len(pieces))
         return bytes(piece[:1].isalnum() and not UNSPACED.match(piece) for piece in pieces)
 
@@ -328,14 +317,6 @@ class _Pieces(dict[int, str]):
 
 def _digest(*files: bytes) -> str:
     return hashlib.sha256(b"\0".join(files)).hexdigest()[:12]
-
-
-def _check_joint(model: Subwords, config: SubwordConfig | None, directory: Path) -> None:
-    if config is not None and model.joint != config.joint:
-        raise CheckpointError(
-            f"{directory / VOCABULARY_FILE}: expected {'one list' if config.joint else 'two lists'} of pieces as "
-            f"configured (subwords.joint={str(config.joint).lower()}), found {'one' if model.joint else 'two'}"
-        )
 
 
 def _decode(processor: Processor, ids: Sequence[int]) -> str:

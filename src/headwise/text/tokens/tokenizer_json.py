@@ -18,17 +18,10 @@ MOST_BYTES = 64 << 20  # of a file; the largest in use have 33 MB
 MOST_UNUSED = 1 << 16  # rows of a matrix without a piece, which make its size a round number
 _MODELS = ("BPE", "WordPiece", "WordLevel")
 _PARTS = {
-    "normalizer": (
-        *("BertNormalizer", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Strip", "Replace"),
-        *("Prepend", "Sequence"),
-    ),
-    "pre_tokenizer": (
-        *("BertPreTokenizer", "ByteLevel", "Digits", "Metaspace", "Punctuation", "Split", "Whitespace"),
-        *("WhitespaceSplit", "Sequence"),
-    ),
-    "decoder": (
-        *("ByteFallback", "ByteLevel", "Fuse", "Metaspace", "Replace", "Strip", "WordPiece", "Sequence"),
-    ),
+    "normalizer": "BertNormalizer NFC NFD NFKC NFKD Lowercase StripAccents Strip Replace Prepend Sequence",
+    "pre_tokenizer": """BertPreTokenizer ByteLevel Digits Metaspace Punctuation Split Whitespace WhitespaceSplit
+        Sequence""",
+    "decoder": "ByteFallback ByteLevel Fuse Metaspace Replace Strip WordPiece Sequence",
 }
 _LISTS = ("normalizers", "pretokenizers", "decoders", "processors")  # of a Sequence
 _LONGEST_PATTERN = 1000  # characters
@@ -61,7 +54,7 @@ def parse_tokenizer(content: bytes, origin: str) -> dict[str, Any]:
     _check_added(tree.get("added_tokens", []), model["vocab"], origin)
     for name, known in _PARTS.items():
         for part in parts_of(tree, name):
-            _check_part(part, name, known, origin)
+            _check_part(part, name, known.split(), origin)
     _check_growth(tree, origin)
     longest = model.get("max_input_chars_per_word", 100)
     if isinstance(longest, bool) or not isinstance(longest, int) or not 0 < longest <= _LONGEST_WORD:

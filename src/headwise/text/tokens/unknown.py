@@ -9,23 +9,19 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from typing import Literal
 
-from headwise.text.tokens.pair_vocabulary import VocabularyProcessor
+from headwise.text.tokens.pair_vocabulary import Side, VocabularyProcessor
+from headwise.text.tokens.splitting import SPACE
 from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords
 
-SideName = Literal["source", "target"]
-
-_WORD = re.compile(
-    "[^ \n\u2581]+"
-)  # SentencePiece splits at these only: other white space is an ordinary character
+_WORD = re.compile(f"[^ \n{SPACE}]+")  # SentencePiece takes other white space for an ordinary character
 _SYMBOLS = (PAD, BOS, EOS)
 
 
 class UnknownWordFinder:
     """Finder of the words of one side that the subwords spell by single letters, or that have an unknown one."""
 
-    def __init__(self, subwords: Subwords, side: SideName) -> None:
+    def __init__(self, subwords: Subwords, side: Side) -> None:
         self._processor = subwords.source_processor if side == "source" else subwords.target_processor
         self._pieces = subwords.source_pieces if side == "source" else subwords.target_pieces
         self._kind = functools.cache(self._find_kind)
@@ -37,7 +33,7 @@ class UnknownWordFinder:
         """
         if number == UNK or self._processor.is_byte(number):
             return "u"
-        piece = self._processor.id_to_piece(number).removeprefix("\u2581")
+        piece = self._processor.id_to_piece(number).removeprefix(SPACE)
         if all(character.lower() == character.upper() for character in piece):
             return "o"
         return "s" if len(piece) == 1 else "w"
@@ -59,9 +55,7 @@ class UnknownWordFinder:
         if "u" not in kinds and "ss" not in kinds:
             return ()
         words, groups = split_words(text), by_word(ids, self._pieces(ids))
-        if len(groups) != len(
-            words
-        ):  # a text that has the symbol for a space, or white space that isn't a space
+        if len(groups) != len(words):  # the text has the symbol for a space, or other white space
             groups = [self._encode(word) for word in words]
         return tuple(word for word, group in zip(words, groups, strict=True) if group in self)
 
@@ -75,7 +69,7 @@ def by_word(ids: Sequence[int], pieces: Sequence[str]) -> list[list[int]]:
     """Group ids by words, which begin with the symbol for a space; special symbols are words of their own."""
     groups: list[list[int]] = []
     for index, (number, piece) in enumerate(zip(ids, pieces, strict=True)):
-        if index == 0 or piece.startswith("\u2581") or number in _SYMBOLS or ids[index - 1] in _SYMBOLS:
+        if index == 0 or piece.startswith(SPACE) or number in _SYMBOLS or ids[index - 1] in _SYMBOLS:
             groups.append([])
         groups[-1].append(number)
     return groups

@@ -21,39 +21,25 @@ from headwise.config import SubwordConfig
 from headwise.config.data import SPECIAL_PIECES
 from headwise.errors import CheckpointError, DataError
 from headwise.files import write_bytes
-from headwise.text.tokens.subwords import (
-    EOS,
-    JOINT_FILE,
-    SPECIAL,
-    UNK,
-    read_processor,
-    train_model,
-)
+from headwise.text.tokens.splitting import SPACE
+from headwise.text.tokens.subwords import EOS, JOINT_FILE, SPECIAL, UNK, read_processor, train_model
 
 CHARACTERS_FILE = "characters.json"
 TOKENIZER_FILE = "tokenizer.json"
 LINE_END = "\n"
 MASK = "<mask>"
-_SPACE = "\u2581"
 _UNKNOWN = "\ufffd"
 
 
 class Vocabulary(ABC):
-    """Mapping between text and ids; encoding adds no special ids but unknown.
+    """Mapping between text and ids; encoding adds no special ids but unknown."""
 
-    Attributes:
-        size: number of ids.
-        symbols: symbols of the task, with ids from 4 on.
-        leads: whether the space before a word is part of the word's first unit.
-        begin: id from which the first token of a text is predicted; None for the end of the document or line before it.
-        opens: whether the continuation of a text is predicted with that id before the text, too.
-    """
-
-    size: int
-    symbols: tuple[str, ...]
-    leads: bool = False
+    size: int  # number of ids
+    symbols: tuple[str, ...]  # symbols of the task, with ids from 4 on
+    leads: bool = False  # whether the space before a word is part of the word's first unit
+    # Id from which the first token of a text is predicted; None: the end of the document or line before it.
     begin: int | None = None
-    opens: bool = True
+    opens: bool = True  # whether the continuation of a text is predicted with that id before the text, too
 
     @abstractmethod
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -63,9 +49,15 @@ class Vocabulary(ABC):
     def piece(self, number: int) -> str:
         """Return the text of an id; `<s>` and the like for special ids."""
 
-    @abstractmethod
     def spelled(self, number: int) -> bytes:
         """Return the UTF-8 bytes of an id, possibly part of a character; special ids are empty, unknown is U+FFFD."""
+        if number < self.ordinary:
+            return _UNKNOWN.encode() if number == UNK else b""
+        return self._spelled(int(number))
+
+    @abstractmethod
+    def _spelled(self, number: int) -> bytes:
+        """Return the bytes of an ordinary id."""
 
     @abstractmethod
     def content(self) -> tuple[str, bytes]:
@@ -145,9 +137,7 @@ class Characters(Vocabulary):
     def piece(self, number: int) -> str:  # noqa: D102
         return self._pieces[number]
 
-    def spelled(self, number: int) -> bytes:  # noqa: D102
-        if number < self.line_end:
-            return _UNKNOWN.encode() if number == UNK else b""
+    def _spelled(self, number: int) -> bytes:
         return self._pieces[number].encode()
 
     def content(self) -> tuple[str, bytes]:  # noqa: D102
@@ -195,13 +185,11 @@ class Pieces(Vocabulary):
     def piece(self, number: int) -> str:  # noqa: D102
         return self.processor.id_to_piece(int(number))
 
-    def spelled(self, number: int) -> bytes:  # noqa: D102
-        if number < self.line_end:
-            return _UNKNOWN.encode() if number == UNK else b""
+    def _spelled(self, number: int) -> bytes:
         piece = self.piece(number)
-        if self.processor.is_byte(int(number)):
+        if self.processor.is_byte(number):
             return bytes([int(piece[1:-1], 16)])  # <0xE2>
-        return piece.replace(_SPACE, " ").encode()
+        return piece.replace(SPACE, " ").encode()
 
     def content(self) -> tuple[str, bytes]:  # noqa: D102
         return JOINT_FILE, self._model
@@ -221,6 +209,11 @@ class TextDecoder:
     def end(self) -> str:
         """Return the rest: U+FFFD for an incomplete character."""
         return self._bytes.decode(b"", final=True)
+
+
+def encode_words(vocabulary: Vocabulary, words: Sequence[str]) -> list[list[int]]:
+    """Encode each word by itself, including a leading space, if any; every word gets at least one id."""
+    return [ids or [UNK] for ids in vocabulary.encode_batch(words)]
 
 
 def refuse_unknown(vocabulary: Vocabulary, text: str, origin: str) -> list[int]:

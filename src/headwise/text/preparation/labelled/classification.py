@@ -35,7 +35,7 @@ class LabelledText:
 class LabelledTexts(Format[LabelledText]):
     """Format of the examples of task `classification`."""
 
-    example = LabelledText
+    example, content = LabelledText, "texts"
 
     def __init__(self, options: ClassificationConfig, share: float) -> None:
         """Read the fields that `options` names; hold out a `share` where there are no folds."""
@@ -58,17 +58,14 @@ class LabelledTexts(Format[LabelledText]):
                 "classification.labels: expected one label for each plain-text file (the texts of one class), or "
                 f"a {', '.join(SUFFIXES)} file with fields; found {len(labels)} labels for {len(plain)} files"
             )
-        examples = []
-        for index, path in enumerate(files):
-            file_examples = _of_class(path, index, labels[index]) if plain else self._with_fields(path, index)
-            before = len(examples)
-            examples += [example for example in file_examples if example.text]
-            if len(examples) == before:
-                raise DataError(f"{path}: expected texts, found none")
-        return examples
+        return super().read(files)
 
-    def _with_fields(self, path: Path, index: int) -> Iterator[LabelledText]:
-        allowed = set(self.options.labels)
+    def read_file(self, path: Path, index: int) -> Iterator[LabelledText]:  # noqa: D102
+        labels = self.options.labels
+        if suffix(path) not in SUFFIXES:
+            texts = ((text.strip(), line) for text, line in read_lines_of(path))
+            yield from (LabelledText(text, labels[index], index, line) for text, line in texts if text)
+            return
         for fields, line in read_records(path):
             location = f"{path} line {line}"
             text = text_field(fields, self.options.text_field, location).strip()
@@ -81,11 +78,12 @@ class LabelledTexts(Format[LabelledText]):
                 raise DataError(
                     f"{location}: expected a label in field {self.options.label_field!r}, found none"
                 )
-            if allowed and label not in allowed:
+            if labels and label not in labels:
                 raise DataError(
-                    f"{location}: expected one of the labels {', '.join(self.options.labels)}, found {label!r}"
+                    f"{location}: expected one of the labels {', '.join(labels)}, found {label!r}"
                 )
-            yield LabelledText(text, label, index, line)
+            if text:
+                yield LabelledText(text, label, index, line)
 
     def hold_out(self, examples: Sequence[LabelledText]) -> NDArray[np.bool_]:
         """Hold out one fold, or a share, of each class (stratified)."""
@@ -125,8 +123,3 @@ class LabelledTexts(Format[LabelledText]):
             list(range(len(examples))),
             cut=sum(len(ids) > longest - 2 for ids in texts),
         )
-
-
-def _of_class(path: Path, index: int, label: str) -> Iterator[LabelledText]:
-    for text, line in read_lines_of(path):
-        yield LabelledText(text.strip(), label, index, line)

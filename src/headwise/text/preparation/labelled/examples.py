@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -18,13 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config import DataConfig, SubwordConfig
-from headwise.data.places import locate
-from headwise.data.prepared import (
-    prepare_folder,
-    read_manifest,
-    write_manifest,
-)
-from headwise.data.ragged import Ragged, RaggedWriter, map_places, save_array
+from headwise.data.prepared import prepare_folder, read_manifest, write_manifest
+from headwise.data.ragged import PlacedRows, Ragged, RaggedWriter, map_places, save_array
 from headwise.errors import CheckpointError, DataError
 from headwise.files import write_text
 from headwise.parsing import parse_object, read_json
@@ -55,32 +52,50 @@ class HasPosition(Protocol):
 Example = TypeVar("Example", bound=HasPosition)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Encoded:
     """Encoded examples: ids, targets (-1: none), and for each row the index of the example it belongs to."""
 
-    ids: list[list[int]]
-    targets: list[list[int]]
-    owners: list[int]
+    ids: list[list[int]] = field(default_factory=list)
+    targets: list[list[int]] = field(default_factory=list)
+    owners: list[int] = field(default_factory=list)
     cut: int = 0  # number of truncated examples
+
+    def add(self, ids: list[int], targets: list[int], owner: int) -> None:
+        """Add a row."""
+        self.ids.append(ids)
+        self.targets.append(targets)
+        self.owners.append(owner)
 
 
 class Format(ABC, Generic[Example]):
-    """Reading, splitting and encoding of the examples of one task. `example` is a dataclass of JSON values."""
+    """Reading, splitting and encoding of the examples of one task."""
 
-    example: ClassVar[type]
+    example: ClassVar[type]  # a dataclass of JSON values
+    content: ClassVar[str]  # what its files have, for messages
+    share: float  # of the examples that is held out
 
     @abstractmethod
     def request(self) -> dict[str, object]:
         """Return the options that the prepared data depends on, as JSON values."""
 
-    @abstractmethod
     def read(self, files: Sequence[Path]) -> list[Example]:
-        """Read files; raises `DataError` naming the malformed line, and `ConfigError`."""
+        """Read files; raises `DataError` naming the malformed line or an empty file, and `ConfigError`."""
+        examples: list[Example] = []
+        for index, path in enumerate(files):
+            found = list(self.read_file(path, index))
+            if not found:
+                raise DataError(f"{path}: expected {self.content}, found none")
+            examples += found
+        return examples
 
     @abstractmethod
+    def read_file(self, path: Path, index: int) -> Iterator[Example]:
+        """Yield the examples of the file with this index."""
+
     def hold_out(self, examples: Sequence[Example]) -> NDArray[np.bool_]:
-        """Return a mask of the examples that are held out for development."""
+        """Return a mask of the examples that are held out for development: the last, as neighbors may be related."""
+        return np.arange(len(examples)) >= len(examples) - round(self.share * len(examples))
 
     @abstractmethod
     def texts(self, example: Example) -> Iterable[str]:
@@ -97,26 +112,18 @@ class Format(ABC, Generic[Example]):
         """Encode examples as rows of at most `longest` ids."""
 
 
-class ExampleStore:
+class ExampleStore(PlacedRows):
     """Encoded training examples in memory-mapped arrays."""
 
     def __init__(self, directory: Path, vocabulary: Vocabulary, names: Sequence[str]) -> None:
         """Open the arrays; raises `CheckpointError` where they are missing or damaged."""
         self.ids = Ragged(directory / "train.ids", encoding.id_type(vocabulary.size))
         self.targets = Ragged(directory / "train.targets", np.int32)
-        self.lines, self.files = map_places(directory / "train", names)
-        self.names = list(names)
+        super().__init__(*map_places(directory / "train", names), names)
         if not len(self.ids) == len(self.targets) == len(self.files) == len(self.lines):
             raise CheckpointError(
                 f"{directory}: expected prepared examples, found files that don't fit together"
             )
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def locate(self, rows: Sequence[int] | NDArray[Any], most: int = 10) -> str:
-        """Return the files and lines of rows, for messages: `train.en lines 3, 17 and 40`, at most `most` of them."""
-        return locate(rows, self.files, self.lines, self.names, most)
 
 
 @dataclass(frozen=True)
@@ -185,15 +192,14 @@ def prepare_examples(
         form: format of the examples.
         config: the files `text` and `dev_text`.
         subwords: kind and size of the vocabulary (unless one is given).
-        directory: the prepared folder; if it exists and doesn't match, it is replaced.
+        directory: the prepared folder.
         longest: maximum number of ids per row.
         vocabulary: a given vocabulary, instead of a learned one.
         start: checksum of the model that training is initialized from, to be recorded.
-        expected: `checksum` of the files that the run began with; with other files, nothing is replaced.
+        expected: `checksum` of the files that the run began with.
         say: callback for a progress message at each stage of preparation.
 
-    Raises `CheckpointError` where the files aren't the `expected` ones, and `ConfigError`, `DataError` and
-    `TrainingError` as `monolingual.prepare_text` does.
+    Raises as `monolingual.prepare_text` does.
     """
     request = {
         "format": _FORMAT,
@@ -206,16 +212,14 @@ def prepare_examples(
         "start": start,
     }
 
-    def build(folder: Path, request: dict[str, Any]) -> None:
-        _build(form, folder, request, subwords, vocabulary, say)
-
+    build = partial(_build, form=form, subwords=subwords, vocabulary=vocabulary, say=say)
     return prepare_folder(directory, request, PreparedExamples.open, build, expected)
 
 
 def _build(
-    form: Format[Example],
     folder: Path,
     request: dict[str, Any],
+    form: Format[Example],
     subwords: SubwordConfig,
     vocabulary: Vocabulary | None,
     say: Callable[[str], None],
@@ -225,9 +229,8 @@ def _build(
     if request["development"]:
         train, dev = examples, form.read([Path(path) for path in request["development"]])
     else:
-        held_out = form.hold_out(examples).tolist()
-        train = [example for example, out in zip(examples, held_out, strict=True) if not out]
-        dev = [example for example, out in zip(examples, held_out, strict=True) if out]
+        held_out = form.hold_out(examples)
+        train, dev = list(compress(examples, ~held_out)), list(compress(examples, held_out))
     if not train:
         raise DataError(
             f"data.dev_share: expected some of {len(examples):,} examples left to learn from, found none"
@@ -257,16 +260,12 @@ def _build(
 def _write_rows(
     encoded: Encoded, examples: Sequence[HasPosition], folder: Path, vocabulary: Vocabulary
 ) -> None:
-    columns = (
-        ("train.ids", encoded.ids, encoding.id_type(vocabulary.size)),
-        ("train.targets", encoded.targets, np.dtype(np.int32)),
-    )
-    for name, rows, kind in columns:
-        with RaggedWriter(folder / name, kind) as writer:
-            lengths = np.array([len(row) for row in rows], np.int64)
-            writer.append(
-                np.fromiter((i for row in rows for i in row), np.int64, int(lengths.sum())), lengths
-            )
+    with (
+        RaggedWriter(folder / "train.ids", encoding.id_type(vocabulary.size)) as ids,
+        RaggedWriter(folder / "train.targets", np.int32) as targets,
+    ):
+        ids.append(*encoding.flatten(encoded.ids, []))
+        targets.append(*encoding.flatten(encoded.targets, []))
     save_array(folder / "train.files", np.array([examples[o].file for o in encoded.owners], np.uint16))
     save_array(folder / "train.lines", np.array([examples[o].line for o in encoded.owners], np.int64))
 

@@ -7,13 +7,11 @@ occurrence in the context.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from headwise.config.tasks import QuestionAnsweringConfig
 from headwise.errors import DataError
@@ -21,9 +19,9 @@ from headwise.text.preparation.labelled.examples import Encoded, Format
 from headwise.text.reading.compression import suffix
 from headwise.text.reading.records import json_object, read_lines_of, read_records, text_field
 from headwise.text.tokens.subwords import BOS, EOS
-from headwise.text.tokens.vocabulary import Vocabulary
-from headwise.text.tokens.words import encode_words, find_words
+from headwise.text.tokens.vocabulary import Vocabulary, encode_words
 
+_WORD = re.compile(r"\w+|[^\w\s]")  # letters and digits, or another character
 _NO_ANSWER = [0, 0]  # target of a window without the answer: BOS
 
 
@@ -62,7 +60,7 @@ class Window:
 class Questions(Format[Question]):
     """Format of the examples of task `question_answering`."""
 
-    example = Question
+    example, content = Question, "questions"
 
     def __init__(self, options: QuestionAnsweringConfig, share: float) -> None:
         """Split contexts into windows as `options` says; hold out the last `share` of the questions."""
@@ -71,19 +69,9 @@ class Questions(Format[Question]):
     def request(self) -> dict[str, object]:  # noqa: D102
         return {"question_answering": self.options.model_dump(exclude={"longest_answer"})}
 
-    def read(self, files: Sequence[Path]) -> list[Question]:
-        """Read all files; raises `DataError` naming a question whose answer isn't at its start."""
-        examples = []
-        for index, path in enumerate(files):
-            before = len(examples)
-            examples += _squad(path, index) if suffix(path) == ".json" else _lines(path, index)
-            if len(examples) == before:
-                raise DataError(f"{path}: expected questions, found none")
-        return examples
-
-    def hold_out(self, examples: Sequence[Question]) -> NDArray[np.bool_]:
-        """Hold out the last questions, because neighbors often share a context."""
-        return np.arange(len(examples)) >= len(examples) - round(self.share * len(examples))
+    def read_file(self, path: Path, index: int) -> Iterator[Question]:
+        """Read a file; raises `DataError` naming a question whose answer isn't at its start."""
+        return _squad(path, index) if suffix(path) == ".json" else _lines(path, index)
 
     def texts(self, example: Question) -> Iterable[str]:  # noqa: D102
         return [f" {example.question}", f" {example.context}"]
@@ -96,49 +84,40 @@ class Questions(Format[Question]):
         self, examples: Sequence[Question], vocabulary: Vocabulary, labels: Sequence[str], longest: int
     ) -> Encoded:
         """Encode each window as a row; the targets are the first and last index of the first answer's span."""
-        encoded = Encoded([], [], [])
+        encoded = Encoded()
         for owner, example in enumerate(examples):
             for window in self.windows(example, vocabulary, longest):
-                encoded.ids.append(window.ids)
-                encoded.owners.append(owner)
+                target = [-1, -1]
                 if example.answers:
                     start = example.starts[0]
-                    encoded.targets.append(window.place(start, start + len(example.answers[0])))
-                else:
-                    encoded.targets.append([-1, -1])
+                    target = window.place(start, start + len(example.answers[0]))
+                encoded.add(window.ids, target, owner)
         return encoded
 
     def windows(self, example: Question, vocabulary: Vocabulary, longest: int) -> list[Window]:
         """Split a context into overlapping windows of at most `longest` ids."""
-        words = find_words(example.question), find_words(example.context)
-        texts = example.question, example.context
-        pieces = [
-            encode_words(vocabulary, [" " * w.spaced + text[w.start : w.end] for w in side])
-            for side, text in zip(words, texts, strict=True)
-        ]
-        question = [i for word in pieces[0] for i in word][: self.options.longest_question]
+        question = [i for _, parts in _word_ids(example.question, vocabulary) for i in parts]
+        question = question[: self.options.longest_question]
         ids, spans, begins, ends = [], [], [], []
-        for word, parts in zip(words[1], pieces[1], strict=True):
+        for span, parts in _word_ids(example.context, vocabulary):
             ids += parts
-            spans += [(word.start, word.end)] * len(parts)
+            spans += [span] * len(parts)
             begins += [True, *[False] * (len(parts) - 1)]
             ends += [*[False] * (len(parts) - 1), True]
-        window_size = longest - len(question) - 3
-        start, windows = 0, []
-        while True:
-            part = slice(start, start + window_size)
-            windows.append(
-                Window(
-                    [BOS, *question, EOS, *ids[part], EOS],
-                    len(question) + 2,
-                    spans[part],
-                    begins[part],
-                    ends[part],
-                )
-            )
-            if start + window_size >= len(ids):
-                return windows
-            start += window_size - self.options.stride
+        size, windows = longest - len(question) - 3, []
+        step = size - self.options.stride
+        for start in range(0, max(len(ids) - size, 0) + step, step):
+            part = slice(start, start + size)
+            row = [BOS, *question, EOS, *ids[part], EOS]
+            windows.append(Window(row, len(question) + 2, spans[part], begins[part], ends[part]))
+        return windows
+
+
+def _word_ids(text: str, vocabulary: Vocabulary) -> Iterator[tuple[tuple[int, int], list[int]]]:
+    """Yield the offsets of each word of a text, start and end, and its ids, with those of a space in front of it."""
+    spans = [match.span() for match in _WORD.finditer(text)]
+    spaced = [" " * (start == 0 or text[start - 1].isspace()) + text[start:end] for start, end in spans]
+    return zip(spans, encode_words(vocabulary, spaced), strict=True)
 
 
 def read_question(line: str, location: str) -> Question:
@@ -199,8 +178,7 @@ def _objects(fields: dict[str, Any], name: str, location: str) -> list[dict[str,
 def _question(
     fields: dict[str, Any], context: str, texts: Any, starts: Any, index: int, line: int, location: str
 ) -> Question:
-    well_formed = isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts) > 0
-    if not well_formed:
+    if not (isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts) > 0):
         raise DataError(f"{location}: expected answers, each with its start, found {texts!r} and {starts!r}")
     for answer, start in zip(texts, starts, strict=True):
         placed = isinstance(answer, str) and isinstance(start, int) and start >= 0

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from headwise.config.tasks import TaggingConfig
 from headwise.errors import DataError
@@ -21,8 +19,7 @@ from headwise.text.preparation.labelled.examples import Encoded, Format
 from headwise.text.reading.compression import suffix
 from headwise.text.reading.records import read_lines_of
 from headwise.text.tokens.subwords import BOS, EOS
-from headwise.text.tokens.vocabulary import Vocabulary
-from headwise.text.tokens.words import encode_words
+from headwise.text.tokens.vocabulary import Vocabulary, encode_words
 
 _COLUMNS = {"upos": 3, "xpos": 4}
 _CONLLU = 10  # columns
@@ -41,7 +38,7 @@ class TaggedSentence:
 class TaggedSentences(Format[TaggedSentence]):
     """Format of the examples of task `tagging`."""
 
-    example = TaggedSentence
+    example, content = TaggedSentence, "tagged sentences"
 
     def __init__(self, options: TaggingConfig, share: float) -> None:
         """Read the column that `options` names; hold out the last `share` of the sentences."""
@@ -50,29 +47,15 @@ class TaggedSentences(Format[TaggedSentence]):
     def request(self) -> dict[str, object]:  # noqa: D102
         return {"column": self.options.column, "spans": self.options.spans}
 
-    def read(self, files: Sequence[Path]) -> list[TaggedSentence]:
-        """Read all files; raises `DataError` naming a line without a tag, or with an invalid one."""
-        examples = []
-        for index, path in enumerate(files):
-            conllu = suffix(path) == ".conllu"
-            column = _COLUMNS[self.options.column] if conllu else -1
-            before = len(examples)
-            for block in _blocks(path):
-                words = list(_words(path, block, conllu, column))
-                if not words:
-                    continue
+    def read_file(self, path: Path, index: int) -> Iterator[TaggedSentence]:
+        """Read a file; raises `DataError` naming a line without a tag, or with an invalid one."""
+        conllu = suffix(path) == ".conllu"
+        column = _COLUMNS[self.options.column] if conllu else -1
+        for block in _blocks(path):
+            if words := list(_words(path, block, conllu, column)):
                 if self.options.spans:
                     _check_spans(path, words)
-                examples.append(
-                    TaggedSentence([w for w, _, _ in words], [t for _, t, _ in words], index, words[0][2])
-                )
-            if len(examples) == before:
-                raise DataError(f"{path}: expected tagged sentences, found none")
-        return examples
-
-    def hold_out(self, examples: Sequence[TaggedSentence]) -> NDArray[np.bool_]:
-        """Hold out the last sentences, because neighboring sentences aren't independent."""
-        return np.arange(len(examples)) >= len(examples) - round(self.share * len(examples))
+                yield TaggedSentence([w for w, _, _ in words], [t for _, t, _ in words], index, words[0][2])
 
     def texts(self, example: TaggedSentence) -> Iterable[str]:  # noqa: D102
         return ["".join(f" {word}" for word in example.words)]
@@ -82,11 +65,7 @@ class TaggedSentences(Format[TaggedSentence]):
         return sorted({tag for example in examples for tag in example.tags})
 
     def encode(
-        self,
-        examples: Sequence[TaggedSentence],
-        vocabulary: Vocabulary,
-        labels: Sequence[str],
-        longest: int,
+        self, examples: Sequence[TaggedSentence], vocabulary: Vocabulary, labels: Sequence[str], longest: int
     ) -> Encoded:
         """Encode rows of whole words between BOS and EOS; the target is the tag id at the first subword of each word.
 
@@ -94,41 +73,28 @@ class TaggedSentences(Format[TaggedSentence]):
         word that is too long for a row is truncated.
         """
         label_ids = {label: label_id for label_id, label in enumerate(labels)}
-        encoded, cut = Encoded([], [], []), 0
+        encoded = Encoded()
         for owner, example in enumerate(examples):
             ids, targets = [BOS], [-1]
             tags = example.tags or [""] * len(example.words)
-            for pieces, tag in zip(
-                encode_words(vocabulary, [f" {w}" for w in example.words]), tags, strict=True
-            ):
-                cut += len(pieces) > longest - 2
+            words = encode_words(vocabulary, [f" {word}" for word in example.words])
+            for pieces, tag in zip(words, tags, strict=True):
+                encoded.cut += len(pieces) > longest - 2
                 pieces = pieces[: longest - 2]
                 if len(ids) + len(pieces) >= longest:
-                    _finish_row(encoded, ids, targets, owner)
+                    encoded.add([*ids, EOS], [*targets, -1], owner)
                     ids, targets = [BOS], [-1]
                 ids += pieces
                 targets += [label_ids.get(tag, -2), *[-1] * (len(pieces) - 1)]
-            _finish_row(encoded, ids, targets, owner)
-        return Encoded(encoded.ids, encoded.targets, encoded.owners, cut)
-
-
-def _finish_row(encoded: Encoded, ids: list[int], targets: list[int], owner: int) -> None:
-    encoded.ids.append([*ids, EOS])
-    encoded.targets.append([*targets, -1])
-    encoded.owners.append(owner)
+            encoded.add([*ids, EOS], [*targets, -1], owner)
+        return encoded
 
 
 def _blocks(path: Path) -> Iterator[list[tuple[str, int]]]:
     """Yield blocks of numbered lines, which blank lines separate."""
-    block: list[tuple[str, int]] = []
-    for line, number in read_lines_of(path):
-        if line.strip():
-            block.append((line, number))
-        elif block:
-            yield block
-            block = []
-    if block:
-        yield block
+    for blank, lines in groupby(read_lines_of(path), lambda line: not line[0].strip()):
+        if not blank:
+            yield list(lines)
 
 
 def _words(
