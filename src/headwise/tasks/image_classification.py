@@ -18,7 +18,7 @@ from headwise.images.batches import RowDraws, augment
 from headwise.images.prepared import ImageFormat, PreparedImages, prepare_images
 from headwise.images.sets import Labeled
 from headwise.models.build import load_trained
-from headwise.models.vision import ImageClassifier, build_classifier
+from headwise.models.vision import ImageClassifier
 from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.training.loss import LossSum, choice_loss
 
@@ -172,6 +172,6 @@ def build_for_images(config: Config, form: ImageFormat) -> ImageClassifier:
     """Build the untrained model for images of a format."""
     options = config.image_classification
     class_token = options.pooling == "class"
-    return build_classifier(
+    return ImageClassifier(
         config.model, form.shape, options.patch, len(form.classes), class_token=class_token
     )
