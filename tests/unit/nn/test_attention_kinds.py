@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from attention_cases import Problem, problems
 from headwise.config import AttentionOptions
 from headwise.nn.attention import attend, attention_kind, attention_kinds
-from headwise.nn.kinds.linear import LinearState
+from headwise.nn.cache import RecurrentCache
 from headwise.nn.masks import combine
 from headwise.nn.relative import RelativeBias, dense_bias
 
@@ -317,12 +317,12 @@ def test_the_recurrence_of_linear_attention_has_a_state_of_constant_size() -> No
     assert advance is not None
     q, k, v = (x.detach() for x in inputs(50))
     whole = attend(q, k, v, kind="linear", causal=True, options=SMALL)
-    state, sizes, parts = LinearState(), set(), []
+    state, sizes, parts = RecurrentCache(), set(), []
     for t in range(50):
         step = [x[:, :, t : t + 1] for x in (q, k, v)]
         parts.append(advance(*step, state, None, SMALL))
-        assert state.sums is not None
-        sizes.add(state.sums.numel())
+        assert state.state is not None
+        sizes.add(state.state.numel())
     assert state.length == 50
     assert sizes == {2 * 1 * 2 * 3}
     assert_close(torch.cat(parts, 2), whole, rtol=1e-10, atol=1e-10)

@@ -19,7 +19,8 @@ from headwise.errors import ConfigError
 from headwise.models.build import build_model
 from headwise.models.decoder_only import DecoderOnly
 from headwise.nn.attention import Layer, attend, attention_kind, registered
-from headwise.nn.kinds.state_space import StateSpace, StateSpaceCache
+from headwise.nn.cache import RecurrentCache
+from headwise.nn.kinds.state_space import StateSpace
 from headwise.nn.recording import recording
 
 
@@ -175,7 +176,7 @@ def test_it_continues_from_its_state_in_parts_of_any_size(sizes: list[int]) -> N
     module = layer()
     x = torch.randn(3, 13, 4, dtype=torch.float64)
     cache, parts, numbers = module.new_cache(), [], set()
-    assert isinstance(cache, StateSpaceCache)
+    assert isinstance(cache, RecurrentCache)
     for part in x.split(sizes, 1):
         parts.append(module(part, None, cache))
         assert cache.state is not None
