@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from headwise.config import Config
+from headwise.data.stream import PlannedStream
 from headwise.decoding.engine import PyTorchEngine
 from headwise.engine.base import SearchSentence
 from headwise.engine.options import SearchOptions
@@ -22,9 +23,9 @@ from headwise.errors import ConfigError, DataError
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_trained, weightless
 from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
-from headwise.tasks.batches.denoising import Damage, DenoisingStream, make_pairs, symbol_names
+from headwise.tasks.batches.denoising import Damage, denoising_stream, make_pairs, symbol_names
 from headwise.tasks.batches.pairs import Batch
-from headwise.tasks.batches.windows import WindowStream
+from headwise.tasks.batches.windows import window_stream
 from headwise.tasks.scored_text import scored_text
 from headwise.text.preparation.monolingual import PreparedText, prepare_text
 from headwise.text.tokens.loading import trained_vocabulary
@@ -49,9 +50,9 @@ class DenoisingTask(PreparedTask[PreparedText, Seq2Seq]):
         share = options.share if options.corruption == "spans" else 1.0
         return round(share * len(self.prepared.dev.ids))
 
-    def batches(self, rank: int, world: int) -> DenoisingStream:
+    def batches(self, rank: int, world: int) -> PlannedStream[Batch]:
         """Return the training batches of one rank; `batch.tokens` bounds the tokens before corruption."""
-        windows = WindowStream(
+        windows = window_stream(
             self.prepared,
             window_of(self.config),
             self.config.batch.tokens,
@@ -60,7 +61,7 @@ class DenoisingTask(PreparedTask[PreparedText, Seq2Seq]):
             rank=rank,
             world=world,
         )
-        return DenoisingStream(windows, self.damage)
+        return denoising_stream(windows, self.damage)
 
     def loss(self, batch: Batch) -> LossSum:
         """Return the label-smoothed cross-entropy, summed over target tokens."""

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from headwise.characters import check_characters
 from headwise.config import Config
 from headwise.data.plans import plan_rows
+from headwise.data.stream import PlannedStream
 from headwise.errors import ConfigError
 from headwise.models.build import build_encoder_only, load_encoder, load_trained, weightless
 from headwise.models.output_heads import HeadedEncoder
@@ -31,7 +32,7 @@ from headwise.tasks.base import (
     PreparedTask,
     TaskKind,
 )
-from headwise.tasks.batches.examples import RowBatch, RowStream, make_rows
+from headwise.tasks.batches.examples import RowBatch, make_rows, row_stream
 from headwise.tasks.batches.masking import MASK
 from headwise.tasks.start import find_start
 from headwise.text.preparation.labelled.examples import (
@@ -206,7 +207,7 @@ class ExamplesTask(PreparedTask[PreparedExamples, HeadedEncoder], Generic[Exampl
         self.tools = Tools(config, model, prepared.vocabulary, prepared.labels)
         self._encoded = form.encode(self.dev, prepared.vocabulary, prepared.labels, config.model.max_length)
 
-    def batches(self, rank: int, world: int) -> RowStream:
+    def batches(self, rank: int, world: int) -> PlannedStream[RowBatch]:
         """Return the training batches of one rank."""
         rate, store = self.kind.token_dropout(self.config), self.prepared.train
         vocabulary = self.prepared.vocabulary
@@ -219,7 +220,7 @@ class ExamplesTask(PreparedTask[PreparedExamples, HeadedEncoder], Generic[Exampl
                     row[(row >= len(SPECIAL)) & (random.random(len(row)) < rate)] = replacement
             return make_rows(ids, [store.targets[row] for row in rows], rows.tolist())
 
-        return RowStream(
+        return row_stream(
             lambda _: store.ids.lengths,
             make,
             self.config.batch.tokens,

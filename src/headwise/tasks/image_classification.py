@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from headwise.config import Config
+from headwise.data.stream import PlannedStream
 from headwise.errors import ConfigError
-from headwise.images.batches import RowDraws, augment
+from headwise.images.batches import augment, draws
 from headwise.images.prepared import ImageFormat, PreparedImages, prepare_images
 from headwise.images.sets import Labeled
 from headwise.models.build import load_trained
@@ -40,7 +41,7 @@ class ImageBatch:
 class ImageClassificationTask(PreparedTask[PreparedImages, ImageClassifier]):
     """Training task of image classification."""
 
-    def batches(self, rank: int, world: int) -> RowDraws[ImageBatch]:
+    def batches(self, rank: int, world: int) -> PlannedStream[ImageBatch]:
         """Return the training batches of one rank; `batch.tokens` bounds the patches, class tokens included."""
         options, train, form = self.config.image_classification, self.prepared.train, self.prepared.format
 
@@ -48,7 +49,7 @@ class ImageClassificationTask(PreparedTask[PreparedImages, ImageClassifier]):
             images = augment(train.images[rows], options.shift, options.flip, random)
             return _batch(form, Labeled(images, train.labels[rows]), rows)
 
-        return RowDraws(
+        return draws(
             len(train),
             images_per_batch(self.config, self.prepared.format),
             make,

@@ -13,13 +13,20 @@ import torch
 from numpy.typing import NDArray
 
 from headwise.config import Config
+from headwise.data.stream import PlannedStream
 from headwise.decoding.generation import Generator, first_token, load_language_model
 from headwise.engine.options import GenerationOptions
 from headwise.errors import ConfigError
 from headwise.models.build import build_decoder_only, weightless
 from headwise.models.decoder_only import DecoderOnly
 from headwise.tasks.base import Evaluation, EvaluationRequest, Prediction, Predictor, PreparedTask, TaskKind
-from headwise.tasks.batches.windows import WindowBatch, WindowStream, make_windows, rows_of, scoring_windows
+from headwise.tasks.batches.windows import (
+    WindowBatch,
+    make_windows,
+    rows_of,
+    scoring_windows,
+    window_stream,
+)
 from headwise.tasks.scored_text import scored_text
 from headwise.text.preparation.monolingual import PreparedText, prepare_text
 from headwise.text.tokens.subwords import UNK
@@ -91,9 +98,9 @@ class LanguageModelTask(PreparedTask[PreparedText, DecoderOnly]):
         """The tokens of the development text."""
         return len(self.prepared.dev.ids)
 
-    def batches(self, rank: int, world: int) -> WindowStream:
+    def batches(self, rank: int, world: int) -> PlannedStream[WindowBatch]:
         """Return the training batches of one rank."""
-        return WindowStream(
+        return window_stream(
             self.prepared,
             self.length,
             self.config.batch.tokens,

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from headwise.config import Config
 from headwise.data.plans import plan_rows
+from headwise.data.stream import PlannedStream
 from headwise.errors import ConfigError, DataError
 from headwise.models.build import build_encoder_only, load_encoder, load_trained, weightless
 from headwise.models.output_heads import HeadedEncoder, MaskedTokenHead
@@ -26,7 +27,7 @@ from headwise.tasks.base import (
     PreparedTask,
     TaskKind,
 )
-from headwise.tasks.batches.examples import RowBatch, RowStream, make_rows
+from headwise.tasks.batches.examples import RowBatch, make_rows, row_stream
 from headwise.tasks.batches.masking import MASK, Masking, cut_documents, cut_running
 from headwise.tasks.encoder import to_device
 from headwise.tasks.scored_text import scored_text
@@ -101,7 +102,7 @@ class MaskedTask(PreparedTask[PreparedText, HeadedEncoder]):
         """The tokens of the development text that are predicted."""
         return round(self.config.masked_language_model.share * len(self.prepared.dev.ids))
 
-    def batches(self, rank: int, world: int) -> RowStream:
+    def batches(self, rank: int, world: int) -> PlannedStream[RowBatch]:
         """Return the training batches of one rank; windows of running text are shifted randomly in every epoch."""
         store, seed = self.prepared.train, self.config.training.seed
 
@@ -115,7 +116,7 @@ class MaskedTask(PreparedTask[PreparedText, HeadedEncoder]):
             windows = self.masked_model.hide(store.ids, batch_spans, random)
             return _batch(windows, store.rows_at(batch_spans[:, 0]))
 
-        return RowStream(
+        return row_stream(
             lambda epoch: _lengths(spans(epoch)),
             make,
             self.config.batch.tokens,
