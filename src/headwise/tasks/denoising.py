@@ -5,7 +5,6 @@ A translation run can be initialized from the pretrained model with `training.in
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, Tas
 from headwise.tasks.batches.denoising import Damage, denoising_stream, make_pairs, symbol_names
 from headwise.tasks.batches.pairs import Batch
 from headwise.tasks.batches.windows import window_stream
-from headwise.tasks.scored_text import scored_text
+from headwise.tasks.scored_text import loss_scores, scored_text
 from headwise.text.preparation.monolingual import PreparedText, prepare_text
 from headwise.text.tokens.loading import trained_vocabulary
 from headwise.text.tokens.subwords import PAD
@@ -198,8 +197,7 @@ def score(model: Seq2Seq, pairs: Sequence[tuple[NDArray[np.int64], ...]], tokens
         nll += smoothed_cross_entropy(*model.projection(hidden), targets)[1].item()
         correct += int((model.project(hidden).argmax(dim=-1) == targets).sum())
         count += len(targets)
-    loss = nll / count
-    return {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "accuracy": 100.0 * correct / count}
+    return loss_scores(nll, count) | {"accuracy": 100.0 * correct / count}
 
 
 def show(vocabulary: Vocabulary, ids: Sequence[int] | NDArray[np.int64]) -> str:

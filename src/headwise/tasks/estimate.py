@@ -25,6 +25,7 @@ from headwise.errors import ConfigError
 from headwise.files import hold
 from headwise.models.build import build_for_training
 from headwise.models.counting import parameter_count
+from headwise.nn.device import use_threads
 from headwise.nn.memory import PeakMemory, machine_memory, saved_bytes
 from headwise.tasks.run import WORK, checked_task, job_of
 from headwise.training.optimizer import state_keys
@@ -162,8 +163,7 @@ def estimate(config: Config, run: Path, *, gpu: str | None = None, watts: float 
     """
     known = None if gpu is None else find_gpu(gpu)
     kind, device = checked_task(config, run)
-    if config.training.threads:
-        torch.set_num_threads(config.training.threads)
+    use_threads(config.training.threads)
     config = config.model_copy(update={"data": config.data.with_languages()})
     with hold(run):
         prepared = kind.prepare(config, run / "prepared", expected=None, say=_say)

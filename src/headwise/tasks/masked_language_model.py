@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -30,7 +29,7 @@ from headwise.tasks.base import (
 from headwise.tasks.batches.examples import RowBatch, make_rows, row_stream
 from headwise.tasks.batches.masking import MASK, Masking, cut_documents, cut_running
 from headwise.tasks.encoder import to_device
-from headwise.tasks.scored_text import scored_text
+from headwise.tasks.scored_text import check_duplicates, loss_scores, scored_text
 from headwise.tasks.start import Start, find_start
 from headwise.text.preparation.monolingual import PreparedText, prepare_text
 from headwise.text.tokens.loading import trained_vocabulary
@@ -83,8 +82,7 @@ class MaskedModel:
             nll += choice_loss(logits, targets).nll.item()
             correct += int((logits.argmax(dim=-1) == targets).sum())
             count += len(targets)
-        loss = nll / count
-        return {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "accuracy": 100.0 * correct / count}
+        return loss_scores(nll, count) | {"accuracy": 100.0 * correct / count}
 
 
 class MaskedTask(PreparedTask[PreparedText, HeadedEncoder]):
@@ -164,11 +162,7 @@ class MaskedLanguageModeling(TaskKind):
                 f"masked_language_model.window: expected at most {most}, as begin and end are part of "
                 f"model.max_length, found {_window(config)}"
             )
-        if config.data.cleaning.drop_duplicates and not config.masked_language_model.lines_are_documents:
-            raise ConfigError(
-                "data.cleaning.drop_duplicates: expected false in running text, found true; "
-                "masked_language_model.lines_are_documents=true makes each line a text of its own"
-            )
+        check_duplicates(config, documents=config.masked_language_model.lines_are_documents)
 
     def prepare(  # noqa: D102
         self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +25,7 @@ from headwise.models.build import build_model, load_weights, weightless
 from headwise.shipped.runs import find_run
 from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.tasks.batches.pairs import Batch, BatchStream, make_batch
+from headwise.tasks.scored_text import loss_scores
 from headwise.tasks.start import find_start
 from headwise.text.preparation.in_process import prepare
 from headwise.text.preparation.parallel import AnyPrepared, open_corpora
@@ -100,7 +100,7 @@ class TranslationTask(PreparedTask[AnyPrepared, Seq2Seq]):
             loss = self.loss(make_batch(dev, pairs))
             nll += loss.nll.item()
             tokens += loss.count
-        return {"loss": nll / tokens, "perplexity": math.exp(min(nll / tokens, 700.0))}
+        return loss_scores(nll, tokens)
 
     def _search_options(self, final: bool) -> SearchOptions:
         decoding = self.config.decoding
