@@ -33,7 +33,7 @@ from headwise.training.parallel.replica import replicate
 from headwise.training.parallel.workers import Workers
 from headwise.training.parallel.world import World
 from headwise.training.task import Task
-from headwise.training.trial import Trial, choose_processes, possible_numbers, time_steps
+from headwise.training.trial import Trial, amount, choose_processes, possible_numbers, time_steps
 
 # Assumed share of a GPU's peak: 0.3 to 0.5 is usual for Transformers (Chowdhery et al. 2022).
 UTILIZATION = 0.35
@@ -254,8 +254,7 @@ def _probe(task: Task, config: Config, run: Path, *, shares_batches: bool) -> tu
         finally:
             world.leave()
             torch.set_num_threads(threads)
-    many = "process" if processes == 1 else "processes"
-    return speed.mean, f"on this machine in {processes} {many}, measured"
+    return speed.mean, f"on this machine in {amount(int(processes), 'process', 'processes')}, measured"
 
 
 def _say(line: str) -> None:

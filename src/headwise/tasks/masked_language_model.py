@@ -18,14 +18,7 @@ from headwise.data.stream import PlannedStream
 from headwise.errors import ConfigError, DataError
 from headwise.models.build import build_encoder_only, load_encoder, load_trained, weightless
 from headwise.models.output_heads import HeadedEncoder, MaskedTokenHead
-from headwise.tasks.base import (
-    Evaluation,
-    EvaluationRequest,
-    Prediction,
-    Predictor,
-    PreparedTask,
-    TaskKind,
-)
+from headwise.tasks.base import Evaluation, EvaluationRequest, Prediction, Predictor, PreparedTask, TaskKind
 from headwise.tasks.batches.examples import RowBatch, make_rows, row_stream
 from headwise.tasks.batches.masking import MASK, Masking, cut_documents, cut_running
 from headwise.tasks.encoder import to_device

@@ -94,9 +94,9 @@ class TranslationTask(PreparedTask[AnyPrepared, Seq2Seq]):
     def _scores(self) -> dict[str, float]:
         """Return the loss and perplexity on the development set."""
         dev, nll, tokens = self.prepared.dev, 0.0, 0
-        for pairs in plan_batches(
-            dev.source_lengths, dev.target_lengths, self._validation_tokens(), seed=0, epoch=0
-        ):
+        sources, targets = dev.source_lengths, dev.target_lengths
+        size = max(self.config.batch.tokens, int(sources.max()), int(targets.max()))
+        for pairs in plan_batches(sources, targets, size, seed=0, epoch=0):
             loss = self.loss(make_batch(dev, pairs))
             nll += loss.nll.item()
             tokens += loss.count
@@ -129,12 +129,6 @@ class TranslationTask(PreparedTask[AnyPrepared, Seq2Seq]):
     def _length_factor(self) -> float:
         train = self.prepared.train.sample
         return usual_lengths(train.source_lengths, train.target_lengths, _MARGIN)
-
-    def _validation_tokens(self) -> int:
-        longest = max(
-            int(self.prepared.dev.source_lengths.max()), int(self.prepared.dev.target_lengths.max())
-        )
-        return max(self.config.batch.tokens, longest)
 
     def locate(self, batch: Batch) -> str:
         """Return the lines of a batch."""

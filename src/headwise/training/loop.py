@@ -134,6 +134,7 @@ class Trainer:
             dev_tokens=task.dev_tokens,
             clock=clock,
         )
+        self._recent_tokens, self._recent_seconds = 0, 0.0  # of this process since the last report
         self.trial_is_due, self._tries = False, trial is not None
         if trial is not None:
             self.pace.tried(trial)
@@ -214,13 +215,13 @@ class Trainer:
     def _train(self, interruption: Interruption) -> None:
         options, progress = self.options, self.progress
         stream = iter(self.batches)
-        window = _Window()
         self.pace.start()
         while not progress.finished:
             tokens = self.step(stream)
             self.watchdog.at(OTHER, progress.step)
-            window.add(tokens, self.pace.stepped())
-            self._report(window)
+            self._recent_tokens += tokens
+            self._recent_seconds += self.pace.stepped()
+            self._report()
             progress.finished, _ = self._reason_to_end()
             trial_is_due = self._tries and self.pace.affords("trial")
             stops = self.world.sum(interruption.requested, trial_is_due, device=self.device)
@@ -292,7 +293,7 @@ class Trainer:
         self.progress.recent_nll += loss.nll
         return loss.tokens
 
-    def _report(self, window: _Window) -> None:
+    def _report(self) -> None:
         options, progress = self.options, self.progress
         self.monitor.max_steps = self.pace.last_step
         if progress.step % options.log_every:
@@ -301,13 +302,15 @@ class Trainer:
         if self.device.type == "cpu":
             give_back_freed_memory()
         loss = progress.recent_nll / progress.recent_tokens
+        speed = self._recent_tokens / self._recent_seconds
         progress.recent_nll, progress.recent_tokens = 0.0, 0
+        self._recent_tokens, self._recent_seconds = 0, 0.0
         if self.world.first:
             self.monitor.train(
                 progress.step,
                 loss=loss,
                 rate=self.pace.rate,
-                speed=window.read(),
+                speed=speed,
                 seconds=progress.seconds,
                 seconds_left=self.pace.seconds_left,
             )
@@ -400,20 +403,3 @@ class Trainer:
         latest = self.checkpoints.latest()
         where = f"the last good checkpoint is {latest}" if latest else "there is no checkpoint yet"
         return f"{where}; a lower learning rate or optimizer.clip_norm may help"
-
-
-class _Window:
-    """Training speed since the last report."""
-
-    def __init__(self) -> None:
-        self._tokens, self._seconds = 0, 0.0
-
-    def add(self, tokens: int, seconds: float) -> None:
-        self._tokens += tokens
-        self._seconds += seconds
-
-    def read(self) -> float:
-        """Return the tokens per second, and reset the counts."""
-        speed = self._tokens / self._seconds
-        self._tokens, self._seconds = 0, 0.0
-        return speed
