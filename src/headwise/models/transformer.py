@@ -6,6 +6,7 @@ Shape legend: batch = sentences, source/target = time, d_model = width, rows = s
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
@@ -99,16 +100,14 @@ class DecoderLayer(nn.Module):
         return self.cross_attention.cross_attend(queries, memory, mask).view_as(x)
 
 
+@dataclass
 class TransformerState(State):
     """Decoding state: self-attention caches per row, and the source's keys and values per sentence."""
 
-    def __init__(
-        self, caches: list[Cache], memories: list[tuple[Tensor, Tensor]], mask: Tensor, beams: int
-    ) -> None:
-        self.caches = caches
-        self.memories = memories
-        self.mask = mask  # (sentences, 1, 1, source)
-        self.beams = beams
+    caches: list[Cache]
+    memories: list[tuple[Tensor, Tensor]]
+    mask: Tensor  # (sentences, 1, 1, source)
+    beams: int
 
     @property
     def position(self) -> int:
