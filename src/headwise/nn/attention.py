@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from headwise.config import AttentionOptions, ModelConfig
+from headwise.config import AttentionOptions
 from headwise.errors import ConfigError
 from headwise.nn.cache import KeyValueCache
 from headwise.nn.device import sum_dtype
@@ -88,11 +88,6 @@ class Layer(Registered):
     """A registered layer; see `register_layer`."""
 
     make: Callable[..., SequenceMixer]
-
-    def build(self, config: ModelConfig, role: Role, positions: AttentionPositions | None) -> SequenceMixer:
-        """Build the layer; raises `ConfigError` if it lacks a feature that the configuration needs."""
-        self.require_all(role=role, dropout=config.attention_dropout, positions=positions)
-        return self.make(config, causal=role == "causal")
 
 
 @dataclass(frozen=True)

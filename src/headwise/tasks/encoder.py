@@ -26,7 +26,6 @@ from headwise.models.build import build_encoder_only, load_encoder, load_trained
 from headwise.models.output_heads import HeadedEncoder
 from headwise.tasks.base import Evaluation, EvaluationRequest, Prediction, Predictor, PreparedTask, TaskKind
 from headwise.tasks.batches.examples import RowBatch, make_rows, row_stream
-from headwise.tasks.batches.masking import MASK
 from headwise.tasks.start import find_start
 from headwise.text.preparation.labelled.examples import (
     Encoded,
@@ -39,7 +38,7 @@ from headwise.text.preparation.labelled.examples import (
 from headwise.text.reading.lines import one_line
 from headwise.text.tokens.loading import trained_vocabulary
 from headwise.text.tokens.subwords import SPECIAL, UNK
-from headwise.text.tokens.vocabulary import Vocabulary
+from headwise.text.tokens.vocabulary import MASK, Vocabulary
 from headwise.training.loss import LossSum, choice_loss
 
 

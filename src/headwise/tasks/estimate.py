@@ -171,9 +171,10 @@ def estimate(config: Config, run: Path, *, gpu: str | None = None, watts: float 
         model = build_for_training(lambda: kind.build(config, prepared), config, device)
         task = kind.task(config, prepared, model)
         floats = _FLOAT * parameter_count(model)
-        activations = _largest_activations(task, config)
+        first = _first_batches(task, config.batch.accumulate + _BATCHES)
+        activations = _largest_activations(task, config, first)
         parts = MemoryEstimate(floats, floats, _moments(model, config), activations)
-        tokens, flops = _count_step(task, config)
+        tokens, flops = _count_step(task, first[: config.batch.accumulate])
         if known is None:
             speed, place = _probe(task, config, run, shares_batches=kind.shares_batches)
             available = machine_memory()
@@ -214,9 +215,8 @@ def _first_batches(task: Task, number: int) -> list[Any]:
     return first
 
 
-def _largest_activations(task: Task, config: Config) -> int:
+def _largest_activations(task: Task, config: Config, first: list[Any]) -> int:
     """Return the bytes that autograd saves in the batch of most tokens among the first ones."""
-    first = _first_batches(task, config.batch.accumulate + _BATCHES)
     largest = max(first, key=lambda batch: batch.target_tokens)
     replica = replicate(task, World(), config.training, next(task.model.parameters()).device)
     (loss, _), size = saved_bytes(task.model, lambda: replica.loss(largest))
@@ -226,9 +226,8 @@ def _largest_activations(task: Task, config: Config) -> int:
     return size
 
 
-def _count_step(task: Task, config: Config) -> tuple[int, float]:
-    """Return the target tokens of the first step, and its operations per token."""
-    first = _first_batches(task, config.batch.accumulate)
+def _count_step(task: Task, first: list[Any]) -> tuple[int, float]:
+    """Return the target tokens of the first step, of these batches, and its operations per token."""
     with FlopCounterMode(display=False) as counter:
         for batch in first:
             task.loss(batch).total.backward()

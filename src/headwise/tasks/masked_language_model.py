@@ -20,14 +20,14 @@ from headwise.models.build import build_encoder_only, load_encoder, load_trained
 from headwise.models.output_heads import HeadedEncoder, MaskedTokenHead
 from headwise.tasks.base import Evaluation, EvaluationRequest, Prediction, Predictor, PreparedTask, TaskKind
 from headwise.tasks.batches.examples import RowBatch, make_rows, row_stream
-from headwise.tasks.batches.masking import MASK, Masking, cut_documents, cut_running
+from headwise.tasks.batches.masking import Masking, cut_documents, cut_running
 from headwise.tasks.encoder import to_device
 from headwise.tasks.scored_text import check_duplicates, loss_scores, scored_text
 from headwise.tasks.start import Start, find_start
 from headwise.text.preparation.monolingual import PreparedText, prepare_text
 from headwise.text.tokens.loading import trained_vocabulary
 from headwise.text.tokens.subwords import BOS, EOS
-from headwise.text.tokens.vocabulary import Vocabulary
+from headwise.text.tokens.vocabulary import MASK, Vocabulary
 from headwise.training.loss import LossSum, choice_loss
 
 _CANDIDATES = 5  # predicted tokens to report for every mask
@@ -41,9 +41,8 @@ class MaskedModel:
     def __init__(self, config: Config, model: HeadedEncoder, vocabulary: Vocabulary) -> None:
         options = config.masked_language_model
         self.config, self.model = config, model
-        self.masking = Masking.of(
-            vocabulary, share=options.share, masked=options.masked, random=options.random
-        )
+        ids = (vocabulary.symbol(MASK), vocabulary.ordinary, vocabulary.size)
+        self.masking = Masking(*ids, options.share, options.masked, options.random)
         self.device = next(model.parameters()).device
 
     def spans(self, offsets: NDArray[np.int64], shift: int = 0) -> NDArray[np.int64]:

@@ -19,7 +19,7 @@ from headwise.config import Config
 from headwise.errors import TrainingError
 from headwise.metrics import read_metrics
 from headwise.nn.device import give_back_freed_memory, keep_freed_memory
-from headwise.nn.linear import GemmBackend, use_gemm
+from headwise.nn.linear import use_gemm
 from headwise.training.background import BackgroundWork
 from headwise.training.checkpoint import (
     Checkpoints,
@@ -91,14 +91,12 @@ class Trainer:
         *,
         device: torch.device,
         world: World | None = None,
-        products: GemmBackend | None = None,
         quiet: bool = False,
         trial: float | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Load the last checkpoint, if any; raises `CheckpointError` if training can't resume from it.
 
-        `products` compute the float32 products of the training steps on a CPU, by default those of the configuration;
         `trial` is the duration in seconds of the one that has chosen the number of processes, if others are to be tried
         again; `clock` returns seconds.
         """
@@ -106,7 +104,7 @@ class Trainer:
         if device.type == "cpu":
             keep_freed_memory()
         self.world = world or World()
-        self.products = products or find_products(config.training.products)
+        self.products = find_products(config.training.products)  # of float32 in the steps on a CPU
         self.options = config.training
         self.model = task.model
         self.checkpoints = Checkpoints(run)
