@@ -26,6 +26,7 @@ from headwise.tasks.batches.denoising import Damage, denoising_stream, make_pair
 from headwise.tasks.batches.pairs import Batch
 from headwise.tasks.batches.windows import window_stream
 from headwise.tasks.scored_text import loss_scores, scored_text
+from headwise.tasks.translation import translation_loss
 from headwise.text.preparation.monolingual import PreparedText, prepare_text
 from headwise.text.tokens.loading import trained_vocabulary
 from headwise.text.tokens.subwords import PAD
@@ -64,10 +65,7 @@ class DenoisingTask(PreparedTask[PreparedText, Seq2Seq]):
 
     def loss(self, batch: Batch) -> LossSum:
         """Return the label-smoothed cross-entropy, summed over target tokens."""
-        hidden, targets = _hidden(self.model, batch, self.device)
-        smoothing = self.config.training.label_smoothing
-        total, nll = smoothed_cross_entropy(*self.model.projection(hidden), targets, smoothing)
-        return LossSum(total, nll, batch.target_tokens)
+        return translation_loss(self.model, batch, self.config.training)
 
     def _scores(self) -> dict[str, float]:
         """Score the development text, always corrupted in the same places (see `score`)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +47,8 @@ class ImageClassificationTask(PreparedTask[PreparedImages, ImageClassifier]):
 
         def make(rows: NDArray[np.int64], random: np.random.Generator) -> ImageBatch:
             images = augment(train.images[rows], options.shift, options.flip, random)
-            return _batch(form, Labeled(images, train.labels[rows]), rows)
+            pixels = torch.from_numpy(form.normalized(images))
+            return ImageBatch(pixels, torch.from_numpy(train.labels[rows]), rows.tolist())
 
         return draws(
             len(train),
@@ -149,24 +150,15 @@ def load_classifier(
 def classify(model: ImageClassifier, images: Labeled, form: ImageFormat, config: Config) -> Tensor:
     """Return the logits of every image, (images, classes) float32 on the CPU."""
     device, size = next(model.parameters()).device, images_per_batch(config, form)
-    return torch.cat([model(part.images.to(device)).float().cpu() for part in _batches(form, images, size)])
+    parts = (images.images[start : start + size] for start in range(0, len(images), size))
+    pixels = (torch.from_numpy(form.normalized(part)).to(device) for part in parts)
+    return torch.cat([model(batch).float().cpu() for batch in pixels])
 
 
 def score_logits(logits: Tensor, labels: Tensor) -> dict[str, float]:
     """Return the mean negative log-likelihood in nats (`loss`) and the accuracy in percent."""
     correct = (logits.argmax(dim=-1) == labels).double().mean().item()
     return {"loss": functional.cross_entropy(logits, labels).item(), "accuracy": 100.0 * correct}
-
-
-def _batches(form: ImageFormat, images: Labeled, size: int) -> Iterator[ImageBatch]:
-    for start in range(0, len(images), size):
-        rows = np.arange(start, min(start + size, len(images)))
-        yield _batch(form, images[rows], rows)
-
-
-def _batch(form: ImageFormat, images: Labeled, rows: NDArray[np.int64]) -> ImageBatch:
-    pixels = torch.from_numpy(form.normalized(images.images))
-    return ImageBatch(pixels, torch.from_numpy(images.labels.copy()), rows.tolist())
 
 
 def build_for_images(config: Config, form: ImageFormat) -> ImageClassifier:

@@ -115,18 +115,9 @@ def test_every_row_once_an_epoch_on_one_rank_or_another() -> None:
     assert sorted(seen) == list(range(40))
 
 
-def test_a_position_is_gone_on_from() -> None:
-    one = stream()
-    for _ in range(25):
-        next(one)
-    other = stream()
-    other.load_state(one.state())
-    for _ in range(25):
-        a, b = next(one), next(other)
-        assert torch.equal(a.ids, b.ids)
-        assert a.rows == b.rows
+def test_a_position_belongs_to_its_budget() -> None:
     with pytest.raises(CheckpointError, match="planned with tokens=99, found tokens=100"):
-        other.load_state(one.state() | {"tokens": 99})
+        stream().load_state(stream().state() | {"tokens": 99})
 
 
 # Answers
