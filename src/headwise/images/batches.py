@@ -55,5 +55,10 @@ def draws(
 
     identity = {"rows": rows, **identity}
     return PlannedStream(
-        plan, lambda _, *drawn: make(*drawn), identity=identity, seed=seed, rank=rank, world=world
+        plan,
+        lambda epoch, chosen, random: make(chosen, random),
+        identity=identity,
+        seed=seed,
+        rank=rank,
+        world=world,
     )

@@ -19,7 +19,7 @@ import torch
 from headwise.characters import unwritable
 from headwise.checkpoints import read_state
 from headwise.config import Config
-from headwise.errors import ConfigError
+from headwise.errors import CheckpointError, ConfigError
 from headwise.files import hold, remove_partial, write_text
 from headwise.metrics import MEASURED, averaged_scores
 from headwise.models.build import ARCHITECTURES, build_for_training
@@ -38,7 +38,7 @@ from headwise.training.parallel.workers import READY, Workers, join
 from headwise.training.parallel.world import World
 from headwise.training.products_trial import find_products
 from headwise.training.progress import Progress
-from headwise.training.resolution import check_identity, resolve, resolve_again, resolve_by_trials, summary
+from headwise.training.resolution import resolve, resolve_again, resolve_by_trials, summary
 from headwise.training.trial import likely_workers, possible_numbers, take_part
 from headwise.weights import UnfinishedRunWarning
 
@@ -159,9 +159,14 @@ def _prepared(
     kind: TaskKind, config: Config, run: Path, latest: Path | None, say: Callable[[str], None]
 ) -> Prepared:
     """Prepare a run's data, or find it prepared; raises `CheckpointError` if a checkpoint was trained with other."""
-    expected = None if latest is None else read_state(latest)["identity"].get("data")
-    prepared = kind.prepare(config, run / "prepared", expected=expected, say=say)
-    check_identity(prepared.identity(), latest, prepared.directory)
+    trained: dict[str, str] = {} if latest is None else read_state(latest)["identity"]
+    prepared = kind.prepare(config, run / "prepared", expected=trained.get("data"), say=say)
+    for key, checksum in prepared.identity().items():
+        if trained.get(key, checksum) != checksum:
+            raise CheckpointError(
+                f"{latest}: was trained with {key} {trained[key]}, found {checksum} in {prepared.directory}; "
+                "use --restart to begin anew"
+            )
     return prepared
 
 

@@ -131,5 +131,12 @@ def denoising_stream(windows: PlannedStream[WindowBatch], damage: Damage) -> Pla
         batch = windows.make(epoch, starts, random)
         return make_pairs([damage(ids, random) for ids in batch.outputs.numpy()], starts.tolist())
 
-    place = {"seed": windows.seed, "rank": windows.rank, "world": windows.world, "name": windows.name}
-    return PlannedStream(windows.plan, make, identity=windows.identity, **place)
+    return PlannedStream(
+        windows.plan,
+        make,
+        identity=windows.identity,
+        seed=windows.seed,
+        rank=windows.rank,
+        world=windows.world,
+        name=windows.name,
+    )
