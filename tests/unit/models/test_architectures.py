@@ -323,6 +323,19 @@ def test_a_beam_of_one_is_greedy(variant: str) -> None:
         assert hypothesis.log_probability == pytest.approx(total, abs=1e-4)
 
 
+@pytest.mark.parametrize("variant", ["convs2s", "transformer"])
+def test_too_long_a_sequence_is_refused(variant: str) -> None:
+    model = small(variant, max_length=4)
+    source = ids(1, 5)
+    with pytest.raises(ValueError, match=r"expected at most 4 positions \(model.max_length\), found 5"):
+        model.encode(source, all_real(source))
+    state = model.start(model.encode(source[:, :4], all_real(source[:, :4])))
+    for _ in range(4):
+        _, state = model.step(torch.tensor([5]), state)
+    with pytest.raises(ValueError, match="expected at most 4 positions"):
+        model.step(torch.tensor([5]), state)
+
+
 @every
 def test_bfloat16_is_near_float32(variant: str) -> None:
     model = small(variant)

@@ -102,18 +102,6 @@ def test_a_sentence_can_leave_before_the_first_step() -> None:
     assert_close(found, model.project(hidden[:, -1]).log_softmax(-1), rtol=1e-5, atol=1e-5)
 
 
-def test_too_long_a_sequence_is_refused() -> None:
-    model = small(max_length=4)
-    source = ids(1, 5)
-    with pytest.raises(ValueError, match=r"expected at most 4 positions \(model.max_length\), found 5"):
-        model.encode(source, all_real(source))
-    state = model.start(model.encode(source[:, :4], all_real(source[:, :4])))
-    for _ in range(4):
-        _, state = model.step(torch.tensor([5]), state)
-    with pytest.raises(ValueError, match="expected at most 4 positions"):
-        model.step(torch.tensor([5]), state)
-
-
 def test_a_shared_embedding_learns_from_all_its_uses() -> None:
     """The gradient of a shared matrix is the sum of the gradients of three unshared copies."""
     shared, apart = small(share_embeddings="all"), small(share_embeddings="none")
