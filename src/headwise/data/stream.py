@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import queue
 import threading
 from abc import ABC, abstractmethod
@@ -46,7 +48,7 @@ class ResumableStream(ABC, Generic[Batch]):
     """
 
     ahead: ClassVar[bool] = False  # whether a worker thread prefetches batches
-    name: ClassVar[str] = "batches"
+    name = "batches"
 
     def __init__(self, identity: Mapping[str, Any], *, seed: int, rank: int = 0, world: int = 1) -> None:
         """Start at the beginning of epoch 0.
@@ -142,6 +144,39 @@ class ResumableStream(ABC, Generic[Batch]):
                     following = (epoch + 1, 0) if last else (epoch, position + 1)
                     yield made if len(examples) else StandIn(made), *following
                 epoch, index = epoch + 1, 0
+
+
+class PlannedStream(ResumableStream[Batch]):
+    """Stream of batches whose examples are planned before each epoch.
+
+    Args:
+        plan: returns the example indices of each batch of an epoch, of all ranks.
+        make: builds a batch from the epoch, its example indices and a random generator.
+        identity: JSON values that, with seed and world, identify the data and the plan that a position belongs to.
+        seed, rank, world: as for `ResumableStream`.
+        name: of the batches, in messages.
+    """
+
+    def __init__(
+        self,
+        plan: Callable[[int], Sequence[NDArray[np.int64]]],
+        make: Callable[[int, NDArray[np.int64], np.random.Generator], Batch],
+        *,
+        identity: Mapping[str, Any],
+        seed: int,
+        rank: int = 0,
+        world: int = 1,
+        name: str = "batches",
+    ) -> None:
+        super().__init__({"seed": seed, "world": world, **identity}, seed=seed, rank=rank, world=world)
+        self.plan, self.make, self.name = plan, make, name
+
+    def epochs(self, first: int) -> Generator[Epoch[Batch], None, None]:  # noqa: D102
+        for epoch in itertools.count(first):
+            yield self.plan(epoch)[self.rank :: self.world], functools.partial(self._draw, epoch)
+
+    def _draw(self, epoch: int, index: int, examples: NDArray[np.int64]) -> Batch:
+        return self.make(epoch, examples, self.random(epoch, index))
 
 
 class _Worker(Generic[Batch]):

@@ -117,12 +117,12 @@ def compare(
     system_score, baseline_score = score(system_stats.sum(0)), score(baseline_stats.sum(0))
     resamples = count if test == "bootstrap" else _INTERVAL_SAMPLES
     differences = _bootstrap(system_stats, baseline_stats, score, resamples, seed)
+    observed = abs(system_score - baseline_score)
     if test == "bootstrap":
-        p_value = _shifted_p_value(differences, system_score - baseline_score)
+        magnitudes = np.abs(differences)
+        p_value = _share(magnitudes - magnitudes.mean(), observed)
     else:
-        p_value = _randomization_p_value(
-            system_stats, baseline_stats, score, count, seed, abs(system_score - baseline_score)
-        )
+        p_value = _share(_swapped(system_stats, baseline_stats, score, count, seed), observed)
     low, high = np.quantile(differences, [0.025, 0.975])
     return Comparison(
         metric=scorer.title,
@@ -164,33 +164,24 @@ def _bootstrap(
     return np.array(differences)
 
 
-def _shifted_p_value(differences: NDArray[np.float64], observed: float) -> float:
-    magnitudes = np.abs(differences)
-    return _share(magnitudes - magnitudes.mean(), abs(observed))
-
-
-def _randomization_p_value(
+def _swapped(
     system_stats: NDArray[np.float64],
     baseline_stats: NDArray[np.float64],
     score: _Scorer,
     samples: int,
     seed: int,
-    observed: float,
-) -> float:
-    """Return the share of random swaps whose absolute score difference reaches the observed one."""
+) -> NDArray[np.float64]:
+    """Return the absolute score differences after `samples` random swaps of the systems' outputs."""
     rng = np.random.default_rng(seed)
-    total, both, change = (
-        system_stats.sum(0),
-        system_stats.sum(0) + baseline_stats.sum(0),
-        baseline_stats - system_stats,
-    )
+    total, change = system_stats.sum(0), baseline_stats - system_stats
+    both = total + baseline_stats.sum(0)
     magnitudes = []
     step = max(1, _CHUNK // len(system_stats))
     for start in range(0, samples, step):
         for swap in rng.integers(2, size=(min(step, samples - start), len(system_stats)), dtype=bool):
             sums = total + swap @ change
             magnitudes.append(abs(score(sums) - score(both - sums)))
-    return _share(np.array(magnitudes), observed)
+    return np.array(magnitudes)
 
 
 def _share(magnitudes: NDArray[np.float64], observed: float) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from headwise.errors import DataError
@@ -25,10 +25,7 @@ class Perplexity:
 
     def to_json(self) -> dict[str, float | None]:
         """Return `{"subword", "word"}`; JSON has no infinity, so an infinite perplexity becomes null."""
-        return {
-            "subword": self.subword if math.isfinite(self.subword) else None,
-            "word": self.word if math.isfinite(self.word) else None,
-        }
+        return {name: value if math.isfinite(value) else None for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headwise.data.plans import share_out
-from headwise.data.stream import Batch, Epoch, ResumableStream
+from headwise.data.stream import Batch, PlannedStream
 
 
 def augment(images: NDArray[Any], shift: int, flip: bool, random: np.random.Generator) -> NDArray[Any]:
@@ -36,40 +34,31 @@ def augment(images: NDArray[Any], shift: int, flip: bool, random: np.random.Gene
     return result
 
 
-class RowDraws(ResumableStream[Batch]):
-    """Training batches of a fixed number of examples, in a new random order each epoch; each example once per epoch."""
+def draws(
+    count: int,
+    rows: int,
+    make: Callable[[NDArray[np.int64], np.random.Generator], Batch],
+    *,
+    identity: dict[str, Any],
+    seed: int,
+    rank: int = 0,
+    world: int = 1,
+) -> PlannedStream[Batch]:
+    """Return training batches of up to `rows` of `count` examples, each once per epoch, in a new random order.
 
-    def __init__(
-        self,
-        count: int,
-        rows: int,
-        make: Callable[[NDArray[np.int64], np.random.Generator], Batch],
-        *,
-        seed: int,
-        identity: dict[str, Any],
-        rank: int = 0,
-        world: int = 1,
-    ) -> None:
-        """Start at the beginning of epoch 0.
+    `make` builds a batch from example indices and a random generator; for the others see `PlannedStream`.
+    """
 
-        Args:
-            count: number of examples.
-            rows: maximum number of examples in a batch.
-            make: makes a batch from example indices, with a random generator.
-            seed: seed of all random choices.
-            identity: further data and settings that determine the batches, as JSON values.
-            rank: data-parallel rank of this process.
-            world: number of data-parallel processes.
-        """
-        self._count, self._rows, self._make = count, rows, make
-        full_identity = {"rows": rows, "seed": seed, "world": world, **identity}
-        super().__init__(full_identity, seed=seed, rank=rank, world=world)
+    def plan(epoch: int) -> list[NDArray[np.int64]]:
+        order = np.random.default_rng([seed, epoch]).permutation(count)
+        return share_out(np.array_split(order, -(-count // rows)), world)
 
-    def epochs(self, first: int) -> Generator[Epoch[Batch], None, None]:  # noqa: D102
-        for epoch in itertools.count(first):
-            order = np.random.default_rng([self.seed, epoch]).permutation(self._count)
-            plan = share_out(np.array_split(order, -(-self._count // self._rows)), self.world)
-            yield plan[self.rank :: self.world], functools.partial(self._batch, epoch)
-
-    def _batch(self, epoch: int, index: int, rows: NDArray[np.int64]) -> Batch:
-        return self._make(rows, self.random(epoch, index))
+    identity = {"rows": rows, **identity}
+    return PlannedStream(
+        plan,
+        lambda epoch, chosen, random: make(chosen, random),
+        identity=identity,
+        seed=seed,
+        rank=rank,
+        world=world,
+    )

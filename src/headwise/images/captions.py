@@ -65,20 +65,15 @@ class Facts:
         """Whether the combination of digit and place is held out for testing: one of nine places for every digit."""
         return (2 * self.digit + 1) % len(PLACES) == self.place
 
-    def words(self) -> dict[str, str]:
-        """Return the words that fill the slots of a phrasing."""
-        parity = "odd" if self.digit % 2 else "even"
-        return {
-            "name": NAMES[self.digit],
-            "place": PLACES[self.place],
-            "stroke": self.stroke,
-            "light": self.light,
-            "parity": parity,
-        }
-
     def caption(self, phrasing: int) -> str:
         """Return the caption in one of `len(PHRASINGS)` phrasings; words and punctuation are separated by spaces."""
-        return _PHRASINGS[phrasing].format(**self.words())
+        return _PHRASINGS[phrasing].format(
+            name=NAMES[self.digit],
+            place=PLACES[self.place],
+            stroke=self.stroke,
+            light=self.light,
+            parity="odd" if self.digit % 2 else "even",
+        )
 
 
 PHRASINGS = range(len(_PHRASINGS))

@@ -16,12 +16,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from headwise import bounds
 from headwise.config.base import Pixels
 from headwise.config.tasks import ImageConfig
-from headwise.data.prepared import (
-    prepare_folder,
-    read_manifest,
-    stamp,
-    write_manifest,
-)
+from headwise.data.prepared import prepare_folder, read_manifest, stamp, write_manifest
 from headwise.data.ragged import map_array, save_array
 from headwise.errors import CheckpointError, DataError
 from headwise.files import write_text
@@ -172,12 +167,13 @@ def _build(
     for part, labeled in parts.items():
         save_array(folder / f"{part}.images", labeled.images.reshape(-1))
         save_array(folder / f"{part}.labels", labeled.labels)
-    sizes = (
-        f"{len(parts['train']):,} for training, {len(parts['dev']):,} for development, {len(parts['test']):,}"
+    chosen = (
+        f"shuffled with seed {config.split_seed}" if config.split == "shuffled" else "the last of the set"
     )
     report = [
         f"{sum(map(len, parts.values())):,} images of {width} x {height} pixels, {len(dataset.classes)} classes: "
-        f"{sizes} held out for the test ({_describe(config)})"
+        f"{len(parts['train']):,} for training, {len(parts['dev']):,} for development, {len(parts['test']):,} held out "
+        f"for the test (a share of {config.test_share:.3g}, {chosen})"
     ]
     write_manifest(folder, request, report)
 
@@ -197,13 +193,6 @@ def split_rows(count: int, config: ImageConfig) -> dict[str, NDArray[np.int64]]:
         raise DataError(f"{config.source}: expected images to be left for training, found {count:,} in all")
     parts = np.split(order, [test, test + dev])
     return {part: np.sort(indices) for part, indices in zip(("test", "dev", "train"), parts, strict=True)}
-
-
-def _describe(config: ImageConfig) -> str:
-    selection = (
-        f"shuffled with seed {config.split_seed}" if config.split == "shuffled" else "the last of the set"
-    )
-    return f"a share of {config.test_share:.3g}, {selection}"
 
 
 def _open(directory: Path, part: str, shape: tuple[int, int, int]) -> Labeled:

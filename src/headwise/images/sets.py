@@ -56,10 +56,6 @@ def find_source(name: str) -> Source:
     """
     if name != DIGITS:
         raise ConfigError(f"source: expected {DIGITS}, the only set of images, found {name}")
-    return _digits()
-
-
-def _digits() -> Source:
     with needed_by(DIGITS):
         from sklearn import datasets
 

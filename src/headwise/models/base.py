@@ -1,4 +1,4 @@
-"""The protocol of all sequence-to-sequence models.
+"""The protocol of all sequence-to-sequence models, and base classes of all models.
 
 Search, scoring, serving and analysis use only this protocol: `encode` a source once, `start` a decoding state, `step`
 it one token at a time, and `forward` for teacher forcing. The state is opaque to them.
@@ -24,6 +24,8 @@ class Memory:
 class State(ABC):
     """Decoding state that a model passes from one step to the next, for rows = sentences × beams."""
 
+    beams: int
+
     @abstractmethod
     def reorder(self, rows: Tensor) -> State:
         """Reorder the beams: row r becomes what row rows[r] was; beams move only within their sentence."""
@@ -32,8 +34,30 @@ class State(ABC):
     def keep(self, sentences: Tensor) -> State:
         """Keep only these sentences, with all their beams, in this order."""
 
+    def rows_of(self, sentences: Tensor) -> Tensor:
+        """Return the rows of these sentences, in this order."""
+        rows = sentences[:, None] * self.beams + torch.arange(self.beams, device=sentences.device)
+        return rows.flatten()
 
-class Projecting(nn.Module, ABC):
+
+class MixedPrecision(nn.Module):
+    """Base class of models with a dtype of the activations; parameters stay in float32."""
+
+    _compute_dtype = torch.float32
+
+    @property
+    def compute_dtype(self) -> torch.dtype:
+        """The dtype of the activations; setting it sets that of the models inside, too."""
+        return self._compute_dtype
+
+    @compute_dtype.setter
+    def compute_dtype(self, dtype: torch.dtype) -> None:
+        for module in self.modules():
+            if isinstance(module, MixedPrecision):
+                module._compute_dtype = dtype
+
+
+class Projecting(MixedPrecision, ABC):
     """Base class of models that end in a projection to logits."""
 
     @property
@@ -51,6 +75,10 @@ class Projecting(nn.Module, ABC):
         bias = None if self.output_bias is None else self.output_bias.to(hidden.dtype)
         return nn.functional.linear(hidden, self.output_weight.to(hidden.dtype), bias)
 
+    def log_probabilities(self, hidden: Tensor) -> Tensor:
+        """Return the float32 log-probabilities (…, size) of hidden states (…, d_model)."""
+        return self.project(hidden).float().log_softmax(dim=-1)
+
     def projection(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """Return x (tokens, n) and W (size, n) such that x Wᵀ are the logits of hidden states (tokens, d_model).
 
@@ -63,15 +91,11 @@ class Projecting(nn.Module, ABC):
 
 
 class Seq2Seq(Projecting):
-    """Base class of sequence-to-sequence models, from source ids to target ids.
-
-    `compute_dtype` is the dtype of the activations; parameters stay in float32.
-    """
+    """Base class of sequence-to-sequence models, from source ids to target ids."""
 
     source_size: int
     target_size: int
     max_length: int
-    compute_dtype: torch.dtype = torch.float32
 
     @abstractmethod
     def encode(self, source: Tensor, mask: Tensor) -> Memory:

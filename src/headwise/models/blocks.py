@@ -36,10 +36,14 @@ def attention(
 
 
 def self_attention(config: ModelConfig, role: Role, positions: AttentionPositions | None) -> SequenceMixer:
-    """Return the self-attention of a layer, or the layer that `config.attention` names in its place."""
+    """Return the self-attention of a layer, or the layer that `config.attention` names in its place.
+
+    Raises `ConfigError` if that lacks a feature that the configuration needs.
+    """
     kind = registered(config.attention)
     if isinstance(kind, Layer):
-        return kind.build(config, role, positions)
+        kind.require_all(role=role, dropout=config.attention_dropout, positions=positions)
+        return kind.make(config, causal=role == "causal")
     return attention(config, role, positions)
 
 

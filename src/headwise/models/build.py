@@ -23,8 +23,6 @@ from headwise.nn.device import find_device, find_precision, keep_compiled_produc
 from headwise.nn.memory import LOADING, TRAINING, check_fits
 from headwise.weights import Weights, model_file
 
-Built = TypeVar("Built", bound=torch.nn.Module)
-
 Model = TypeVar("Model", bound=nn.Module)
 
 # The registry of architectures: classes called with (model configuration, source size, target size).
@@ -49,28 +47,26 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
     if architecture.__module__.partition(".")[0] == "headwise":  # which keys another one uses, only it knows
         config.check_keys(config.architecture, f"architecture {config.architecture}")
     config.check_vocabularies(source_size, target_size)
-    return _build_checked(
-        lambda: architecture(config, source_size, target_size), config, source_size, target_size
-    )
+    return _build_checked(architecture, config, source_size, target_size)
 
 
 def build_decoder_only(config: ModelConfig, size: int) -> DecoderOnly:
     """Build an untrained decoder-only Transformer for a vocabulary of this size; raises `ConfigError`."""
     check_one_stack(config, "decoder-only", "a decoder-only model")
-    return _build_checked(lambda: DecoderOnly(config, size), config, size)
+    return _build_checked(DecoderOnly, config, size)
 
 
 def build_encoder_only(config: ModelConfig, size: int) -> EncoderOnly:
     """Build an untrained encoder-only Transformer for a vocabulary of this size; raises `ConfigError`."""
     check_one_stack(config, "encoder-only", "an encoder-only model")
-    return _build_checked(lambda: EncoderOnly(config, size), config, size)
+    return _build_checked(EncoderOnly, config, size)
 
 
-def _build_checked(build: Callable[[], Built], config: ModelConfig, *sizes: int) -> Built:
+def _build_checked(make: Callable[..., Model], config: ModelConfig, *sizes: int) -> Model:
     """Build a model; raises `ConfigError` if it doesn't fit in memory."""
     if torch.empty(0).device.type != "meta":  # on the meta device, parameters take no memory
-        check_fits(build, config, max(sizes), torch.device("cpu"), each=LOADING)
-    return build()
+        check_fits(lambda: make(config, *sizes), config, max(sizes), torch.device("cpu"), each=LOADING)
+    return make(config, *sizes)
 
 
 def build_for_training(

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from headwise.config import ModelConfig
+from headwise.models.base import MixedPrecision
 from headwise.models.build import check_one_stack
 from headwise.models.encoder_only import EncoderOnly
 from headwise.models.output_heads import pool
@@ -28,7 +29,7 @@ from headwise.nn.linear import Linear
 _MAX_LOG_SCALE = math.log(100.0)  # upper bound of the learned logarithm of the scale (section 2.5)
 
 
-class ImageText(nn.Module):
+class ImageText(MixedPrecision):
     """An image encoder and a text encoder with the same configuration, and a learned scale of the similarities."""
 
     def __init__(
@@ -41,15 +42,6 @@ class ImageText(nn.Module):
         self.image_projection = Linear(config.d_model, width, bias=False)
         self.text_projection = Linear(config.d_model, width, bias=False)
         self.log_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
-
-    @property
-    def compute_dtype(self) -> torch.dtype:
-        """The dtype of the activations; parameters stay in float32."""
-        return self.vision.compute_dtype
-
-    @compute_dtype.setter
-    def compute_dtype(self, dtype: torch.dtype) -> None:
-        self.vision.compute_dtype = self.text.compute_dtype = dtype
 
     @property
     def scale(self) -> Tensor:

@@ -33,7 +33,7 @@ from headwise.nn.dropout import dropout
 from headwise.nn.layers import Stack
 from headwise.nn.linear import linear
 from headwise.nn.positions import Positions
-from headwise.nn.recurrent import DotAttention
+from headwise.nn.recurrent import SourceAttention
 
 
 class NormalizedLinear(nn.Linear):
@@ -98,12 +98,8 @@ class ConvolutionalState(State):
         return replace(self, windows=tuple(window[rows] for window in self.windows))
 
     def keep(self, sentences: Tensor) -> ConvolutionalState:  # noqa: D102
-        rows = sentences[:, None] * self.beams + torch.arange(self.beams, device=sentences.device)
-        memory = self.memory
-        memory = ConvolutionalMemory(
-            memory.states[sentences], memory.mask[sentences], memory.values[sentences]
-        )
-        return replace(self.reorder(rows.flatten()), memory=memory)
+        memory = (part[sentences] for part in (self.memory.states, self.memory.mask, self.memory.values))
+        return replace(self.reorder(self.rows_of(sentences)), memory=ConvolutionalMemory(*memory))
 
 
 class ConvolutionalDecoderLayer(nn.Module):
@@ -113,7 +109,7 @@ class ConvolutionalDecoderLayer(nn.Module):
         super().__init__()
         self.convolution = GatedConvolution(channels, kernel, 1 - drop)
         self.query = NormalizedLinear(channels, d_model)
-        self.cross_attention = DotAttention(attention_drop)
+        self.cross_attention = SourceAttention(attention_drop)
         self.output = NormalizedLinear(d_model, channels)
         self.dropout = drop
 
@@ -187,7 +183,7 @@ class ConvolutionalSeq2Seq(EmbeddedSeq2Seq):
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, ConvolutionalState]:  # noqa: D102
         assert isinstance(state, ConvolutionalState)
         hidden, state = self._advance(tokens[:, None], state)
-        return self.project(hidden.squeeze(1)).float().log_softmax(dim=-1), state
+        return self.log_probabilities(hidden.squeeze(1)), state
 
     def _advance(self, tokens: Tensor, state: ConvolutionalState) -> tuple[Tensor, ConvolutionalState]:
         """Feed tokens (rows, time); returns the hidden states (rows, time, d_model) and the new state."""

@@ -75,8 +75,7 @@ class DecoderOnly(SingleText):
         A `prefix` (rows,), if any, must be fed completely in the first step.
         """
         mask = self._mask(tokens, state.position, prefix)
-        hidden = self._read(tokens, mask, state)[:, -1]
-        return self.project(hidden).float().log_softmax(dim=-1), state
+        return self.log_probabilities(self._read(tokens, mask, state)[:, -1]), state
 
     @property
     def keeps_all(self) -> bool:

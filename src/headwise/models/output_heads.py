@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig
+from headwise.models.base import MixedPrecision
 from headwise.models.blocks import normalization
 from headwise.models.encoder_only import EncoderOnly
 from headwise.nn.dropout import dropout
@@ -110,21 +111,12 @@ class SpanHead(nn.Module):
         return start, end
 
 
-class HeadedEncoder(nn.Module):
+class HeadedEncoder(MixedPrecision):
     """An encoder with an output head: `encoder` maps tokens to hidden states, `head` maps these to logits."""
 
     def __init__(self, encoder: EncoderOnly, head: nn.Module) -> None:
         super().__init__()
         self.encoder, self.head = encoder, head
-
-    @property
-    def compute_dtype(self) -> torch.dtype:
-        """The dtype of the activations; parameters stay in float32."""
-        return self.encoder.compute_dtype
-
-    @compute_dtype.setter
-    def compute_dtype(self, dtype: torch.dtype) -> None:
-        self.encoder.compute_dtype = dtype
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         """Return the hidden states (batch, time, d_model), the input of the head; see `EncoderOnly.forward`."""

@@ -57,9 +57,8 @@ class RecurrentState(State):
         return replace(self, layers=layers, fed=None if self.fed is None else self.fed[rows])
 
     def keep(self, sentences: Tensor) -> RecurrentState:  # noqa: D102
-        rows = sentences[:, None] * self.beams + torch.arange(self.beams, device=sentences.device)
         return replace(
-            self.reorder(rows.flatten()),
+            self.reorder(self.rows_of(sentences)),
             keys=None if self.keys is None else self.keys[sentences],
             values=self.values[sentences],
             mask=self.mask[sentences],
@@ -188,7 +187,7 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
         hidden = self.readout(top, embedded, context)
         if self.options.input_feeding:
             state = replace(state, fed=hidden)
-        return self.project(hidden).float().log_softmax(dim=-1), state
+        return self.log_probabilities(hidden), state
 
     def _is_sequential(self) -> bool:
         """Return whether a step depends on the previous one by more than the layers' own states."""
@@ -245,10 +244,8 @@ class RecurrentSeq2Seq(EmbeddedSeq2Seq):
 
     def _attend_rows(self, query: Tensor, state: RecurrentState) -> Tensor | None:
         """Return the contexts (rows, memory size) of queries (rows, size)."""
-        beams = query.view(
-            len(state.mask), -1, self.size
-        )  # the beams of a sentence are queries over its memory
-        context = self._attend(beams, state)
+        # The beams of a sentence are queries over its memory.
+        context = self._attend(query.view(len(state.mask), -1, self.size), state)
         return None if context is None else context.flatten(0, 1)
 
     def _weights(self, dtype: torch.dtype) -> list[list[Tensor]]:

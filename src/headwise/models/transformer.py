@@ -6,19 +6,13 @@ Shape legend: batch = sentences, source/target = time, d_model = width, rows = s
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig
 from headwise.models.base import Memory, State
-from headwise.models.blocks import (
-    attention,
-    feed_forward,
-    final_norm,
-    residual,
-    self_attention,
-)
+from headwise.models.blocks import attention, feed_forward, final_norm, residual, self_attention
 from headwise.models.embedded import EmbeddedSeq2Seq
 from headwise.nn.cache import Cache
 from headwise.nn.dropout import dropout
@@ -106,16 +100,14 @@ class DecoderLayer(nn.Module):
         return self.cross_attention.cross_attend(queries, memory, mask).view_as(x)
 
 
+@dataclass
 class TransformerState(State):
     """Decoding state: self-attention caches per row, and the source's keys and values per sentence."""
 
-    def __init__(
-        self, caches: list[Cache], memories: list[tuple[Tensor, Tensor]], mask: Tensor, beams: int
-    ) -> None:
-        self.caches = caches
-        self.memories = memories
-        self.mask = mask  # (sentences, 1, 1, source)
-        self.beams = beams
+    caches: list[Cache]
+    memories: list[tuple[Tensor, Tensor]]
+    mask: Tensor  # (sentences, 1, 1, source)
+    beams: int
 
     @property
     def position(self) -> int:
@@ -128,8 +120,7 @@ class TransformerState(State):
         return self
 
     def keep(self, sentences: Tensor) -> TransformerState:  # noqa: D102
-        rows = sentences[:, None] * self.beams + torch.arange(self.beams, device=sentences.device)
-        self.reorder(rows.flatten())
+        self.reorder(self.rows_of(sentences))
         self.memories = [(k[sentences], v[sentences]) for k, v in self.memories]
         self.mask = self.mask[sentences]
         return self
@@ -180,8 +171,7 @@ class Transformer(EmbeddedSeq2Seq):
         x = self._embed(self.target_embedding, tokens[:, None], start=state.position)  # (rows, 1, d_model)
         for layer, cache, memory in zip(self.decoder, state.caches, state.memories, strict=True):
             x = layer(x, memory, state.mask, cache)
-        logits = self.project(self.decoder_norm(x).squeeze(1))  # (rows, target_size)
-        return logits.float().log_softmax(dim=-1), state
+        return self.log_probabilities(self.decoder_norm(x).squeeze(1)), state
 
     def _embed(self, embedding: nn.Embedding, tokens: Tensor, start: int = 0) -> Tensor:
         """Scale embeddings by √d_model (section 3.4), add positions (section 3.5), apply dropout (section 5.4)."""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from headwise.config import ModelConfig
 from headwise.errors import ConfigError
+from headwise.models.base import MixedPrecision
 from headwise.models.build import check_one_stack
 from headwise.models.encoder_only import Encoder
 from headwise.models.single import BertEmbedding
@@ -26,14 +27,12 @@ def patches(images: Tensor, side: int) -> Tensor:
     return grid.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * side * side)
 
 
-class VisionTransformer(nn.Module):
+class VisionTransformer(MixedPrecision):
     """Encoder of images, to hidden states of an optional class token and of every patch.
 
     Raises `ConfigError` if the patch size doesn't divide the image size, or there are more than `model.max_length`
     tokens.
     """
-
-    compute_dtype: torch.dtype = torch.float32
 
     def __init__(
         self, config: ModelConfig, shape: tuple[int, int, int], side: int, *, class_token: bool = True
@@ -67,36 +66,23 @@ class VisionTransformer(nn.Module):
         return self.encoder(self.positions(x))
 
 
-class ImageClassifier(nn.Module):
-    """Image classifier: a linear map of the hidden state of the class token, or of the mean over all patches."""
+class ImageClassifier(MixedPrecision):
+    """Image classifier: a linear map of the hidden state of the class token, or of the mean over all patches.
+
+    The images have `shape` (channels, height, width). Raises `ConfigError` for another model than a Transformer.
+    """
 
     def __init__(
         self, config: ModelConfig, shape: tuple[int, int, int], side: int, classes: int, *, class_token: bool
     ) -> None:
         super().__init__()
+        check_one_stack(config, "images", "a model of images")
         self.vision = VisionTransformer(config, shape, side, class_token=class_token)
         self.output = Linear(config.d_model, classes)
         self.dropout = config.dropout
-
-    @property
-    def compute_dtype(self) -> torch.dtype:
-        """The dtype of the activations; parameters stay in float32."""
-        return self.vision.compute_dtype
-
-    @compute_dtype.setter
-    def compute_dtype(self, dtype: torch.dtype) -> None:
-        self.vision.compute_dtype = dtype
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the logits (batch, classes) of images (batch, channels, height, width)."""
         hidden = self.vision(images)
         pooled = hidden.mean(dim=1) if self.vision.class_token is None else hidden[:, 0]
         return self.output(dropout(pooled, self.dropout, self.training))
-
-
-def build_classifier(
-    config: ModelConfig, shape: tuple[int, int, int], side: int, classes: int, *, class_token: bool
-) -> ImageClassifier:
-    """Build an untrained classifier of images with `shape` (channels, height, width); raises `ConfigError`."""
-    check_one_stack(config, "images", "a model of images")
-    return ImageClassifier(config, shape, side, classes, class_token=class_token)

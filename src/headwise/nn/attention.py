@@ -18,14 +18,14 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from headwise.config import AttentionOptions, ModelConfig
+from headwise.config import AttentionOptions
 from headwise.errors import ConfigError
 from headwise.nn.cache import KeyValueCache
 from headwise.nn.device import sum_dtype
@@ -38,6 +38,10 @@ from headwise.nn.relative import RelativeBias, dense_bias
 # (q, k, v, mask, bias, dropout) -> result, shapes as at the top of this file; dropout is 0 outside training.
 # A structured kind also takes causal= and options=, and accepts a `RelativeBias`.
 AttentionKind = Callable[..., Tensor]
+# None: every pair is allowed, and no bias is added.
+Mask: TypeAlias = Tensor | None
+Bias: TypeAlias = Tensor | RelativeBias | None
+Options: TypeAlias = AttentionOptions
 
 # Features that a kind may lack, with their names in error messages.
 FEATURES = {
@@ -53,10 +57,14 @@ FEATURES = {
 
 @dataclass(frozen=True)
 class Registered:
-    """A registered value of `model.attention`; `lacks` maps each of `FEATURES` that it lacks to the reason."""
+    """A registered value of `model.attention`, which `module` defines.
+
+    `lacks` maps each of `FEATURES` that it lacks to the reason.
+    """
 
     name: str
     lacks: Mapping[str, str]
+    module: str
 
     def require(self, feature: str, what: str, hint: str = "") -> None:
         """Raise `ConfigError` if it lacks `feature`, naming this kind, `what` needs the feature, and the reason."""
@@ -81,16 +89,6 @@ class Layer(Registered):
 
     make: Callable[..., SequenceMixer]
 
-    @property
-    def module(self) -> str:
-        """The name of the module that defines it."""
-        return self.make.__module__
-
-    def build(self, config: ModelConfig, role: Role, positions: AttentionPositions | None) -> SequenceMixer:
-        """Build the layer; raises `ConfigError` if it lacks a feature that the configuration needs."""
-        self.require_all(role=role, dropout=config.attention_dropout, positions=positions)
-        return self.make(config, causal=role == "causal")
-
 
 @dataclass(frozen=True)
 class Kind(Registered):
@@ -99,15 +97,10 @@ class Kind(Registered):
     function: AttentionKind
     structured: bool
     causal: AttentionKind | None
-    pattern: Callable[..., Tensor | None]
+    pattern: Callable[..., Mask]
     weights: Callable[..., Tensor]
     cache: Callable[[], Any]
     advance: Callable[..., Tensor] | None
-
-    @property
-    def module(self) -> str:
-        """The name of the module that defines it."""
-        return self.function.__module__
 
 
 _KINDS: dict[str, Kind | Layer] = {}
@@ -117,8 +110,8 @@ LayerClass = TypeVar("LayerClass", bound=type[SequenceMixer])
 
 
 def all_pairs(
-    queries: int, keys: int, *, causal: bool, options: AttentionOptions, device: torch.device | None = None
-) -> Tensor | None:
+    queries: int, keys: int, *, causal: bool, options: Options, device: torch.device | None = None
+) -> Mask:
     """Return the default pattern: every pair of query and key is allowed (None), or every causal pair."""
     return causal_mask(queries, keys, device=device) if causal else None
 
@@ -136,7 +129,7 @@ def register(
     *,
     structured: bool = False,
     causal: AttentionKind | None = None,
-    pattern: Callable[..., Tensor | None] = all_pairs,
+    pattern: Callable[..., Mask] = all_pairs,
     weights: Callable[..., Tensor] = attention_weights,
     cache: Callable[[], Any] = KeyValueCache,
     advance: Callable[..., Tensor] | None = None,
@@ -162,7 +155,8 @@ def register(
     reasons = {"weights": "its weights are never written out"} if lacks is None else dict(lacks)
 
     def decorator(function: AttentionKind) -> AttentionKind:
-        _add(Kind(name, reasons, function, structured, causal, pattern, weights, cache, advance))
+        module = function.__module__
+        _add(Kind(name, reasons, module, function, structured, causal, pattern, weights, cache, advance))
         return function
 
     return decorator
@@ -175,7 +169,7 @@ def register_layer(name: str, *, lacks: Mapping[str, str]) -> Callable[[LayerCla
     """
 
     def decorator(layer: LayerClass) -> LayerClass:
-        _add(Layer(name, dict(lacks), layer))
+        _add(Layer(name, dict(lacks), layer.__module__, layer))
         return layer
 
     return decorator
@@ -235,12 +229,12 @@ def attend(
     k: Tensor,
     v: Tensor,
     *,
-    mask: Tensor | None = None,
-    bias: Tensor | RelativeBias | None = None,
+    mask: Mask = None,
+    bias: Bias = None,
     kind: str = "reference",
     dropout: float = 0.0,
     causal: bool = False,
-    options: AttentionOptions | None = None,
+    options: Options | None = None,
 ) -> Tensor:
     """Attend with the named kind; a query without any allowed key gets zeros.
 
@@ -283,9 +277,7 @@ def _four_dimensional(x: Tensor) -> Tensor:
 
 
 @register("reference", lacks={})
-def reference(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, dropout: float
-) -> Tensor:
+def reference(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float) -> Tensor:
     """Compute the paper's formula as written, with dense attention weights."""
     weights = attention_weights(q, k, mask, bias)
     return drop(weights, dropout, training=dropout > 0) @ v
@@ -308,9 +300,7 @@ def _short(k: Tensor) -> bool:
 
 
 @register("fused", causal=_fused_causal)
-def fused(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, dropout: float
-) -> Tensor:
+def fused(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float) -> Tensor:
     """Compute the same function as `reference` by the fastest implementation.
 
     Long sequences, and all sequences on a GPU, use torch's scaled_dot_product_attention; short ones on a CPU use plain

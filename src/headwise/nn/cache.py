@@ -1,4 +1,4 @@
-"""Key/value cache: each decoding step computes keys and values of its own token only."""
+"""Caches of decoding: each step computes keys and values of its own token only, or advances a recurrence."""
 
 from __future__ import annotations
 
@@ -15,6 +15,19 @@ class Cache(Protocol):
     def select(self, rows: Tensor) -> None:
         """Reorder the cache: its row r becomes what row rows[r] was."""
         ...
+
+
+class RecurrentCache:
+    """Cache of constant size: the state of a recurrence after all positions so far, in which `dim` is that of rows."""
+
+    def __init__(self, dim: int = 0) -> None:
+        self.length, self.dim = 0, dim
+        self.state: Tensor | None = None
+
+    def select(self, rows: Tensor) -> None:
+        """Reorder the cache: its row r becomes what row rows[r] was."""
+        if self.state is not None:
+            self.state = self.state.index_select(self.dim, rows)
 
 
 class KeyValueCache:

@@ -47,10 +47,8 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     return weights.masked_fill(~mask, 0.0)
 
 
-def combine(*masks: Tensor | None) -> Tensor | None:
-    """Return the conjunction of the masks that aren't None, or None if all are."""
-    result: Tensor | None = None
-    for mask in masks:
-        if mask is not None:
-            result = mask if result is None else result & mask
-    return result
+def combine(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    """Return the conjunction of two masks; None allows everything."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other

@@ -28,7 +28,10 @@ from headwise.nn.multihead import Attended, Probed
 
 
 class SourceAttention(Probed):
-    """Attention over the source with the scores of a subclass; it is inspected as attention with one head."""
+    """Attention over the source, with scores sᵀ h without parameters or scale (Gehring et al. 2017, section 3.3).
+
+    Subclasses have other scores. It is inspected as attention with one head.
+    """
 
     def __init__(self, dropout: float) -> None:
         super().__init__()
@@ -36,11 +39,11 @@ class SourceAttention(Probed):
 
     def project_memory(self, states: Tensor) -> Tensor:
         """Return the keys of an encoded source (batch, source, memory_size), computed once for all steps."""
-        raise NotImplementedError
+        return states
 
     def scores(self, query: Tensor, keys: Tensor) -> Tensor:
         """Return the scores of all queries and keys, (batch, target, source)."""
-        raise NotImplementedError
+        return query @ keys.transpose(1, 2)
 
     def forward(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
         """Return the context vectors (batch, target, value_size), zeros if all keys are masked."""
@@ -81,19 +84,6 @@ class MultiplicativeAttention(SourceAttention):
 
     def project_memory(self, states: Tensor) -> Tensor:  # noqa: D102
         return self.key(states)
-
-    def scores(self, query: Tensor, keys: Tensor) -> Tensor:  # noqa: D102
-        return query @ keys.transpose(1, 2)
-
-
-class DotAttention(SourceAttention):
-    """Dot-product attention, with scores sᵀ h, without parameters or scale (Gehring et al. 2017, section 3.3)."""
-
-    def project_memory(self, states: Tensor) -> Tensor:  # noqa: D102
-        return states
-
-    def scores(self, query: Tensor, keys: Tensor) -> Tensor:  # noqa: D102
-        return query @ keys.transpose(1, 2)
 
 
 # From the name in the configuration to a function (size of a state, memory size, dropout) -> attention.

@@ -5,7 +5,6 @@ A translation run can be initialized from the pretrained model with `training.in
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from headwise.config import Config
+from headwise.data.stream import PlannedStream
 from headwise.decoding.engine import PyTorchEngine
 from headwise.engine.base import SearchSentence
 from headwise.engine.options import SearchOptions
@@ -22,10 +22,11 @@ from headwise.errors import ConfigError, DataError
 from headwise.models.base import Seq2Seq
 from headwise.models.build import build_model, load_trained, weightless
 from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
-from headwise.tasks.batches.denoising import Damage, DenoisingStream, make_pairs, symbol_names
+from headwise.tasks.batches.denoising import Damage, denoising_stream, make_pairs, symbol_names
 from headwise.tasks.batches.pairs import Batch
-from headwise.tasks.batches.windows import WindowStream
-from headwise.tasks.scored_text import scored_text
+from headwise.tasks.batches.windows import window_stream
+from headwise.tasks.scored_text import loss_scores, scored_text
+from headwise.tasks.translation import translation_loss
 from headwise.text.preparation.monolingual import PreparedText, prepare_text
 from headwise.text.tokens.loading import trained_vocabulary
 from headwise.text.tokens.subwords import PAD
@@ -49,9 +50,9 @@ class DenoisingTask(PreparedTask[PreparedText, Seq2Seq]):
         share = options.share if options.corruption == "spans" else 1.0
         return round(share * len(self.prepared.dev.ids))
 
-    def batches(self, rank: int, world: int) -> DenoisingStream:
+    def batches(self, rank: int, world: int) -> PlannedStream[Batch]:
         """Return the training batches of one rank; `batch.tokens` bounds the tokens before corruption."""
-        windows = WindowStream(
+        windows = window_stream(
             self.prepared,
             window_of(self.config),
             self.config.batch.tokens,
@@ -60,14 +61,11 @@ class DenoisingTask(PreparedTask[PreparedText, Seq2Seq]):
             rank=rank,
             world=world,
         )
-        return DenoisingStream(windows, self.damage)
+        return denoising_stream(windows, self.damage)
 
     def loss(self, batch: Batch) -> LossSum:
         """Return the label-smoothed cross-entropy, summed over target tokens."""
-        hidden, targets = _hidden(self.model, batch, self.device)
-        smoothing = self.config.training.label_smoothing
-        total, nll = smoothed_cross_entropy(*self.model.projection(hidden), targets, smoothing)
-        return LossSum(total, nll, batch.target_tokens)
+        return translation_loss(self.model, batch, self.config.training)
 
     def _scores(self) -> dict[str, float]:
         """Score the development text, always corrupted in the same places (see `score`)."""
@@ -197,8 +195,7 @@ def score(model: Seq2Seq, pairs: Sequence[tuple[NDArray[np.int64], ...]], tokens
         nll += smoothed_cross_entropy(*model.projection(hidden), targets)[1].item()
         correct += int((model.project(hidden).argmax(dim=-1) == targets).sum())
         count += len(targets)
-    loss = nll / count
-    return {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "accuracy": 100.0 * correct / count}
+    return loss_scores(nll, count) | {"accuracy": 100.0 * correct / count}
 
 
 def show(vocabulary: Vocabulary, ids: Sequence[int] | NDArray[np.int64]) -> str:

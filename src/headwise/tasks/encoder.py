@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic
@@ -20,19 +20,12 @@ from torch import Tensor, nn
 from headwise.characters import check_characters
 from headwise.config import Config
 from headwise.data.plans import plan_rows
+from headwise.data.stream import PlannedStream
 from headwise.errors import ConfigError
 from headwise.models.build import build_encoder_only, load_encoder, load_trained, weightless
 from headwise.models.output_heads import HeadedEncoder
-from headwise.tasks.base import (
-    Evaluation,
-    EvaluationRequest,
-    Prediction,
-    Predictor,
-    PreparedTask,
-    TaskKind,
-)
-from headwise.tasks.batches.examples import RowBatch, RowStream, make_rows
-from headwise.tasks.batches.masking import MASK
+from headwise.tasks.base import Evaluation, EvaluationRequest, Prediction, Predictor, PreparedTask, TaskKind
+from headwise.tasks.batches.examples import RowBatch, make_rows, row_stream
 from headwise.tasks.start import find_start
 from headwise.text.preparation.labelled.examples import (
     Encoded,
@@ -45,7 +38,7 @@ from headwise.text.preparation.labelled.examples import (
 from headwise.text.reading.lines import one_line
 from headwise.text.tokens.loading import trained_vocabulary
 from headwise.text.tokens.subwords import SPECIAL, UNK
-from headwise.text.tokens.vocabulary import Vocabulary
+from headwise.text.tokens.vocabulary import MASK, Vocabulary
 from headwise.training.loss import LossSum, choice_loss
 
 
@@ -206,7 +199,7 @@ class ExamplesTask(PreparedTask[PreparedExamples, HeadedEncoder], Generic[Exampl
         self.tools = Tools(config, model, prepared.vocabulary, prepared.labels)
         self._encoded = form.encode(self.dev, prepared.vocabulary, prepared.labels, config.model.max_length)
 
-    def batches(self, rank: int, world: int) -> RowStream:
+    def batches(self, rank: int, world: int) -> PlannedStream[RowBatch]:
         """Return the training batches of one rank."""
         rate, store = self.kind.token_dropout(self.config), self.prepared.train
         vocabulary = self.prepared.vocabulary
@@ -219,7 +212,7 @@ class ExamplesTask(PreparedTask[PreparedExamples, HeadedEncoder], Generic[Exampl
                     row[(row >= len(SPECIAL)) & (random.random(len(row)) < rate)] = replacement
             return make_rows(ids, [store.targets[row] for row in rows], rows.tolist())
 
-        return RowStream(
+        return row_stream(
             lambda _: store.ids.lengths,
             make,
             self.config.batch.tokens,
@@ -257,11 +250,11 @@ def run_rows(kind: EncoderKind[Any], tools: Tools, encoded: Encoded) -> tuple[li
     device = next(tools.model.parameters()).device
     all_logits: list[Tensor] = [torch.empty(0)] * len(encoded.ids)
     total, count = torch.zeros(()), 0
-    for rows in _batches(encoded, tools.config.batch.tokens):
-        batch = to_device(
-            make_rows([encoded.ids[row] for row in rows], [encoded.targets[row] for row in rows], rows),
-            device,
-        )
+    lengths = np.array([len(row) for row in encoded.ids])
+    plan = plan_rows(lengths, tools.config.batch.tokens, seed=0, epoch=0) if encoded.ids else []
+    for rows in (part.tolist() for part in plan):
+        ids, targets = ([side[row] for row in rows] for side in (encoded.ids, encoded.targets))
+        batch = to_device(make_rows(ids, targets, rows), device)
         logits = kind.logits(tools.model, batch)
         chosen, targets = kind.choices(logits, batch.targets)
         loss = choice_loss(chosen, targets)
@@ -269,12 +262,6 @@ def run_rows(kind: EncoderKind[Any], tools: Tools, encoded: Encoded) -> tuple[li
         for row, row_logits in zip(rows, logits.float().cpu(), strict=True):
             all_logits[row] = row_logits
     return all_logits, LossSum(total, total, max(count, 1))
-
-
-def _batches(encoded: Encoded, tokens: int) -> Iterator[list[int]]:
-    if encoded.ids:
-        for rows in plan_rows(np.array([len(row) for row in encoded.ids]), tokens, seed=0, epoch=0):
-            yield rows.tolist()
 
 
 def to_device(batch: RowBatch, device: torch.device) -> RowBatch:

@@ -25,6 +25,7 @@ from headwise.errors import ConfigError
 from headwise.files import hold
 from headwise.models.build import build_for_training
 from headwise.models.counting import parameter_count
+from headwise.nn.device import use_threads
 from headwise.nn.memory import PeakMemory, machine_memory, saved_bytes
 from headwise.tasks.run import WORK, checked_task, job_of
 from headwise.training.optimizer import state_keys
@@ -32,7 +33,7 @@ from headwise.training.parallel.replica import replicate
 from headwise.training.parallel.workers import Workers
 from headwise.training.parallel.world import World
 from headwise.training.task import Task
-from headwise.training.trial import Trial, choose_processes, possible_numbers, time_steps
+from headwise.training.trial import Trial, amount, choose_processes, possible_numbers, time_steps
 
 # Assumed share of a GPU's peak: 0.3 to 0.5 is usual for Transformers (Chowdhery et al. 2022).
 UTILIZATION = 0.35
@@ -162,8 +163,7 @@ def estimate(config: Config, run: Path, *, gpu: str | None = None, watts: float 
     """
     known = None if gpu is None else find_gpu(gpu)
     kind, device = checked_task(config, run)
-    if config.training.threads:
-        torch.set_num_threads(config.training.threads)
+    use_threads(config.training.threads)
     config = config.model_copy(update={"data": config.data.with_languages()})
     with hold(run):
         prepared = kind.prepare(config, run / "prepared", expected=None, say=_say)
@@ -171,9 +171,10 @@ def estimate(config: Config, run: Path, *, gpu: str | None = None, watts: float 
         model = build_for_training(lambda: kind.build(config, prepared), config, device)
         task = kind.task(config, prepared, model)
         floats = _FLOAT * parameter_count(model)
-        activations = _largest_activations(task, config)
+        first = _first_batches(task, config.batch.accumulate + _BATCHES)
+        activations = _largest_activations(task, config, first)
         parts = MemoryEstimate(floats, floats, _moments(model, config), activations)
-        tokens, flops = _count_step(task, config)
+        tokens, flops = _count_step(task, first[: config.batch.accumulate])
         if known is None:
             speed, place = _probe(task, config, run, shares_batches=kind.shares_batches)
             available = machine_memory()
@@ -214,9 +215,8 @@ def _first_batches(task: Task, number: int) -> list[Any]:
     return first
 
 
-def _largest_activations(task: Task, config: Config) -> int:
+def _largest_activations(task: Task, config: Config, first: list[Any]) -> int:
     """Return the bytes that autograd saves in the batch of most tokens among the first ones."""
-    first = _first_batches(task, config.batch.accumulate + _BATCHES)
     largest = max(first, key=lambda batch: batch.target_tokens)
     replica = replicate(task, World(), config.training, next(task.model.parameters()).device)
     (loss, _), size = saved_bytes(task.model, lambda: replica.loss(largest))
@@ -226,9 +226,8 @@ def _largest_activations(task: Task, config: Config) -> int:
     return size
 
 
-def _count_step(task: Task, config: Config) -> tuple[int, float]:
-    """Return the target tokens of the first step, and its operations per token."""
-    first = _first_batches(task, config.batch.accumulate)
+def _count_step(task: Task, first: list[Any]) -> tuple[int, float]:
+    """Return the target tokens of the first step, of these batches, and its operations per token."""
     with FlopCounterMode(display=False) as counter:
         for batch in first:
             task.loss(batch).total.backward()
@@ -254,8 +253,7 @@ def _probe(task: Task, config: Config, run: Path, *, shares_batches: bool) -> tu
         finally:
             world.leave()
             torch.set_num_threads(threads)
-    many = "process" if processes == 1 else "processes"
-    return speed.mean, f"on this machine in {processes} {many}, measured"
+    return speed.mean, f"on this machine in {amount(int(processes), 'process', 'processes')}, measured"
 
 
 def _say(line: str) -> None:

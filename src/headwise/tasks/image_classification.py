@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,12 +13,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from headwise.config import Config
+from headwise.data.stream import PlannedStream
 from headwise.errors import ConfigError
-from headwise.images.batches import RowDraws, augment
+from headwise.images.batches import augment, draws
 from headwise.images.prepared import ImageFormat, PreparedImages, prepare_images
 from headwise.images.sets import Labeled
 from headwise.models.build import load_trained
-from headwise.models.vision import ImageClassifier, build_classifier
+from headwise.models.vision import ImageClassifier
 from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.training.loss import LossSum, choice_loss
 
@@ -40,15 +41,16 @@ class ImageBatch:
 class ImageClassificationTask(PreparedTask[PreparedImages, ImageClassifier]):
     """Training task of image classification."""
 
-    def batches(self, rank: int, world: int) -> RowDraws[ImageBatch]:
+    def batches(self, rank: int, world: int) -> PlannedStream[ImageBatch]:
         """Return the training batches of one rank; `batch.tokens` bounds the patches, class tokens included."""
         options, train, form = self.config.image_classification, self.prepared.train, self.prepared.format
 
         def make(rows: NDArray[np.int64], random: np.random.Generator) -> ImageBatch:
             images = augment(train.images[rows], options.shift, options.flip, random)
-            return _batch(form, Labeled(images, train.labels[rows]), rows)
+            pixels = torch.from_numpy(form.normalized(images))
+            return ImageBatch(pixels, torch.from_numpy(train.labels[rows]), rows.tolist())
 
-        return RowDraws(
+        return draws(
             len(train),
             images_per_batch(self.config, self.prepared.format),
             make,
@@ -148,7 +150,9 @@ def load_classifier(
 def classify(model: ImageClassifier, images: Labeled, form: ImageFormat, config: Config) -> Tensor:
     """Return the logits of every image, (images, classes) float32 on the CPU."""
     device, size = next(model.parameters()).device, images_per_batch(config, form)
-    return torch.cat([model(part.images.to(device)).float().cpu() for part in _batches(form, images, size)])
+    parts = (images.images[start : start + size] for start in range(0, len(images), size))
+    pixels = (torch.from_numpy(form.normalized(part)).to(device) for part in parts)
+    return torch.cat([model(batch).float().cpu() for batch in pixels])
 
 
 def score_logits(logits: Tensor, labels: Tensor) -> dict[str, float]:
@@ -157,21 +161,10 @@ def score_logits(logits: Tensor, labels: Tensor) -> dict[str, float]:
     return {"loss": functional.cross_entropy(logits, labels).item(), "accuracy": 100.0 * correct}
 
 
-def _batches(form: ImageFormat, images: Labeled, size: int) -> Iterator[ImageBatch]:
-    for start in range(0, len(images), size):
-        rows = np.arange(start, min(start + size, len(images)))
-        yield _batch(form, images[rows], rows)
-
-
-def _batch(form: ImageFormat, images: Labeled, rows: NDArray[np.int64]) -> ImageBatch:
-    pixels = torch.from_numpy(form.normalized(images.images))
-    return ImageBatch(pixels, torch.from_numpy(images.labels.copy()), rows.tolist())
-
-
 def build_for_images(config: Config, form: ImageFormat) -> ImageClassifier:
     """Build the untrained model for images of a format."""
     options = config.image_classification
     class_token = options.pooling == "class"
-    return build_classifier(
+    return ImageClassifier(
         config.model, form.shape, options.patch, len(form.classes), class_token=class_token
     )

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.config import Config
+from headwise.data.stream import PlannedStream
 from headwise.errors import ConfigError
 from headwise.evaluation.labels import accuracy_at
-from headwise.images.batches import RowDraws
+from headwise.images.batches import draws
 from headwise.images.captions import LEAST_CANVAS, PHRASINGS, CaptionWords, Facts, draw_picture
 from headwise.images.prepared import ImageFormat, PreparedImages, prepare_images
 from headwise.images.sets import DIGITS, Labeled
@@ -56,7 +57,7 @@ class ImageTextTask(PreparedTask[PreparedImages, ImageText]):
         super().__init__(config, prepared, model)
         self.words = CaptionWords()
 
-    def batches(self, rank: int, world: int) -> RowDraws[PairBatch]:
+    def batches(self, rank: int, world: int) -> PlannedStream[PairBatch]:
         """Return the training batches of one rank, without the combinations of digit and place held out for testing."""
         canvas, train, form = self.config.image_text.canvas, self.prepared.train, self.prepared.format
 
@@ -68,7 +69,7 @@ class ImageTextTask(PreparedTask[PreparedImages, ImageText]):
             captions = [facts.caption(int(random.integers(len(PHRASINGS)))) for _, facts in drawings]
             return make_pairs([picture for picture, _ in drawings], captions, self.words, rows.tolist())
 
-        return RowDraws(
+        return draws(
             len(train),
             self.config.image_text.pairs,
             make,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,69 +12,50 @@ import torch
 from numpy.typing import NDArray
 
 from headwise.config import Config
+from headwise.data.stream import PlannedStream
 from headwise.decoding.generation import Generator, first_token, load_language_model
 from headwise.engine.options import GenerationOptions
 from headwise.errors import ConfigError
 from headwise.models.build import build_decoder_only, weightless
 from headwise.models.decoder_only import DecoderOnly
 from headwise.tasks.base import Evaluation, EvaluationRequest, Prediction, Predictor, PreparedTask, TaskKind
-from headwise.tasks.batches.windows import WindowBatch, WindowStream, make_windows, rows_of, scoring_windows
-from headwise.tasks.scored_text import scored_text
+from headwise.tasks.batches.windows import (
+    WindowBatch,
+    make_windows,
+    rows_of,
+    scoring_windows,
+    window_stream,
+)
+from headwise.tasks.scored_text import check_duplicates, loss_scores, scored_text
 from headwise.text.preparation.monolingual import PreparedText, prepare_text
 from headwise.text.tokens.subwords import UNK
 from headwise.training.loss import LossSum, smoothed_cross_entropy
 
 
-@dataclass(frozen=True)
-class TextScore:
-    """Negative log-likelihood of a text in nats, with its numbers of tokens and characters."""
-
-    nll: float
-    tokens: int
-    characters: int
-
-    @property
-    def scores(self) -> dict[str, float]:
-        """Nats per token (`loss`), perplexity per token, and bits per character."""
-        loss = self.nll / self.tokens
-        bits = self.nll / math.log(2) / self.characters
-        return {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "bits_per_character": bits}
-
-
 @torch.no_grad()
-def score_text(
-    model: DecoderOnly,
-    ids: NDArray[Any],
-    characters: int,
-    *,
-    first: int,
-    length: int,
-    stride: int,
-    batch_tokens: int,
-) -> TextScore:
-    """Score every token of a text once; the first one is predicted from the token `first`.
+def text_nll(model: DecoderOnly, config: Config, ids: NDArray[Any], first: int) -> float:
+    """Return the negative log-likelihood of a text in nats; its first token is predicted from the token `first`.
 
-    See `scoring_windows` for `length` and `stride`.
+    Every token is scored once, in windows as the configuration says (see `scoring_windows`).
     """
     device = next(model.parameters()).device
+    length = min(_window(config), len(ids))
+    batch_size = max(1, config.batch.tokens // _window(config))
+    windows = list(scoring_windows(len(ids), length, _stride(config)))
     nll = 0.0
-    for batch, scored in _scoring_batches(ids, first, length, stride, max(1, batch_tokens // length)):
+    for index in range(0, len(windows), batch_size):
+        starts, begins = np.array(windows[index : index + batch_size]).T
+        batch = make_windows(ids, starts, length, first)
+        scored = torch.from_numpy(starts[:, None] + np.arange(length) >= begins[:, None])  # (batch, time)
         hidden = model(batch.inputs.to(device))[scored.to(device)]
         targets = batch.outputs[scored].to(device)
         nll += smoothed_cross_entropy(*model.projection(hidden), targets)[1].item()
-    return TextScore(nll, len(ids), characters)
+    return nll
 
 
-def _scoring_batches(
-    ids: NDArray[Any], first: int, length: int, stride: int, batch_size: int
-) -> Iterator[tuple[WindowBatch, torch.Tensor]]:
-    """Yield batches of windows, and masks (batch, time) of the outputs to score."""
-    length = min(length, len(ids))
-    windows = list(scoring_windows(len(ids), length, stride))
-    for index in range(0, len(windows), batch_size):
-        starts, begins = np.array(windows[index : index + batch_size]).T
-        scored = torch.from_numpy(starts[:, None] + np.arange(length) >= begins[:, None])
-        yield make_windows(ids, starts, length, first), scored
+def text_scores(nll: float, tokens: int, characters: int) -> dict[str, float]:
+    """Return nats per token (`loss`), perplexity per token, and bits per character."""
+    return loss_scores(nll, tokens) | {"bits_per_character": nll / math.log(2) / characters}
 
 
 class LanguageModelTask(PreparedTask[PreparedText, DecoderOnly]):
@@ -83,7 +63,6 @@ class LanguageModelTask(PreparedTask[PreparedText, DecoderOnly]):
 
     def __init__(self, config: Config, prepared: PreparedText, model: DecoderOnly) -> None:
         super().__init__(config, prepared, model)
-        self.length = _window(config)
         self.first = first_token(config, prepared.vocabulary)
 
     @property
@@ -91,11 +70,11 @@ class LanguageModelTask(PreparedTask[PreparedText, DecoderOnly]):
         """The tokens of the development text."""
         return len(self.prepared.dev.ids)
 
-    def batches(self, rank: int, world: int) -> WindowStream:
+    def batches(self, rank: int, world: int) -> PlannedStream[WindowBatch]:
         """Return the training batches of one rank."""
-        return WindowStream(
+        return window_stream(
             self.prepared,
-            self.length,
+            _window(self.config),
             self.config.batch.tokens,
             first=self.first,
             seed=self.config.training.seed,
@@ -123,15 +102,8 @@ class LanguageModelTask(PreparedTask[PreparedText, DecoderOnly]):
     def _scores(self) -> dict[str, float]:
         """Return nats per token, perplexity and bits per character of the development text."""
         dev = self.prepared.dev
-        return score_text(
-            self.model,
-            dev.ids,
-            dev.characters,
-            first=self.first,
-            length=self.length,
-            stride=self.config.language_model.stride or self.length,
-            batch_tokens=self.config.batch.tokens,
-        ).scores
+        nll = text_nll(self.model, self.config, dev.ids, self.first)
+        return text_scores(nll, len(dev.ids), dev.characters)
 
     def locate(self, batch: WindowBatch) -> str:
         """Return the lines of a batch."""
@@ -148,22 +120,17 @@ class LanguageModeling(TaskKind):
     def check(self, config: Config) -> None:  # noqa: D102
         super().check(config)
         weightless(lambda: build_decoder_only(config.model, config.subwords.size))
-        options = config.language_model
-        if _window(config) > config.model.max_length:
+        window, stride = _window(config), _stride(config)
+        if window > config.model.max_length:
             raise ConfigError(
                 f"language_model.window: expected at most model.max_length={config.model.max_length}, "
-                f"found {options.window}"
+                f"found {window}"
             )
-        if options.stride is not None and options.stride > _window(config):
+        if stride > window:
             raise ConfigError(
-                f"language_model.stride: expected at most the window of {_window(config)} tokens, "
-                f"found {options.stride}"
+                f"language_model.stride: expected at most the window of {window} tokens, found {stride}"
             )
-        if config.data.cleaning.drop_duplicates and not options.lines_are_documents:
-            raise ConfigError(
-                "data.cleaning.drop_duplicates: expected false in running text, found true; "
-                "language_model.lines_are_documents=true makes each line a text of its own"
-            )
+        check_duplicates(config, documents=config.language_model.lines_are_documents)
 
     def prepare(  # noqa: D102
         self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]
@@ -186,20 +153,10 @@ class LanguageModeling(TaskKind):
             request.run, config, device=request.device, precision=request.precision
         )
         text = scored_text(request, vocabulary, documents=config.language_model.lines_are_documents)
-        length = _window(config)
-        stride = config.language_model.stride or length
-        text_score = score_text(
-            model,
-            text.ids,
-            text.characters,
-            first=first_token(config, vocabulary),
-            length=length,
-            stride=stride,
-            batch_tokens=config.batch.tokens,
-        )
-        tokens, characters = text_score.tokens, text_score.characters
+        nll = text_nll(model, config, text.ids, first_token(config, vocabulary))
+        tokens, characters, length, stride = len(text.ids), text.characters, _window(config), _stride(config)
+        scores = text_scores(nll, tokens, characters) | {"nats_per_character": nll / characters}
         counts = {"tokens": tokens, "characters": characters, "window": length, "stride": stride}
-        scores = text_score.scores | {"nats_per_character": text_score.nll / characters}
         lines = [f"{name.replace('_', ' '):<20} {value:8.4f}" for name, value in scores.items()]
         lines.append(f"of {tokens:,} tokens, {characters:,} characters; windows of {length}, stride {stride}")
         unknown = int(np.count_nonzero(text.ids == UNK))
@@ -224,3 +181,7 @@ def continuing(generator: Generator, options: GenerationOptions) -> Predictor:
 
 def _window(config: Config) -> int:
     return config.language_model.window or config.model.max_length
+
+
+def _stride(config: Config) -> int:
+    return config.language_model.stride or _window(config)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -15,26 +14,20 @@ from torch import Tensor
 
 from headwise.config import Config
 from headwise.data.plans import plan_rows
+from headwise.data.stream import PlannedStream
 from headwise.errors import ConfigError, DataError
 from headwise.models.build import build_encoder_only, load_encoder, load_trained, weightless
 from headwise.models.output_heads import HeadedEncoder, MaskedTokenHead
-from headwise.tasks.base import (
-    Evaluation,
-    EvaluationRequest,
-    Prediction,
-    Predictor,
-    PreparedTask,
-    TaskKind,
-)
-from headwise.tasks.batches.examples import RowBatch, RowStream, make_rows
-from headwise.tasks.batches.masking import MASK, Masking, cut_documents, cut_running
+from headwise.tasks.base import Evaluation, EvaluationRequest, Prediction, Predictor, PreparedTask, TaskKind
+from headwise.tasks.batches.examples import RowBatch, make_rows, row_stream
+from headwise.tasks.batches.masking import Masking, cut_documents, cut_running
 from headwise.tasks.encoder import to_device
-from headwise.tasks.scored_text import scored_text
+from headwise.tasks.scored_text import check_duplicates, loss_scores, scored_text
 from headwise.tasks.start import Start, find_start
 from headwise.text.preparation.monolingual import PreparedText, prepare_text
 from headwise.text.tokens.loading import trained_vocabulary
 from headwise.text.tokens.subwords import BOS, EOS
-from headwise.text.tokens.vocabulary import Vocabulary
+from headwise.text.tokens.vocabulary import MASK, Vocabulary
 from headwise.training.loss import LossSum, choice_loss
 
 _CANDIDATES = 5  # predicted tokens to report for every mask
@@ -48,9 +41,8 @@ class MaskedModel:
     def __init__(self, config: Config, model: HeadedEncoder, vocabulary: Vocabulary) -> None:
         options = config.masked_language_model
         self.config, self.model = config, model
-        self.masking = Masking.of(
-            vocabulary, share=options.share, masked=options.masked, random=options.random
-        )
+        ids = (vocabulary.symbol(MASK), vocabulary.ordinary, vocabulary.size)
+        self.masking = Masking(*ids, options.share, options.masked, options.random)
         self.device = next(model.parameters()).device
 
     def spans(self, offsets: NDArray[np.int64], shift: int = 0) -> NDArray[np.int64]:
@@ -82,8 +74,7 @@ class MaskedModel:
             nll += choice_loss(logits, targets).nll.item()
             correct += int((logits.argmax(dim=-1) == targets).sum())
             count += len(targets)
-        loss = nll / count
-        return {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "accuracy": 100.0 * correct / count}
+        return loss_scores(nll, count) | {"accuracy": 100.0 * correct / count}
 
 
 class MaskedTask(PreparedTask[PreparedText, HeadedEncoder]):
@@ -101,7 +92,7 @@ class MaskedTask(PreparedTask[PreparedText, HeadedEncoder]):
         """The tokens of the development text that are predicted."""
         return round(self.config.masked_language_model.share * len(self.prepared.dev.ids))
 
-    def batches(self, rank: int, world: int) -> RowStream:
+    def batches(self, rank: int, world: int) -> PlannedStream[RowBatch]:
         """Return the training batches of one rank; windows of running text are shifted randomly in every epoch."""
         store, seed = self.prepared.train, self.config.training.seed
 
@@ -115,7 +106,7 @@ class MaskedTask(PreparedTask[PreparedText, HeadedEncoder]):
             windows = self.masked_model.hide(store.ids, batch_spans, random)
             return _batch(windows, store.rows_at(batch_spans[:, 0]))
 
-        return RowStream(
+        return row_stream(
             lambda epoch: _lengths(spans(epoch)),
             make,
             self.config.batch.tokens,
@@ -163,11 +154,7 @@ class MaskedLanguageModeling(TaskKind):
                 f"masked_language_model.window: expected at most {most}, as begin and end are part of "
                 f"model.max_length, found {_window(config)}"
             )
-        if config.data.cleaning.drop_duplicates and not config.masked_language_model.lines_are_documents:
-            raise ConfigError(
-                "data.cleaning.drop_duplicates: expected false in running text, found true; "
-                "masked_language_model.lines_are_documents=true makes each line a text of its own"
-            )
+        check_duplicates(config, documents=config.masked_language_model.lines_are_documents)
 
     def prepare(  # noqa: D102
         self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]

@@ -15,6 +15,7 @@ from headwise.config import (
     BatchConfig,
     Config,
     DataConfig,
+    ModelConfig,
     OptimizerConfig,
     ScheduleConfig,
     TrainingConfig,
@@ -199,42 +200,32 @@ def _steps(size: CorpusSize, tokens: int) -> int:
     return max(1_000, 100 * round(steps / 100))
 
 
-def _training(steps: int, *, average: int) -> TrainingConfig:
-    """Return training options that average the last fifth of training and validate ten times."""
+def _linear(size: CorpusSize, model: ModelConfig, *, tokens: int, peak: float, warmup: int) -> Config:
+    """Return a training of a pre-norm model that averages the last fifth of its steps and validates ten times."""
+    model.norm = "pre"
+    steps, average = _steps(size, tokens), 10
     every = max(10, round(steps / 5 / average))
-    return TrainingConfig(
+    training = TrainingConfig(
         max_steps=steps,
         validate_every=every * math.ceil(steps / 10 / every),
         checkpoint_every=every,
         average_last=average,
         best_by="bleu",
     )
+    schedule = ScheduleConfig(name="linear", peak=peak, warmup=min(warmup, steps // 5))
+    return Config(model=model, batch=BatchConfig(tokens=tokens), schedule=schedule, training=training)
 
 
 def _small(size: CorpusSize) -> Config:
     model = preset("tiny")
-    model.d_ff, model.dropout, model.norm = 512, 0.25, "pre"
-    steps = _steps(size, 4096)
-    schedule = ScheduleConfig(name="linear", peak=4e-3, warmup=min(600, steps // 5))
-    return Config(
-        model=model,
-        batch=BatchConfig(tokens=4096),
-        schedule=schedule,
-        training=_training(steps, average=10),
-    )
+    model.d_ff, model.dropout = 512, 0.25
+    return _linear(size, model, tokens=4096, peak=4e-3, warmup=600)
 
 
 def _medium(size: CorpusSize) -> Config:
     model = preset("base")
-    model.d_model, model.d_ff, model.heads, model.dropout, model.norm = 256, 1024, 4, 0.2, "pre"
-    steps = _steps(size, 12_500)
-    schedule = ScheduleConfig(name="linear", peak=2e-3, warmup=min(2000, steps // 5))
-    return Config(
-        model=model,
-        batch=BatchConfig(tokens=12_500),
-        schedule=schedule,
-        training=_training(steps, average=10),
-    )
+    model.d_model, model.d_ff, model.heads, model.dropout = 256, 1024, 4, 0.2
+    return _linear(size, model, tokens=12_500, peak=2e-3, warmup=2000)
 
 
 def _large() -> Config:

@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,17 +19,18 @@ import torch
 from headwise.characters import unwritable
 from headwise.checkpoints import read_state
 from headwise.config import Config
-from headwise.errors import ConfigError
+from headwise.errors import CheckpointError, ConfigError
 from headwise.files import hold, remove_partial, write_text
 from headwise.metrics import MEASURED, averaged_scores
-from headwise.models.build import build_for_training
+from headwise.models.build import ARCHITECTURES, build_for_training
 from headwise.models.counting import parameter_count
+from headwise.nn.attention import registered
 from headwise.nn.device import find_device, find_precision
+from headwise.nn.positions import position_encoding
 from headwise.plugins import import_modules
 from headwise.shipped.runs import find_run
 from headwise.tasks.base import Prepared, TaskKind
-from headwise.tasks.origins import MAIN, modules_of
-from headwise.tasks.registry import find_task
+from headwise.tasks.registry import TASKS, find_task
 from headwise.training.checkpoint import Checkpoints
 from headwise.training.loop import Trainer
 from headwise.training.monitor import record_measured
@@ -37,12 +38,13 @@ from headwise.training.parallel.workers import READY, Workers, join
 from headwise.training.parallel.world import World
 from headwise.training.products_trial import find_products
 from headwise.training.progress import Progress
-from headwise.training.resolution import check_identity, resolve, resolve_again, resolve_by_trials, summary
+from headwise.training.resolution import resolve, resolve_again, resolve_by_trials, summary
 from headwise.training.trial import likely_workers, possible_numbers, take_part
 from headwise.weights import UnfinishedRunWarning
 
 WORK = "headwise.tasks.run:work"  # what a worker process runs
 _STOP_TIMEOUT = 5.0  # seconds for the first process to stop this one
+_MAIN = "__main__"  # a script or notebook, which no other process can import
 
 
 @dataclass(frozen=True)
@@ -157,9 +159,14 @@ def _prepared(
     kind: TaskKind, config: Config, run: Path, latest: Path | None, say: Callable[[str], None]
 ) -> Prepared:
     """Prepare a run's data, or find it prepared; raises `CheckpointError` if a checkpoint was trained with other."""
-    expected = None if latest is None else read_state(latest)["identity"].get("data")
-    prepared = kind.prepare(config, run / "prepared", expected=expected, say=say)
-    check_identity(prepared.identity(), latest, prepared.directory)
+    trained: dict[str, str] = {} if latest is None else read_state(latest)["identity"]
+    prepared = kind.prepare(config, run / "prepared", expected=trained.get("data"), say=say)
+    for key, checksum in prepared.identity().items():
+        if trained.get(key, checksum) != checksum:
+            raise CheckpointError(
+                f"{latest}: was trained with {key} {trained[key]}, found {checksum} in {prepared.directory}; "
+                "use --restart to begin anew"
+            )
     return prepared
 
 
@@ -168,10 +175,10 @@ def _with_imports(config: Config) -> Config:
 
     Parts that a script or a notebook registers itself, which no other process can import, train in one process.
     """
-    modules = modules_of(config)
+    modules = _modules_of(config)
     changes: list[str] = []
-    if MAIN in modules:
-        modules.remove(MAIN)
+    if _MAIN in modules:
+        modules.remove(_MAIN)
         if config.training.processes not in ("auto", 1):
             raise ConfigError(
                 f"training.processes: expected 1, as a part of the model is registered by the script itself, which "
@@ -182,6 +189,20 @@ def _with_imports(config: Config) -> Config:
     return (
         config.with_overrides([*changes, f"imports={json.dumps(modules)}"]) if modules or changes else config
     )
+
+
+def _modules_of(config: Config) -> list[str]:
+    """Return the modules outside Headwise that a configuration names, and those that register its parts."""
+    model = config.model
+    modules = {*config.imports, TASKS.get(config.task, "headwise").partition(":")[0]}
+    if model.architecture in ARCHITECTURES:
+        modules.add(ARCHITECTURES[model.architecture].__module__)
+    with suppress(ConfigError):  # an unknown name is an error when the model is built
+        modules.add(position_encoding(model.positions).module)
+    for name in (model.attention, model.cross_attention or model.attention):
+        with suppress(ConfigError):
+            modules.add(registered(name).module)
+    return sorted(module for module in modules if module.partition(".")[0] != "headwise")
 
 
 def checked_task(config: Config, run: Path) -> tuple[TaskKind, torch.device]:

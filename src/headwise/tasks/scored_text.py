@@ -1,18 +1,38 @@
-"""The plain text that `headwise evaluate` scores: files, encoded as for training, or a run's development text."""
+"""The plain text that `headwise evaluate` scores, and the loss of a text as scores.
+
+The text is that of files, encoded as for training, or a run's development text.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.tasks.base import EvaluationRequest
 from headwise.text.preparation.monolingual import PreparedText
 from headwise.text.reading.plain import LineReport, read_text
 from headwise.text.tokens.subwords import EOS
 from headwise.text.tokens.vocabulary import Vocabulary
+
+
+def loss_scores(nll: float, tokens: int) -> dict[str, float]:
+    """Return nats per token (`loss`) and perplexity, from the negative log-likelihood of tokens in nats."""
+    loss = nll / tokens
+    return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
+
+
+def check_duplicates(config: Config, *, documents: bool) -> None:
+    """Raise `ConfigError` if duplicate lines are dropped from text whose lines aren't `documents` but run on."""
+    if config.data.cleaning.drop_duplicates and not documents:
+        raise ConfigError(
+            "data.cleaning.drop_duplicates: expected false in running text, found true; "
+            f"{config.task}.lines_are_documents=true makes each line a text of its own"
+        )
 
 
 @dataclass(frozen=True)

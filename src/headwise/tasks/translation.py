@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +25,7 @@ from headwise.models.build import build_model, load_weights, weightless
 from headwise.shipped.runs import find_run
 from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.tasks.batches.pairs import Batch, BatchStream, make_batch
+from headwise.tasks.scored_text import loss_scores
 from headwise.tasks.start import find_start
 from headwise.text.preparation.in_process import prepare
 from headwise.text.preparation.parallel import AnyPrepared, open_corpora
@@ -94,13 +94,13 @@ class TranslationTask(PreparedTask[AnyPrepared, Seq2Seq]):
     def _scores(self) -> dict[str, float]:
         """Return the loss and perplexity on the development set."""
         dev, nll, tokens = self.prepared.dev, 0.0, 0
-        for pairs in plan_batches(
-            dev.source_lengths, dev.target_lengths, self._validation_tokens(), seed=0, epoch=0
-        ):
+        sources, targets = dev.source_lengths, dev.target_lengths
+        size = max(self.config.batch.tokens, int(sources.max()), int(targets.max()))
+        for pairs in plan_batches(sources, targets, size, seed=0, epoch=0):
             loss = self.loss(make_batch(dev, pairs))
             nll += loss.nll.item()
             tokens += loss.count
-        return {"loss": nll / tokens, "perplexity": math.exp(min(nll / tokens, 700.0))}
+        return loss_scores(nll, tokens)
 
     def _search_options(self, final: bool) -> SearchOptions:
         decoding = self.config.decoding
@@ -129,12 +129,6 @@ class TranslationTask(PreparedTask[AnyPrepared, Seq2Seq]):
     def _length_factor(self) -> float:
         train = self.prepared.train.sample
         return usual_lengths(train.source_lengths, train.target_lengths, _MARGIN)
-
-    def _validation_tokens(self) -> int:
-        longest = max(
-            int(self.prepared.dev.source_lengths.max()), int(self.prepared.dev.target_lengths.max())
-        )
-        return max(self.config.batch.tokens, longest)
 
     def locate(self, batch: Batch) -> str:
         """Return the lines of a batch."""

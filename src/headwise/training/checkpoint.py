@@ -65,20 +65,13 @@ Tensors: TypeAlias = dict[str, dict[str, Tensor]]  # of a checkpoint, by file an
 Moments: TypeAlias = dict[str, dict[str, Tensor]]  # the optimizer's state by parameter and key
 
 
-def _parameters(model: nn.Module) -> dict[str, Tensor]:
-    return {name: parameter.detach() for name, parameter in model.named_parameters()}
-
-
-def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-
-
 def parameter_files(model: nn.Module, optimizer_state: Mapping[str, Tensor]) -> Tensors:
     """Return the parameters and moments of a checkpoint by file, as they are now: training changes them.
 
     `optimizer_state` has keys such as `PARAMETER.exp_avg`.
     """
-    return {MODEL: _parameters(model), OPTIMIZER: dict(optimizer_state)}
+    parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    return {MODEL: parameters, OPTIMIZER: dict(optimizer_state)}
 
 
 def random_file(randoms: Sequence[dict[str, Tensor]]) -> Tensors:
@@ -98,10 +91,10 @@ def checkpointed(
     `optimizer_state` has keys such as `PARAMETER.exp_avg`, and `randoms` the random generator states of every rank.
     With `copy`, no tensor is shared with the model or the optimizer, which may then be trained on.
     """
-    files = parameter_files(model, optimizer_state)
-    tensors = {name: _on_cpu(part) for name, part in files.items()} | random_file(randoms)
+    files = parameter_files(model, optimizer_state) | random_file(randoms)
+    tensors = {file: {k: v.cpu().contiguous() for k, v in part.items()} for file, part in files.items()}
     if copy:
-        tensors = {name: {k: v.clone() for k, v in part.items()} for name, part in tensors.items()}
+        tensors = {file: {k: v.clone() for k, v in part.items()} for file, part in tensors.items()}
     return tensors
 
 
@@ -246,18 +239,17 @@ class Checkpoints(SavedCheckpoints):
         parameters = read_tensors(path / MODEL)
         moments = read_tensors(path / OPTIMIZER)
         randoms = read_tensors(path / RANDOM)
-        check_parameters(path, _parameters(model), parameters)
+        check_parameters(path, dict(model.named_parameters()), parameters)
         states = sort_moments(
             path / OPTIMIZER, model, state_keys(model, optimizer or OptimizerConfig()), moments
         )
         prefix = f"rank{rank}."
+        own = {name.removeprefix(prefix): v for name, v in randoms.items() if name.startswith(prefix)}
         try:
             if rank < len(positions):
-                restore_random(
-                    {k.removeprefix(prefix): v for k, v in randoms.items() if k.startswith(prefix)}
-                )
+                restore_random(own)
         except ValueError as error:
-            raise CheckpointError(f"{path / 'random.safetensors'}: rank {rank}: {error}") from None
+            raise CheckpointError(f"{path / RANDOM}: rank {rank}: {error}") from None
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 parameter.copy_(parameters[name])

@@ -19,7 +19,7 @@ from headwise.config import Config
 from headwise.errors import TrainingError
 from headwise.metrics import read_metrics
 from headwise.nn.device import give_back_freed_memory, keep_freed_memory
-from headwise.nn.linear import GemmBackend, use_gemm
+from headwise.nn.linear import use_gemm
 from headwise.training.background import BackgroundWork
 from headwise.training.checkpoint import (
     Checkpoints,
@@ -91,14 +91,12 @@ class Trainer:
         *,
         device: torch.device,
         world: World | None = None,
-        products: GemmBackend | None = None,
         quiet: bool = False,
         trial: float | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Load the last checkpoint, if any; raises `CheckpointError` if training can't resume from it.
 
-        `products` compute the float32 products of the training steps on a CPU, by default those of the configuration;
         `trial` is the duration in seconds of the one that has chosen the number of processes, if others are to be tried
         again; `clock` returns seconds.
         """
@@ -106,7 +104,7 @@ class Trainer:
         if device.type == "cpu":
             keep_freed_memory()
         self.world = world or World()
-        self.products = products or find_products(config.training.products)
+        self.products = find_products(config.training.products)  # of float32 in the steps on a CPU
         self.options = config.training
         self.model = task.model
         self.checkpoints = Checkpoints(run)
@@ -134,6 +132,7 @@ class Trainer:
             dev_tokens=task.dev_tokens,
             clock=clock,
         )
+        self._recent_tokens, self._recent_seconds = 0, 0.0  # of this process since the last report
         self.trial_is_due, self._tries = False, trial is not None
         if trial is not None:
             self.pace.tried(trial)
@@ -214,13 +213,13 @@ class Trainer:
     def _train(self, interruption: Interruption) -> None:
         options, progress = self.options, self.progress
         stream = iter(self.batches)
-        window = _Window()
         self.pace.start()
         while not progress.finished:
             tokens = self.step(stream)
             self.watchdog.at(OTHER, progress.step)
-            window.add(tokens, self.pace.stepped())
-            self._report(window)
+            self._recent_tokens += tokens
+            self._recent_seconds += self.pace.stepped()
+            self._report()
             progress.finished, _ = self._reason_to_end()
             trial_is_due = self._tries and self.pace.affords("trial")
             stops = self.world.sum(interruption.requested, trial_is_due, device=self.device)
@@ -292,7 +291,7 @@ class Trainer:
         self.progress.recent_nll += loss.nll
         return loss.tokens
 
-    def _report(self, window: _Window) -> None:
+    def _report(self) -> None:
         options, progress = self.options, self.progress
         self.monitor.max_steps = self.pace.last_step
         if progress.step % options.log_every:
@@ -301,13 +300,15 @@ class Trainer:
         if self.device.type == "cpu":
             give_back_freed_memory()
         loss = progress.recent_nll / progress.recent_tokens
+        speed = self._recent_tokens / self._recent_seconds
         progress.recent_nll, progress.recent_tokens = 0.0, 0
+        self._recent_tokens, self._recent_seconds = 0, 0.0
         if self.world.first:
             self.monitor.train(
                 progress.step,
                 loss=loss,
                 rate=self.pace.rate,
-                speed=window.read(),
+                speed=speed,
                 seconds=progress.seconds,
                 seconds_left=self.pace.seconds_left,
             )
@@ -400,20 +401,3 @@ class Trainer:
         latest = self.checkpoints.latest()
         where = f"the last good checkpoint is {latest}" if latest else "there is no checkpoint yet"
         return f"{where}; a lower learning rate or optimizer.clip_norm may help"
-
-
-class _Window:
-    """Training speed since the last report."""
-
-    def __init__(self) -> None:
-        self._tokens, self._seconds = 0, 0.0
-
-    def add(self, tokens: int, seconds: float) -> None:
-        self._tokens += tokens
-        self._seconds += seconds
-
-    def read(self) -> float:
-        """Return the tokens per second, and reset the counts."""
-        speed = self._tokens / self._seconds
-        self._tokens, self._seconds = 0, 0.0
-        return speed

@@ -92,7 +92,17 @@ def _add_target_part(
     to_weight.sub_(x.sum(dim=0), alpha=share * epsilon / weight.size(0))
 
 
-class _SmoothedCrossEntropy(torch.autograd.Function):
+class _ChunkedLoss(torch.autograd.Function):
+    """Base class of the losses whose forward pass, of five arguments, saves the gradients of the first two."""
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, scale: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        to_hidden, to_weight = ctx.saved_tensors
+        return to_hidden * scale, None if to_weight is None else to_weight * scale, None, None, None
+
+
+class _SmoothedCrossEntropy(_ChunkedLoss):
     """Autograd function (hidden, weight, targets, ε, differentiate?) -> (smoothed loss, nll), summed over tokens."""
 
     @staticmethod
@@ -123,14 +133,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         uniform = log_sum_exps - weight.mean(dim=0).to(nll.dtype) @ hidden.to(nll.dtype).sum(dim=0)
         return (1 - epsilon) * nll + epsilon * uniform, nll
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, scale: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        to_hidden, to_weight = ctx.saved_tensors
-        return to_hidden * scale, None if to_weight is None else to_weight * scale, None, None, None
 
-
-class _RegularizedDropout(torch.autograd.Function):
+class _RegularizedDropout(_ChunkedLoss):
     """Autograd function (hidden of two passes, weight, targets, ε, α) -> (loss, nll), see `r_drop_cross_entropy`."""
 
     @staticmethod
@@ -173,12 +177,6 @@ class _RegularizedDropout(torch.autograd.Function):
         ctx.save_for_backward(to_hidden, to_weight)
         uniform = log_sum_exps - weight.mean(dim=0).to(nll.dtype) @ hidden.to(nll.dtype).sum(dim=0) / 2
         return (1 - epsilon) * nll + epsilon * uniform + pair * divergence, nll
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, scale: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        to_hidden, to_weight = ctx.saved_tensors
-        return to_hidden * scale, None if to_weight is None else to_weight * scale, None, None, None
 
 
 def smoothed_cross_entropy(

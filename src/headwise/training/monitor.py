@@ -101,7 +101,7 @@ class Monitor:
         else:
             self.say(f"step {step}/{self.max_steps}  {line}{clock(seconds_left)} left")
         values = {"loss": loss, "learning_rate": rate, "target_tokens_per_second": speed}
-        self._record("train", step, **values, **_time(seconds))
+        self._record("train", step, values, seconds)
 
     @property
     def _narrow(self) -> bool:
@@ -130,7 +130,7 @@ class Monitor:
         )
         if shown:
             self.say(f"step {step}  {name}: {shown}{'  (best so far)' if best else ''}")
-        self._record(name, step, **scores, **_time(seconds))
+        self._record(name, step, scores, seconds)
 
     def say(self, line: str) -> None:
         """Print one line above the progress bar."""
@@ -148,8 +148,10 @@ class Monitor:
             self._board.close()
         draw_curves(read_metrics(self.file), self.run / "curves.png")
 
-    def _record(self, kind: str, step: int, **values: float) -> None:
+    def _record(self, kind: str, step: int, values: dict[str, float], seconds: float | None) -> None:
         assert self._out is not None, "monitor used before start"
+        if seconds is not None:
+            values = {**values, "seconds": seconds}
         record = {"kind": kind, "step": step, **values}
         with disk_errors(self.file):
             self._out.write(json.dumps(record) + "\n")
@@ -225,10 +227,6 @@ def _draw_loss(
         ylabel="nats",
     )
     axis.legend(frameon=False)
-
-
-def _time(seconds: float | None) -> dict[str, float]:
-    return {} if seconds is None else {"seconds": seconds}
 
 
 def _tensorboard(run: Path) -> Callable[[int], Any]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from headwise.checkpoints import read_state
 from headwise.config import Config
 from headwise.config.keys import changed_keys
 from headwise.errors import CheckpointError, ConfigError
@@ -105,20 +104,6 @@ def summary(config: Config, model: nn.Module, device: torch.device, world: World
     products = ", native matrix products" if config.training.products == "native" else ""
     size = f"{parameter_count(model):,} parameters"
     return f"{size}, {name} on {device}{ranks}{products}, configuration {config.digest()}"
-
-
-def check_identity(identity: Mapping[str, str], latest: Path | None, directory: Path) -> None:
-    """Raise `CheckpointError` if the checkpoint to resume from was trained with other data than that in `directory`.
-
-    `identity` is the data's checksums by name.
-    """
-    trained: dict[str, str] = {} if latest is None else read_state(latest)["identity"]
-    for key, checksum in identity.items():
-        if trained.get(key, checksum) != checksum:
-            raise CheckpointError(
-                f"{latest}: was trained with {key} {trained[key]}, found {checksum} in {directory}; "
-                "use --restart to begin anew"
-            )
 
 
 def _check_resumable(config: Config, begun: Config | None, run: Path) -> None:

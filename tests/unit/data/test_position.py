@@ -10,8 +10,8 @@ import pytest
 
 from headwise.data.stream import check_index, read_position
 from headwise.errors import CheckpointError
-from headwise.images.batches import RowDraws
-from headwise.tasks.batches.examples import RowBatch, RowStream, make_rows
+from headwise.images.batches import draws
+from headwise.tasks.batches.examples import RowBatch, make_rows, row_stream
 
 IDENTITY = {"seed": 1, "data": "abc"}
 
@@ -50,8 +50,8 @@ def make(_: int, rows: np.ndarray, random: np.random.Generator) -> RowBatch:
 
 def test_streams_refuse_a_batch_that_an_epoch_does_not_have() -> None:
     streams = (
-        RowStream(lambda _: np.ones(9, np.int64), make, 3, seed=1, identity={}),
-        RowDraws(9, 3, lambda rows, random: rows, seed=1, identity={}),
+        row_stream(lambda _: np.ones(9, np.int64), make, 3, seed=1, identity={}),
+        draws(9, 3, lambda rows, random: rows, seed=1, identity={}),
     )
     for stream in streams:
         epoch = []

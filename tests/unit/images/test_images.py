@@ -17,8 +17,9 @@ from matplotlib.image import imsave
 
 from headwise.config import ModelConfig
 from headwise.config.tasks import ImageConfig
+from headwise.data.stream import PlannedStream
 from headwise.errors import CheckpointError, ConfigError, DataError
-from headwise.images.batches import RowDraws, augment
+from headwise.images.batches import augment, draws
 from headwise.images.prepared import ImageFormat, PreparedImages, prepare_images, split_rows
 from headwise.images.sets import ImageSet, Labeled, Source, find_source, read_image
 from headwise.models.vision import VisionTransformer, patches
@@ -147,30 +148,25 @@ def test_moves_and_mirrors_of_all_kinds_are_drawn() -> None:
         assert count == pytest.approx(4000 / 3 * (2 if x == 3 else 1) / 6, rel=0.2)
 
 
-def draws(world: int = 1, rank: int = 0) -> RowDraws[tuple[list[int], float]]:
-    return RowDraws(
-        23,
-        4,
-        lambda rows, random: (rows.tolist(), random.random()),
-        seed=3,
-        identity={},
-        rank=rank,
-        world=world,
-    )
+def drawn(world: int = 1, rank: int = 0) -> PlannedStream[tuple[list[int], float]]:
+    def make(rows: np.ndarray, random: np.random.Generator) -> tuple[list[int], float]:
+        return rows.tolist(), random.random()
+
+    return draws(23, 4, make, seed=3, identity={}, rank=rank, world=world)
 
 
 def test_a_stream_goes_on_where_it_was_left() -> None:
-    whole = draws()
+    whole = drawn()
     expected = [next(whole) for _ in range(20)]
     assert sorted(row for rows, _ in expected[:6] for row in rows) == list(range(23))
     for stop in (1, 6, 13):
-        first, second = draws(), draws()
+        first, second = drawn(), drawn()
         assert [next(first) for _ in range(stop)] == expected[:stop]
         second.load_state(first.state())
         assert [next(second) for _ in range(stop, 20)] == expected[stop:]
     with pytest.raises(CheckpointError, match="planned with world=1, found world=2"):
-        draws(world=2).load_state(whole.state())
-    halves = [draws(world=2, rank=rank) for rank in (0, 1)]
+        drawn(world=2).load_state(whole.state())
+    halves = [drawn(world=2, rank=rank) for rank in (0, 1)]
     rows = [row for half in halves for _ in range(3) for row in next(half)[0]]
     assert sorted(rows) == list(range(23))
 

@@ -21,7 +21,7 @@ from headwise.engine.translator import Translator
 from headwise.images.prepared import ImageFormat
 from headwise.interop.single import encoder_builder
 from headwise.models.build import build_decoder_only
-from headwise.models.vision import build_classifier
+from headwise.models.vision import ImageClassifier
 from headwise.text.tokens.loading import learn_vocabulary, load_vocabulary
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 from headwise.text.tokens.vocabulary import MASK, Vocabulary
@@ -214,7 +214,7 @@ def write_image_run(run: Path, full: int = 255, **changes: Any) -> Path:
     config = Config.from_tree({"task": "image_classification", "model": model})
     form = ImageFormat((3, 8, 12), full, (0.4, 0.5, 0.6), (0.1, 0.2, 0.3), ("x", "y"))
     form.save(run)
-    network = shaken(build_classifier(config.model, form.shape, 4, 2, class_token=True))
+    network = shaken(ImageClassifier(config.model, form.shape, 4, 2, class_token=True))
     save_file(dict(network.named_parameters()), run / "model.safetensors")
     (run / "config.yaml").write_text(config.to_yaml())
     return run
@@ -230,7 +230,7 @@ def test_vit(full: int, changes: dict[str, Any], tmp_path: Path) -> None:
     folder = export(run, tmp_path / "out")
     theirs = load("AutoModelForImageClassification", folder)
     config, form = Config.of_run(run), ImageFormat.load(run)
-    ours = build_classifier(config.model, form.shape, 4, 2, class_token=True).eval()
+    ours = ImageClassifier(config.model, form.shape, 4, 2, class_token=True).eval()
     ours.load_state_dict(load_file(run / "model.safetensors"), strict=False)
     pixels = np.random.default_rng(0).integers(0, full + 1, (2, 3, 8, 12), np.uint8)
     processor = transformers.ViTImageProcessorPil.from_pretrained(folder)

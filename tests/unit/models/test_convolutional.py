@@ -165,10 +165,3 @@ def test_an_even_kernel_is_refused() -> None:
         ConvolutionalConfig(kernel=4)
     with pytest.raises(ConfigError, match=r"model\.convolutional: kernel must be odd, found 4"):
         Config.from_tree({"model": {"convolutional": {"kernel": 4}}})
-
-
-def test_too_long_a_sequence_is_refused() -> None:
-    model = small()
-    source = torch.full((1, 21), 5)
-    with pytest.raises(ValueError, match=r"expected at most 20 positions \(model.max_length\), found 21"):
-        model.encode(source, source > 0)

@@ -1,14 +1,11 @@
-"""Guarantees of the Transformer: causality, no effect of padding, and decoding by steps equals teacher forcing."""
+"""Guarantees of the Transformer beside those of every architecture (test_architectures.py)."""
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.testing import assert_close
 
@@ -81,45 +78,6 @@ def test_later_tokens_change_no_bit_of_earlier_outputs(norm: str) -> None:
     assert not torch.equal(first[:, 5:], second[:, 5:])
 
 
-@settings(deadline=None, max_examples=40)
-@given(
-    lengths=st.lists(st.tuples(st.integers(1, 7), st.integers(1, 7)), min_size=1, max_size=5),
-    more=st.tuples(st.integers(0, 4), st.integers(0, 4)),
-    norm=st.sampled_from(["post", "pre"]),
-    kind=st.sampled_from(["reference", "fused"]),
-)
-def test_padding_and_companions_change_no_result(
-    lengths: list[tuple[int, int]], more: tuple[int, int], norm: str, kind: str
-) -> None:
-    model = small(norm=norm, attention=kind)
-    batch = len(lengths)
-    source = torch.zeros(batch, max(s for s, _ in lengths) + more[0], dtype=torch.long)
-    target = torch.zeros(batch, max(t for _, t in lengths) + more[1], dtype=torch.long)
-    mask = torch.zeros_like(source, dtype=torch.bool)
-    for row, (s, t) in enumerate(lengths):
-        source[row, :s], target[row, :t], mask[row, :s] = ids(1, s, row), ids(1, t, 100 + row), True
-    with torch.no_grad():
-        together = model(source, mask, target)
-        memory = model.encode(source, mask)
-        for row, (s, t) in enumerate(lengths):
-            alone_source, alone_target = source[row : row + 1, :s], target[row : row + 1, :t]
-            alone = model(alone_source, all_real(alone_source), alone_target)
-            assert_close(together[row, :t], alone[0], rtol=1e-5, atol=1e-5)
-            states = model.encode(alone_source, all_real(alone_source)).states
-            assert_close(memory.states[row, :s], states[0], rtol=1e-5, atol=1e-5)
-
-
-@norms
-@kinds
-def test_what_stands_in_the_padding_changes_no_bit(norm: str, kind: str) -> None:
-    model = small(norm=norm, attention=kind)
-    source, target = ids(3, 6), ids(3, 4)
-    mask = torch.arange(6) < torch.tensor([[6], [2], [1]])
-    other = torch.where(mask, source, ids(3, 6, seed=9))
-    assert not torch.equal(source, other)
-    assert torch.equal(model(source, mask, target), model(other, mask, target))
-
-
 @norms
 def test_the_order_of_a_batch_is_the_order_of_its_results(norm: str) -> None:
     model = small(norm=norm)
@@ -133,54 +91,6 @@ def test_the_order_of_a_batch_is_the_order_of_its_results(norm: str) -> None:
     )
 
 
-def log_probabilities(model: Transformer, source: Tensor, mask: Tensor, histories: Tensor) -> Tensor:
-    """Return log-probabilities of the token after each history, by teacher forcing without a cache; a row each."""
-    return model.project(model(source, mask, histories)[:, -1]).log_softmax(-1)
-
-
-@settings(deadline=None, max_examples=30)
-@given(
-    seed=st.integers(0, 10_000),
-    beams=st.integers(1, 3),
-    options=st.fixed_dictionaries(
-        {
-            "norm": st.sampled_from(["post", "pre"]),
-            "positions": st.sampled_from(["sinusoidal", "learned", "none"]),
-            "attention": st.sampled_from(["reference", "fused"]),
-            "attention_bias": st.booleans(),
-        }
-    ),
-)
-def test_steps_with_reordered_and_finished_beams_equal_teacher_forcing(
-    seed: int, beams: int, options: dict[str, Any]
-) -> None:
-    choose = random.Random(seed)
-    model = small(**options)
-    source = ids(4, 6, seed)
-    mask = torch.arange(6) < torch.tensor([[6], [3], [1], [5]])
-    sentences = list(range(4))
-    histories = [[] for _ in range(4 * beams)]  # tokens fed to each row
-    with torch.no_grad():
-        state = model.start(model.encode(source, mask), beams)
-        for _ in range(7):
-            tokens = [choose.randrange(4, VOCABULARY) for _ in histories]
-            histories = [[*history, token] for history, token in zip(histories, tokens, strict=True)]
-            log_probs, state = model.step(torch.tensor(tokens), state)
-            rows = torch.tensor(sentences).repeat_interleave(beams)
-            expected = log_probabilities(model, source[rows], mask[rows], torch.tensor(histories))
-            assert log_probs.dtype == torch.float32
-            assert_close(log_probs, expected, rtol=1e-5, atol=1e-5)
-            if choose.random() < 0.3 and len(sentences) > 1:
-                kept = choose.sample(range(len(sentences)), len(sentences) - 1)  # in any order
-                state = state.keep(torch.tensor(kept))
-                sentences = [sentences[i] for i in kept]
-                histories = [histories[i * beams + beam] for i in kept for beam in range(beams)]
-            if choose.random() < 0.7:
-                order = [i // beams * beams + choose.randrange(beams) for i in range(len(histories))]
-                state = state.reorder(torch.tensor(order))
-                histories = [histories[i] for i in order]
-
-
 def test_a_sentence_can_leave_before_the_first_step() -> None:
     model = small()
     source = ids(3, 4)
@@ -188,51 +98,8 @@ def test_a_sentence_can_leave_before_the_first_step() -> None:
         state = model.start(model.encode(source, all_real(source)), beams=2).keep(torch.tensor([2, 0]))
         found, _ = model.step(torch.tensor([5, 6, 7, 8]), state)
         rows = torch.tensor([2, 2, 0, 0])
-        expected = log_probabilities(
-            model, source[rows], all_real(source[rows]), torch.tensor([[5], [6], [7], [8]])
-        )
-    assert_close(found, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_log_probabilities_are_normalized_float32_in_any_arithmetic() -> None:
-    model = small()
-    source = ids(2, 4)
-    found = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        model.compute_dtype = dtype
-        memory = model.encode(source, all_real(source))
-        assert memory.states.dtype == dtype
-        found[dtype], _ = model.step(torch.tensor([5, 6]), model.start(memory))
-        assert found[dtype].dtype == torch.float32
-        assert_close(found[dtype].exp().sum(-1), torch.ones(2))
-    assert_close(found[torch.bfloat16], found[torch.float32], rtol=0, atol=0.1)
-
-
-def test_too_long_a_sequence_is_refused() -> None:
-    model = small(max_length=4)
-    source = ids(1, 5)
-    with pytest.raises(ValueError, match=r"expected at most 4 positions \(model.max_length\), found 5"):
-        model.encode(source, all_real(source))
-    state = model.start(model.encode(source[:, :4], all_real(source[:, :4])))
-    for _ in range(4):
-        _, state = model.step(torch.tensor([5]), state)
-    with pytest.raises(ValueError, match="expected at most 4 positions"):
-        model.step(torch.tensor([5]), state)
-
-
-def test_shared_embeddings_are_one_storage() -> None:
-    everything = small(share_embeddings="all")
-    assert everything.source_embedding.weight is everything.target_embedding.weight
-    assert everything.output_weight is everything.target_embedding.weight
-    target = small(share_embeddings="target", sizes=(19, 23))
-    assert target.output_weight is target.target_embedding.weight
-    assert target.source_embedding.weight.shape == (19, 16)
-    nothing = small(share_embeddings="none", sizes=(19, 23))
-    weights = {
-        id(w)
-        for w in (nothing.source_embedding.weight, nothing.target_embedding.weight, nothing.output_weight)
-    }
-    assert len(weights) == 3
+        hidden = model(source[rows], all_real(source[rows]), torch.tensor([[5], [6], [7], [8]]))
+    assert_close(found, model.project(hidden[:, -1]).log_softmax(-1), rtol=1e-5, atol=1e-5)
 
 
 def test_a_shared_embedding_learns_from_all_its_uses() -> None:

@@ -21,7 +21,7 @@ from headwise.config import Config, ModelConfig
 from headwise.engine.loading import EngineOptions, open_run
 from headwise.errors import CheckpointError, ConfigError
 from headwise.models.build import build_decoder_only, build_encoder_only, load_filled
-from headwise.models.vision import build_classifier
+from headwise.models.vision import ImageClassifier
 from headwise.native.library import find_library
 from headwise.weights import Weights, quantized, saved, write_quantized
 from translator_run import make_run
@@ -127,7 +127,7 @@ def small(**changes: Any) -> ModelConfig:
 OTHERS: dict[str, Callable[[ModelConfig], nn.Module]] = {
     "language model": lambda config: build_decoder_only(config, 20),
     "encoder": lambda config: build_encoder_only(config, 20),
-    "images": lambda config: build_classifier(config, (1, 8, 8), 4, 3, class_token=True),
+    "images": lambda config: ImageClassifier(config, (1, 8, 8), 4, 3, class_token=True),
 }
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from attention_cases import Problem, problems
 from headwise.config import AttentionOptions
 from headwise.nn.attention import attend, attention_kind, attention_kinds
-from headwise.nn.kinds.linear import LinearState
+from headwise.nn.cache import RecurrentCache
 from headwise.nn.masks import combine
+from headwise.nn.memory import saved_bytes
 from headwise.nn.relative import RelativeBias, dense_bias
 
 KINDS = [kind.name for kind in attention_kinds()]
@@ -204,29 +206,13 @@ def test_a_window_wider_than_the_sequence_is_as_wide_as_the_sequence(kind: str, 
     assert operations(2**20) == operations(40)
 
 
-class Saved:
-    """Counter of the numbers that autograd saves for the backward pass, each storage once."""
-
-    def __init__(self) -> None:
-        self.sizes: dict[int, int] = {}
-
-    def pack(self, x: Tensor) -> Tensor:
-        self.sizes[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes() // x.element_size()
-        return x
-
-    @property
-    def total(self) -> int:
-        return sum(self.sizes.values())
-
-
-def saved_numbers(kind: str, time: int) -> int:
+def saved_numbers(kind: str, time: int, options: AttentionOptions = SMALL) -> int:
+    """Count the numbers (four bytes each) that autograd saves for the backward pass."""
     q, k, v = (torch.randn(1, 1, time, 4).requires_grad_() for _ in range(3))
     table = torch.randn(1, 1, 1, 5).requires_grad_()
     bias = None if "bias" in attention_kind(kind).lacks else RelativeBias(table)
-    saved = Saved()
-    with torch.autograd.graph.saved_tensors_hooks(saved.pack, lambda x: x):
-        attend(q, k, v, kind=kind, causal=True, bias=bias, options=SMALL)
-    return saved.total
+    attended = partial(attend, q, k, v, kind=kind, causal=True, bias=bias, options=options)
+    return saved_bytes(nn.Module(), attended)[1] // 4
 
 
 @pytest.mark.parametrize("kind", ["memory_efficient", "linear", "window"])
@@ -246,14 +232,8 @@ def test_a_strided_pattern_keeps_n_sqrt_n() -> None:
         root = math.isqrt(time)
         return AttentionOptions.model_validate({"block_sparse": {"local": root, "stride": root}})
 
-    totals = []
-    for time in (256, 1024):
-        saved = Saved()
-        q, k, v = (torch.randn(1, 1, time, 4).requires_grad_() for _ in range(3))
-        with torch.autograd.graph.saved_tensors_hooks(saved.pack, lambda x: x):
-            attend(q, k, v, kind="block_sparse", causal=True, options=options(time))
-        totals.append(saved.total)
-    assert totals[1] < 9 * totals[0]  # 4 · 2 in theory
+    few, many = (saved_numbers("block_sparse", time, options(time)) for time in (256, 1024))
+    assert many < 9 * few  # 4 · 2 in theory
 
 
 @pytest.mark.parametrize("kind", [name for name in KINDS if "dropout" not in attention_kind(name).lacks])
@@ -317,12 +297,12 @@ def test_the_recurrence_of_linear_attention_has_a_state_of_constant_size() -> No
     assert advance is not None
     q, k, v = (x.detach() for x in inputs(50))
     whole = attend(q, k, v, kind="linear", causal=True, options=SMALL)
-    state, sizes, parts = LinearState(), set(), []
+    state, sizes, parts = RecurrentCache(), set(), []
     for t in range(50):
         step = [x[:, :, t : t + 1] for x in (q, k, v)]
         parts.append(advance(*step, state, None, SMALL))
-        assert state.sums is not None
-        sizes.add(state.sums.numel())
+        assert state.state is not None
+        sizes.add(state.state.numel())
     assert state.length == 50
     assert sizes == {2 * 1 * 2 * 3}
     assert_close(torch.cat(parts, 2), whole, rtol=1e-10, atol=1e-10)

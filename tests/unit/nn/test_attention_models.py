@@ -17,8 +17,7 @@ from headwise.models.build import build_model, load_weights
 from headwise.models.transformer import Transformer
 from headwise.nn.attention import FEATURES, all_registered, attention_kinds, registered
 from headwise.nn.attention_positions import T5Buckets
-from headwise.nn.cache import KeyValueCache
-from headwise.nn.kinds.linear import LinearState
+from headwise.nn.cache import KeyValueCache, RecurrentCache
 from headwise.nn.masks import padding_mask
 from headwise.nn.mixing import SequenceMixer
 from headwise.nn.multihead import MultiHeadAttention
@@ -173,7 +172,7 @@ def test_recorded_weights_are_the_kinds_own(kind: str) -> None:
 def test_a_probe_set_before_decoding_sees_a_recurrent_kind_too() -> None:
     module = MultiHeadAttention(16, 2, kind="linear", role="causal")
     x = torch.randn(1, 3, 16)
-    assert isinstance(module.new_cache(), LinearState)
+    assert isinstance(module.new_cache(), RecurrentCache)
     late = module.new_cache()
     with recording(module) as records:
         cache = module.new_cache()

@@ -19,7 +19,9 @@ from headwise.errors import ConfigError
 from headwise.models.build import build_model
 from headwise.models.decoder_only import DecoderOnly
 from headwise.nn.attention import Layer, attend, attention_kind, registered
-from headwise.nn.kinds.state_space import StateSpace, StateSpaceCache
+from headwise.nn.cache import RecurrentCache
+from headwise.nn.kinds.state_space import StateSpace
+from headwise.nn.memory import saved_bytes
 from headwise.nn.recording import recording
 
 
@@ -175,7 +177,7 @@ def test_it_continues_from_its_state_in_parts_of_any_size(sizes: list[int]) -> N
     module = layer()
     x = torch.randn(3, 13, 4, dtype=torch.float64)
     cache, parts, numbers = module.new_cache(), [], set()
-    assert isinstance(cache, StateSpaceCache)
+    assert isinstance(cache, RecurrentCache)
     for part in x.split(sizes, 1):
         parts.append(module(part, None, cache))
         assert cache.state is not None
@@ -203,15 +205,7 @@ def test_time_and_memory_grow_linearly() -> None:
         return counter.get_total_flops()
 
     def kept(time: int) -> int:
-        sizes: dict[int, int] = {}
-
-        def pack(x: Tensor) -> Tensor:
-            sizes[x.untyped_storage().data_ptr()] = x.numel()
-            return x
-
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-            module(torch.randn(1, time, 8, requires_grad=True))
-        return sum(sizes.values())
+        return saved_bytes(module, lambda: module(torch.randn(1, time, 8, requires_grad=True)))[1]
 
     module = layer(8, dtype=torch.float32, chunk=32)
     assert products(2048) == pytest.approx(4 * products(512), rel=0.05)

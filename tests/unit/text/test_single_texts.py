@@ -12,8 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwise.config import DataConfig, SubwordConfig
+from headwise.data.stream import PlannedStream
 from headwise.errors import CheckpointError, ConfigError, DataError
-from headwise.tasks.batches.windows import WindowStream, make_windows, plan_windows, scoring_windows
+from headwise.tasks.batches.windows import (
+    WindowBatch,
+    make_windows,
+    plan_windows,
+    scoring_windows,
+    window_stream,
+)
 from headwise.text.preparation.monolingual import PreparedText, prepare_text
 from headwise.text.tokens.loading import learn_vocabulary, load_vocabulary
 from headwise.text.tokens.subwords import EOS, UNK
@@ -213,8 +220,9 @@ def test_inputs_are_one_token_behind() -> None:
 def test_a_stream_goes_on_where_it_was_left(tmp_path: Path, prefix: bool) -> None:
     prepared = prepare(tmp_path, write(tmp_path, LINES))
 
-    def stream(**changes: Any) -> WindowStream:
-        return WindowStream(prepared, 8, 32, **{"first": 5, "seed": 1, "prefix": prefix, **changes})
+    def stream(**changes: Any) -> PlannedStream[WindowBatch]:
+        options = {"first": 5, "seed": 1, "rank": 0, "world": 1, "prefix": prefix, **changes}
+        return window_stream(prepared, 8, 32, **options)
 
     one, other = stream(), stream()
     for _ in range(40):  # several epochs

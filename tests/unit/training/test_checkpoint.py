@@ -334,13 +334,12 @@ def test_averaging_is_the_mean_of_each_parameter(tmp_path: Path) -> None:
         np.testing.assert_array_equal(averaged[name], expected.astype(np.float32))
 
 
-def replace(folder: Path, tensors: dict[str, torch.Tensor]) -> None:
-    """Replace the parameters of a checkpoint and update its checksums."""
+def replace(folder: Path, tensors: dict[str, torch.Tensor], name: str = "model.safetensors") -> None:
+    """Replace the tensors of a checkpoint's file and update its checksums."""
     record = read_state(folder)
-    save_file(tensors, folder / "model.safetensors")
-    record["sha256"]["model.safetensors"] = file_sha256(folder / "model.safetensors")
-    record["sha256"]["state.json"] = state_sha256(record)
-    (folder / "state.json").write_text(json.dumps(record))
+    save_file(tensors, folder / name)
+    record["sha256"][name] = file_sha256(folder / name)
+    write_state(folder, record)
 
 
 def test_averaging_refuses_what_does_not_belong_together(tmp_path: Path) -> None:
@@ -388,10 +387,7 @@ def test_progress_is_plain_json() -> None:
 def change_tensors(folder: Path, name: str, changes: dict[str, torch.Tensor | None]) -> None:
     """Replace or remove tensors of a checkpoint's file and update its checksums."""
     tensors: dict[str, torch.Tensor | None] = dict(load_file(folder / name)) | changes
-    save_file({key: value for key, value in tensors.items() if value is not None}, folder / name)
-    record = read_state(folder)
-    record["sha256"][name] = file_sha256(folder / name)
-    write_state(folder, record)
+    replace(folder, {key: value for key, value in tensors.items() if value is not None}, name)
 
 
 def write_state(folder: Path, record: dict[str, Any]) -> None:

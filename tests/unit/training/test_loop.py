@@ -369,7 +369,7 @@ def test_best_is_named_though_a_kill_came_before(tmp_path: Path) -> None:
     assert Checkpoints(tmp_path).best() == tmp_path / "checkpoints" / "step-00000001"
 
 
-def test_only_the_steps_use_the_given_products(tmp_path: Path) -> None:
+def test_only_the_steps_use_the_configured_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Watched(Regression):
         def __init__(self) -> None:
             super().__init__()
@@ -388,7 +388,8 @@ def test_only_the_steps_use_the_given_products(tmp_path: Path) -> None:
 
     task, products = Watched(), Own()
     config = Config.from_tree({"training": {"max_steps": 3, "validate_every": 1}})
-    Trainer(task, config, tmp_path, device=torch.device("cpu"), products=products, quiet=True).fit()
+    monkeypatch.setattr("headwise.training.loop.find_products", lambda name: products)
+    Trainer(task, config, tmp_path, device=torch.device("cpu"), quiet=True).fit()
     assert [kind for kind, _ in task.seen].count("step") == 3
     assert {kind for kind, used in task.seen if used is products} == {"step"}
     assert {kind for kind, used in task.seen if used is not products} == {"validation"}

@@ -187,9 +187,8 @@ class _Prefix(State):
         return self
 
     def keep(self, sentences: Tensor) -> _Prefix:
-        rows = sentences[:, None] * self.beams + torch.arange(self.beams, device=sentences.device)
         self.memory = Memory(self.memory.states[sentences], self.memory.mask[sentences])
-        return self.reorder(rows.flatten())
+        return self.reorder(self.rows_of(sentences))
 
 
 def _step(model: Seq2Seq, tokens: Tensor, state: State) -> tuple[Tensor, State]:

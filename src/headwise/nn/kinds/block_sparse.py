@@ -10,11 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headwise.config import AttentionOptions
-from headwise.nn.attention import register
+from headwise.nn.attention import Bias, Mask, Options, register
 from headwise.nn.kinds.blocks import Layout, attend_blocks, merge
 from headwise.nn.kinds.window import near_layout
-from headwise.nn.relative import RelativeBias
 
 
 def far_layout(
@@ -30,7 +28,7 @@ def far_layout(
 
 
 def pattern(
-    queries: int, keys: int, *, causal: bool, options: AttentionOptions, device: torch.device | None = None
+    queries: int, keys: int, *, causal: bool, options: Options, device: torch.device | None = None
 ) -> Tensor:
     """Return the allowed pairs as a dense mask, (1, 1, query, key)."""
     i = torch.arange(queries, device=device)[:, None] + keys - queries
@@ -50,15 +48,7 @@ def pattern(
     },
 )
 def block_sparse(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None,
-    bias: Tensor | RelativeBias | None,
-    dropout: float,
-    *,
-    causal: bool,
-    options: AttentionOptions,
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Bias, dropout: float, *, causal: bool, options: Options
 ) -> Tensor:
     """Attend to the local keys and to every stride-th key; queries are the last positions."""
     queries, keys = q.size(2), k.size(2)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from headwise.nn.attention import Bias, Mask
 from headwise.nn.dropout import dropout as drop
 from headwise.nn.relative import RelativeBias
 
@@ -43,13 +44,7 @@ class Part:
 
 
 def attend_blocks(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None,
-    bias: Tensor | RelativeBias | None,
-    dropout: float,
-    layout: Layout,
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Bias, dropout: float, layout: Layout
 ) -> Part:
     """Attend over the pairs of a layout; shapes as in `headwise.nn.attention`, with mask and bias in four dimensions.
 

@@ -13,30 +13,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from headwise.config import AttentionOptions
-from headwise.nn.attention import pairs_refused, register
-from headwise.nn.relative import RelativeBias
-
-
-class LinearState:
-    """Cache of constant size: the sums Σ φ(k)ᵀ [v, 1] over all positions so far, (rows, heads, d_k, d_v + 1)."""
-
-    def __init__(self) -> None:
-        self.length = 0
-        self.sums: Tensor | None = None
-
-    def select(self, rows: Tensor) -> None:
-        """Reorder the cache: its row r becomes what row rows[r] was."""
-        if self.sums is not None:
-            self.sums = self.sums.index_select(0, rows)
+from headwise.nn.attention import Bias, Mask, Options, pairs_refused, register
+from headwise.nn.cache import RecurrentCache
+from headwise.nn.device import sum_dtype
 
 
 def features(x: Tensor) -> Tensor:
     """Return φ(x) = elu(x) + 1, at least in float32, because it is summed over the sequence."""
-    return functional.elu(x if x.dtype == torch.float64 else x.float()) + 1
+    return functional.elu(x.to(sum_dtype(x))) + 1
 
 
-def weights(q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None) -> Tensor:
+def weights(q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None) -> Tensor:
     """Return the dense weights φ(q_i)·φ(k_j) / Σ_j φ(q_i)·φ(k_j), (batch, heads, query, key)."""
     assert bias is None
     products = features(q) @ features(k).transpose(-2, -1)
@@ -46,11 +33,12 @@ def weights(q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None) -> T
     return (products / total.masked_fill(total == 0, 1.0)).to(q.dtype)
 
 
-def advance(
-    q: Tensor, k: Tensor, v: Tensor, cache: LinearState, mask: Tensor | None, options: AttentionOptions
-) -> Tensor:
-    """Advance the recurrence by new positions; q, k and v are (rows, heads, new, d)."""
-    out, cache.sums = _scan(features(q), *_keys_and_values(k, v, mask), options.linear.chunk, cache.sums)
+def advance(q: Tensor, k: Tensor, v: Tensor, cache: RecurrentCache, mask: Mask, options: Options) -> Tensor:
+    """Advance the recurrence by new positions; q, k and v are (rows, heads, new, d).
+
+    The state is the sums Σ φ(k)ᵀ [v, 1] over all positions so far, (rows, heads, d_k, d_v + 1).
+    """
+    out, cache.state = _scan(features(q), *_keys_and_values(k, v, mask), options.linear.chunk, cache.state)
     cache.length += q.size(2)
     return out.to(q.dtype)
 
@@ -62,7 +50,7 @@ _NO_SCORES = "there are no scores before a softmax that it could be added to"
     "linear",
     structured=True,
     weights=weights,
-    cache=LinearState,
+    cache=RecurrentCache,
     advance=advance,
     lacks={
         "pairs": "its sums run over all keys, or over all earlier ones",
@@ -73,15 +61,7 @@ _NO_SCORES = "there are no scores before a softmax that it could be added to"
     },
 )
 def linear(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None,
-    bias: Tensor | RelativeBias | None,
-    dropout: float,
-    *,
-    causal: bool,
-    options: AttentionOptions,
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Bias, dropout: float, *, causal: bool, options: Options
 ) -> Tensor:
     """Attend in time and memory linear in the number of keys; queries are the last positions."""
     if bias is not None:
@@ -96,7 +76,7 @@ def linear(
     return out.to(q.dtype)
 
 
-def _keys_and_values(k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def _keys_and_values(k: Tensor, v: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
     """Return φ(k), set to 0 where masked, and [v, 1]."""
     keys = features(k)
     if mask is not None:

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from headwise.config import AttentionOptions
-from headwise.nn.attention import register
+from headwise.nn.attention import Bias, Mask, Options, register
 from headwise.nn.device import sum_dtype
 from headwise.nn.relative import RelativeBias
 
@@ -48,7 +47,7 @@ class _Tiling:
         i = torch.arange(rows.start, rows.stop, device=device) + self.keys - self.queries
         return torch.arange(cols.start, cols.stop, device=device) - i[:, None]
 
-    def allowed(self, mask: Tensor | None, rows: slice, cols: slice, device: torch.device) -> Tensor | None:
+    def allowed(self, mask: Mask, rows: slice, cols: slice, device: torch.device) -> Mask:
         tile = None if mask is None else _cut(_cut(mask, 2, rows), 3, cols)
         if self.causal and cols.stop - 1 > rows.start + self.keys - self.queries:
             earlier = self.distance(rows, cols, device) <= 0
@@ -83,7 +82,7 @@ class _Chunked(torch.autograd.Function):
 
     @staticmethod
     def forward(  # type: ignore[override]
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, tiling: _Tiling
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, tiling: _Tiling
     ) -> Tensor:
         out = v.new_empty(*q.shape[:3], v.size(3))
         log_sum = q.new_empty(*q.shape[:3], 1, dtype=sum_dtype(q))
@@ -103,14 +102,10 @@ class _Chunked(torch.autograd.Function):
         for rows in tiling.rows():
             delta = (gradient[:, :, rows] * out[:, :, rows]).to(log_sum.dtype).sum(-1, keepdim=True)
             bias_rows = None if bias is None else _cut(bias, 2, rows)
-            bias_gradient = (
-                None if db is None or bias_rows is None else _BiasGradient(bias_rows, tiling, rows)
-            )
+            tiles: list[Tensor] = []  # gradients of the scores, where the bias has one
             for cols in tiling.cols(rows):
                 scores = _scores(q, k, mask, bias_rows, tiling, rows, cols)
                 weights = (scores - log_sum[:, :, rows]).exp()
-                if (allowed := tiling.allowed(mask, rows, cols, q.device)) is not None:
-                    weights = weights.masked_fill(~allowed, 0.0)
                 d_weights = (gradient[:, :, rows] @ v[:, :, cols].transpose(-2, -1)).to(weights.dtype)
                 dropped = weights
                 if tiling.dropout:
@@ -121,62 +116,49 @@ class _Chunked(torch.autograd.Function):
                 dv[:, :, cols] += dropped.to(q.dtype).transpose(-2, -1) @ gradient[:, :, rows]
                 dq[:, :, rows] += scaled @ k[:, :, cols]
                 dk[:, :, cols] += scaled.transpose(-2, -1) @ q[:, :, rows]
-                if bias_gradient is not None:
-                    bias_gradient.add(d_scores, cols)
-            if db is not None and bias_gradient is not None:
-                _cut(db, 2, rows).add_(bias_gradient.result())
+                if db is not None:
+                    tiles.append(d_scores)
+            if db is not None and bias_rows is not None:
+                _cut(db, 2, rows).add_(_bias_gradient(bias_rows, tiling, rows, torch.cat(tiles, dim=3)))
         d_bias = None if bias is None or db is None else db.to(bias.dtype)
         return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), None, d_bias, None
 
 
-class _BiasGradient:
-    """Accumulates the gradient of the scores of some rows, (batch, heads, row, key), and backpropagates to the bias."""
-
-    def __init__(self, part: Tensor, tiling: _Tiling, rows: slice) -> None:
-        self.part, self.tiling, self.rows = part, tiling, rows
-        self.tiles: list[Tensor] = []
-        self.end = 0
-
-    def add(self, d_scores: Tensor, cols: slice) -> None:
-        self.tiles.append(d_scores)
-        self.end = cols.stop
-
-    def result(self) -> Tensor:
-        leaf = self.part.detach().requires_grad_()
-        d_scores = torch.cat(self.tiles, dim=3)
-        with torch.enable_grad():
-            dense = self.tiling.bias(leaf, self.rows, slice(0, self.end)).expand_as(d_scores)
-            (result,) = torch.autograd.grad(dense, leaf, d_scores.to(leaf.dtype))
-        return result
+def _bias_gradient(bias: Tensor, tiling: _Tiling, rows: slice, d_scores: Tensor) -> Tensor:
+    """Return the gradient of the bias of some rows, from that of their scores, (batch, heads, row, key)."""
+    leaf = bias.detach().requires_grad_()
+    with torch.enable_grad():
+        dense = tiling.bias(leaf, rows, slice(0, d_scores.size(3))).expand_as(d_scores)
+        (result,) = torch.autograd.grad(dense, leaf, d_scores.to(leaf.dtype))
+    return result
 
 
 def _scores(
-    q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None, tiling: _Tiling, rows: slice, cols: slice
+    q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None, tiling: _Tiling, rows: slice, cols: slice
 ) -> Tensor:
-    """Return the scores of a tile, with a large negative number where masked; `bias` is the bias of the rows."""
+    """Return the scores of a tile, minus infinity where masked; `bias` is the bias of the rows."""
     scores = ((q[:, :, rows] * q.size(-1) ** -0.5) @ k[:, :, cols].transpose(-2, -1)).to(sum_dtype(q))
     if bias is not None:
         scores = scores + tiling.bias(bias, rows, cols).to(scores.dtype)
     if (allowed := tiling.allowed(mask, rows, cols, q.device)) is not None:
-        scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min / 2)
+        scores = scores.masked_fill(~allowed, -torch.inf)
     return scores
 
 
 def _forward_rows(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, tiling: _Tiling, rows: slice
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, tiling: _Tiling, rows: slice
 ) -> tuple[Tensor, Tensor]:
     """Return the output (batch, heads, row, d_v) and the log-sum-exp (batch, heads, row, 1) of the queries `rows`."""
     bias = None if bias is None else _cut(bias, 2, rows)
     shape = (*q.shape[:2], rows.stop - rows.start)
     numerator = q.new_zeros(*shape, v.size(3), dtype=sum_dtype(q))
     denominator = q.new_zeros(*shape, 1, dtype=sum_dtype(q))
+    # Finite, so that queries without any allowed key get no NaN.
     peak = torch.full_like(denominator, torch.finfo(denominator.dtype).min / 2)
     for cols in tiling.cols(rows):
         scores = _scores(q, k, mask, bias, tiling, rows, cols)
         new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))
         weights, rescale = (scores - new_peak).exp(), (peak - new_peak).exp()
-        if (allowed := tiling.allowed(mask, rows, cols, q.device)) is not None:
-            weights = weights.masked_fill(~allowed, 0.0)
         dropped = weights * tiling.dropout_factors(weights, rows, cols) if tiling.dropout else weights
         numerator = numerator * rescale + dropped.to(v.dtype) @ v[:, :, cols]
         denominator = denominator * rescale + weights.sum(-1, keepdim=True)
@@ -187,15 +169,7 @@ def _forward_rows(
 
 @register("memory_efficient", structured=True)
 def memory_efficient(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None,
-    bias: Tensor | RelativeBias | None,
-    dropout: float,
-    *,
-    causal: bool,
-    options: AttentionOptions,
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Bias, dropout: float, *, causal: bool, options: Options
 ) -> Tensor:
     """Compute the same function as `reference`, in memory linear in queries and keys, besides mask and bias."""
     tiling = _Tiling(

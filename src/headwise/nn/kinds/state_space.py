@@ -25,24 +25,12 @@ from torch.nn import functional
 
 from headwise.config import ModelConfig
 from headwise.nn.attention import pairs_refused, register_layer
-from headwise.nn.cache import Cache
+from headwise.nn.cache import Cache, RecurrentCache
+from headwise.nn.device import sum_dtype
 from headwise.nn.linear import Linear
 from headwise.nn.mixing import SequenceMixer
 
 _NO_PAIRS = "it has no scores or weights of pairs of positions"
-
-
-class StateSpaceCache:
-    """Cache of constant size: the state x after all positions so far, (channels, rows, states)."""
-
-    def __init__(self) -> None:
-        self.length = 0
-        self.state: Tensor | None = None
-
-    def select(self, rows: Tensor) -> None:
-        """Reorder the cache: its row r becomes what row rows[r] was."""
-        if self.state is not None:
-            self.state = self.state.index_select(1, rows)
 
 
 class _Chunk(NamedTuple):
@@ -96,13 +84,13 @@ class StateSpace(SequenceMixer):
 
         Raises ValueError for a mask over pairs.
         """
-        u = (x if x.dtype == torch.float64 else x.float()).permute(2, 0, 1)  # (channel, batch, time)
+        u = x.to(sum_dtype(x)).permute(2, 0, 1)  # (channel, batch, time)
         if mask is not None:
             if mask.dim() != 4 or mask.shape[1:3] != (1, 1):
                 raise pairs_refused("state_space")
             u = u.masked_fill(~mask[:, 0, 0, -x.size(1) :], 0.0)
         if cache is not None:
-            assert isinstance(cache, StateSpaceCache)
+            assert isinstance(cache, RecurrentCache)
             y, cache.state = self._scan(u, cache.state)
             cache.length += x.size(1)
         elif self.directions == 1:
@@ -120,7 +108,7 @@ class StateSpace(SequenceMixer):
             raise ValueError(
                 "expected a causal state space to decode step by step, found one that reads both ways"
             )
-        return StateSpaceCache()
+        return RecurrentCache(dim=1)  # of a state (channels, rows, states)
 
     def _scan(self, u: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
         """Run u (channel, batch, time) from `state`; returns y like u, and the state after the last position."""

@@ -9,18 +9,16 @@ import math
 
 from torch import Tensor
 
-from headwise.nn.attention import attention_weights, register
+from headwise.nn.attention import Mask, attention_weights, register
 from headwise.nn.dropout import dropout as drop
 
 
-def unscaled_weights(q: Tensor, k: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
+def unscaled_weights(q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None) -> Tensor:
     """Return softmax(Q Kᵀ + bias), (batch, heads, query, key), with masked keys at exactly 0."""
     return attention_weights(q * math.sqrt(q.size(-1)), k, mask, bias)
 
 
 @register("unscaled", weights=unscaled_weights, lacks={})
-def unscaled(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, dropout: float
-) -> Tensor:
+def unscaled(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float) -> Tensor:
     """Compute softmax(Q Kᵀ) V with dense attention weights."""
     return drop(unscaled_weights(q, k, mask, bias), dropout, training=dropout > 0) @ v

@@ -9,10 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headwise.config import AttentionOptions
-from headwise.nn.attention import register
+from headwise.nn.attention import Bias, Mask, Options, register
 from headwise.nn.kinds.blocks import Layout, attend_blocks, merge
-from headwise.nn.relative import RelativeBias
 
 _SMALLEST_BLOCK = 32  # the overhead of smaller blocks exceeds their savings
 
@@ -46,7 +44,7 @@ def with_globals(layout: Layout, queries: int, keys: int, count: int, *, causal:
 
 
 def pattern(
-    queries: int, keys: int, *, causal: bool, options: AttentionOptions, device: torch.device | None = None
+    queries: int, keys: int, *, causal: bool, options: Options, device: torch.device | None = None
 ) -> Tensor:
     """Return the allowed pairs as a dense mask, (1, 1, query, key)."""
     i = torch.arange(queries, device=device)[:, None] + keys - queries
@@ -67,15 +65,7 @@ def pattern(
     },
 )
 def window(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None,
-    bias: Tensor | RelativeBias | None,
-    dropout: float,
-    *,
-    causal: bool,
-    options: AttentionOptions,
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Bias, dropout: float, *, causal: bool, options: Options
 ) -> Tensor:
     """Attend within the window and to the global tokens; queries are the last positions."""
     queries, keys = q.size(2), k.size(2)

@@ -7,8 +7,7 @@ some of them empty, is replaced by one `<mask>`; the target is the whole text.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 
 from headwise.config.tasks import DenoisingConfig
-from headwise.data.stream import Epoch, ResumableStream
+from headwise.data.stream import PlannedStream
 from headwise.tasks.batches.examples import padded
 from headwise.tasks.batches.pairs import Batch
-from headwise.tasks.batches.windows import WindowBatch, WindowStream
+from headwise.tasks.batches.windows import WindowBatch
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 
 Ids = NDArray[np.int64]
@@ -125,28 +124,19 @@ def make_pairs(pairs: Sequence[tuple[Ids, Ids]], rows: list[int]) -> Batch:
     )
 
 
-class DenoisingStream(ResumableStream[Batch]):
-    """Resumable iterator over corrupted windows of a text; the corruption depends on the seed and position alone."""
+def denoising_stream(windows: PlannedStream[WindowBatch], damage: Damage) -> PlannedStream[Batch]:
+    """Return batches of corrupted windows of a text; `rows` of a batch are their start positions in the text."""
 
-    name = WindowStream.name
+    def make(epoch: int, starts: NDArray[np.int64], random: np.random.Generator) -> Batch:
+        batch = windows.make(epoch, starts, random)
+        return make_pairs([damage(ids, random) for ids in batch.outputs.numpy()], starts.tolist())
 
-    def __init__(self, windows: WindowStream, damage: Damage) -> None:
-        """Corrupt the batches of `windows`, with their seed and identity."""
-        super().__init__(windows.identity, seed=windows.seed, rank=windows.rank, world=windows.world)
-        self._windows, self._damage = windows, damage
-
-    def epochs(self, first: int) -> Generator[Epoch[Batch], None, None]:  # noqa: D102
-        for number, (plan, make) in enumerate(self._windows.epochs(first), start=first):
-            yield plan, functools.partial(self._make, number, make)
-
-    def _make(
-        self,
-        epoch: int,
-        make: Callable[[int, NDArray[np.int64]], WindowBatch],
-        index: int,
-        starts: NDArray[np.int64],
-    ) -> Batch:
-        """Corrupt one batch of windows; `rows` of the result are their start positions in the text."""
-        random, windows = self.random(epoch, index), make(index, starts)
-        pairs = [self._damage(ids, random) for ids in windows.outputs.numpy()]
-        return make_pairs(pairs, windows.starts.tolist())
+    return PlannedStream(
+        windows.plan,
+        make,
+        identity=windows.identity,
+        seed=windows.seed,
+        rank=windows.rank,
+        world=windows.world,
+        name=windows.name,
+    )

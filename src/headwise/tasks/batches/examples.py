@@ -6,9 +6,7 @@ and the batch index alone.
 
 from __future__ import annotations
 
-import functools
-import itertools
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from headwise.data.plans import plan_rows
-from headwise.data.stream import Epoch, ResumableStream
+from headwise.data.stream import PlannedStream
 from headwise.text.tokens.subwords import EOS, PAD
 
 
@@ -61,40 +59,23 @@ def padded(sequences: Sequence[Any], value: int = PAD) -> torch.Tensor:
     return torch.from_numpy(result)
 
 
-class RowStream(ResumableStream[RowBatch]):
-    """Resumable iterator over batches of sequences of similar length, within a token budget."""
+def row_stream(
+    lengths: Callable[[int], NDArray[Any]],
+    make: Callable[[int, NDArray[np.int64], np.random.Generator], RowBatch],
+    tokens: int,
+    *,
+    identity: dict[str, Any],
+    seed: int,
+    rank: int = 0,
+    world: int = 1,
+) -> PlannedStream[RowBatch]:
+    """Return batches of sequences of similar length, each of up to `tokens` tokens with its padding.
 
-    def __init__(
-        self,
-        lengths: Callable[[int], NDArray[Any]],
-        make: Callable[[int, NDArray[np.int64], np.random.Generator], RowBatch],
-        tokens: int,
-        *,
-        seed: int,
-        identity: dict[str, Any],
-        rank: int = 0,
-        world: int = 1,
-    ) -> None:
-        """Start at the beginning of epoch 0.
+    `lengths` returns the lengths of the sequences of an epoch; for the others see `PlannedStream`.
+    """
 
-        Args:
-            lengths: returns the lengths of the sequences of an epoch.
-            make: builds a batch from the epoch, row indices and a random generator.
-            tokens: token budget of a batch.
-            seed: seed of the order and of all random numbers.
-            identity: JSON values that, with the other arguments, identify the data that a position belongs to.
-            rank: data-parallel rank of this process.
-            world: number of processes.
-        """
-        self._lengths, self._make, self._tokens = lengths, make, tokens
-        full_identity = {"tokens": tokens, "seed": seed, "world": world, **identity}
-        super().__init__(full_identity, seed=seed, rank=rank, world=world)
+    def plan(epoch: int) -> list[NDArray[np.int64]]:
+        return plan_rows(lengths(epoch), tokens, seed=seed, epoch=epoch, world=world)
 
-    def epochs(self, first: int) -> Generator[Epoch[RowBatch], None, None]:  # noqa: D102
-        for epoch in itertools.count(first):
-            lengths = self._lengths(epoch)
-            plan = plan_rows(lengths, self._tokens, seed=self.seed, epoch=epoch, world=self.world)
-            yield plan[self.rank :: self.world], functools.partial(self._draw, epoch)
-
-    def _draw(self, epoch: int, index: int, rows: NDArray[np.int64]) -> RowBatch:
-        return self._make(epoch, rows, self.random(epoch, index))
+    identity = {"tokens": tokens, **identity}
+    return PlannedStream(plan, make, identity=identity, seed=seed, rank=rank, world=world)

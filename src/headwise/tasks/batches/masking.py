@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.text.tokens.subwords import BOS, EOS
-from headwise.text.tokens.vocabulary import MASK, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -22,11 +21,6 @@ class Masking:
     share: float = 0.15
     masked: float = 0.8
     random: float = 0.1
-
-    @classmethod
-    def of(cls, vocabulary: Vocabulary, *, share: float, masked: float, random: float) -> Masking:
-        """Read the ids from a vocabulary with the symbol <mask>."""
-        return cls(vocabulary.symbol(MASK), vocabulary.ordinary, vocabulary.size, share, masked, random)
 
     def hide(
         self, ids: NDArray[Any], random: np.random.Generator

@@ -6,9 +6,7 @@ change their position in the window; shift and order depend on the seed and the 
 
 from __future__ import annotations
 
-import functools
-import itertools
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headwise.data.stream import Epoch, ResumableStream
+from headwise.data.stream import PlannedStream
 from headwise.errors import DataError
 from headwise.text.preparation.monolingual import PreparedText, TextStore
 
@@ -57,7 +55,7 @@ def make_windows(
 
 
 def plan_windows(
-    tokens: int, length: int, rows: int, *, seed: int, epoch: int, world: int = 1
+    tokens: int, length: int, rows: int, *, seed: int, epoch: int, world: int
 ) -> list[NDArray[np.int64]]:
     """Split a text of `tokens` tokens into windows for one epoch; returns the window starts of each batch.
 
@@ -79,61 +77,35 @@ def plan_windows(
     return np.array_split(random.permutation(starts), min(batches, len(starts) // world * world))
 
 
-class WindowStream(ResumableStream[WindowBatch]):
-    """Resumable iterator over batches of windows that together cover the text once per epoch."""
+def window_stream(
+    prepared: PreparedText,
+    length: int,
+    tokens: int,
+    *,
+    first: int,
+    seed: int,
+    rank: int,
+    world: int,
+    prefix: bool = False,
+) -> PlannedStream[WindowBatch]:
+    """Return batches of up to `tokens` tokens in windows of `length` that together cover the text once per epoch.
 
-    name = "windows"
+    `first` is the input id that predicts the first token of the text. With `prefix`, each window gets a random prefix
+    length, from 0 to all tokens but one (prefix language model). For the others see `PlannedStream`.
+    """
+    ids = prepared.train.ids
+    length = min(length, len(ids))
+    rows = max(1, tokens // length)
 
-    def __init__(
-        self,
-        prepared: PreparedText,
-        length: int,
-        tokens: int,
-        *,
-        first: int,
-        seed: int,
-        rank: int = 0,
-        world: int = 1,
-        prefix: bool = False,
-    ) -> None:
-        """Start at the beginning of epoch 0.
+    def plan(epoch: int) -> list[NDArray[np.int64]]:
+        return plan_windows(len(ids), length, rows, seed=seed, epoch=epoch, world=world)
 
-        Args:
-            prepared: the text.
-            length: window length in tokens; capped at the length of the text.
-            tokens: token budget of a batch.
-            first: the input id that predicts the first token of the text.
-            seed: seed of the window order.
-            rank: data-parallel rank of this process.
-            world: number of processes.
-            prefix: draw a random prefix length for each window, from 0 to all tokens but one (prefix language model).
-        """
-        self._ids, self._first, self._prefix = prepared.train.ids, first, prefix
-        self._length = min(length, len(self._ids))
-        self._rows = max(1, tokens // self._length)
-        identity = {
-            "length": self._length,
-            "tokens": tokens,
-            "seed": seed,
-            "world": world,
-            "prefix": prefix,
-            **prepared.identity(),
-        }
-        super().__init__(identity, seed=seed, rank=rank, world=world)
+    def make(_: int, starts: NDArray[np.int64], random: np.random.Generator) -> WindowBatch:
+        drawn = torch.from_numpy(random.integers(0, length, len(starts))) if prefix else None
+        return make_windows(ids, starts, length, first, drawn)
 
-    def epochs(self, first: int) -> Generator[Epoch[WindowBatch], None, None]:  # noqa: D102
-        for epoch in itertools.count(first):
-            plan = plan_windows(
-                len(self._ids), self._length, self._rows, seed=self.seed, epoch=epoch, world=self.world
-            )
-            yield plan[self.rank :: self.world], functools.partial(self.make, epoch)
-
-    def make(self, epoch: int, index: int, starts: NDArray[np.int64]) -> WindowBatch:
-        """Build batch `index` of an epoch from the windows at `starts`."""
-        prefix = None
-        if self._prefix:
-            prefix = torch.from_numpy(self.random(epoch, index).integers(0, self._length, len(starts)))
-        return make_windows(self._ids, starts, self._length, self._first, prefix)
+    identity = {"length": length, "tokens": tokens, "prefix": prefix, **prepared.identity()}
+    return PlannedStream(plan, make, identity=identity, seed=seed, rank=rank, world=world, name="windows")
 
 
 def scoring_windows(tokens: int, length: int, stride: int) -> Iterator[tuple[int, int]]:

@@ -27,8 +27,7 @@ from torch.utils.checkpoint import checkpoint
 from headwise.config import TrainingConfig
 from headwise.errors import ConfigError
 from headwise.models.transformer import DecoderLayer, EncoderLayer
-from headwise.training.parallel.shard_files import ShardWriter
-from headwise.training.parallel.sharding import gathered, local, sharded_like
+from headwise.training.parallel.sharding import ShardWriter, gathered, local, sharded_like
 from headwise.training.parallel.world import World
 from headwise.training.task import Task
 

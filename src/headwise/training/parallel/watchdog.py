@@ -15,10 +15,12 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
+
+from torch.distributed import Store  # pyright: ignore[reportPrivateImportUsage]
 
 from headwise.training.parallel.world import World
 
@@ -28,16 +30,6 @@ _REPORTS = 4  # least number of reports in the time limit
 READING, COMPUTING, OTHER = "reading the batches", "computing the gradients", "validating or saving"
 _ORDER = (READING, COMPUTING, OTHER)
 _EXIT_CODE = 1  # of a rank that ends the job
-
-
-class Board(Protocol):
-    """A store of the ranks' reports, as torch.distributed's."""
-
-    def set(self, key: str, value: str) -> None: ...  # noqa: D102
-
-    def get(self, key: str) -> bytes: ...  # noqa: D102
-
-    def check(self, keys: list[str]) -> bool: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -77,13 +69,11 @@ def hung(reports: Sequence[Report], silent: Mapping[int, float], timeout: float)
 class Watchdog:
     """Reports where this rank is, and ends the training if a rank hangs."""
 
-    def __init__(
-        self, world: World, timeout: float, end: Callable[[list[Report]], None] | None = None
-    ) -> None:
-        """Watch nothing with one rank, or with a `timeout` of 0; `end` is called with the ranks that hang."""
+    def __init__(self, world: World, timeout: float) -> None:
+        """Watch nothing with one rank, or with a `timeout` of 0."""
         self._rank, self._size, self._timeout = world.rank, world.size, timeout
-        self._board: Board | None = world.board() if world.size > 1 and timeout else None
-        self._end = end or (_kill if world.local else _end_job)
+        self._board = world.board() if world.size > 1 and timeout else None
+        self._end = _kill if world.local else _end_job
         self._watches = world.first or not world.local  # a local rank 0 that is suspended resumes later
         self._pause = min(timeout / _REPORTS, _LONGEST_PAUSE)
         self._place, self._step, self._since = OTHER, 0, time.monotonic()
@@ -110,7 +100,7 @@ class Watchdog:
             self._stopped.set()
             thread.join()
 
-    def _run(self, board: Board) -> None:
+    def _run(self, board: Store) -> None:
         number, woken = 0, time.monotonic()
         heard: dict[int, tuple[int, float]] = {}  # the number of each rank's last report, and when it was new
         while not self._stopped.wait(self._pause):
@@ -135,7 +125,7 @@ class Watchdog:
                 if self._rank == others[0]:
                     self._end(found)
 
-    def _report_to(self, board: Board, number: int) -> None:
+    def _report_to(self, board: Store, number: int) -> None:
         seconds = time.monotonic() - self._since
         report = Report(
             self._rank, self._step, self._place, seconds, number, socket.gethostname(), os.getpid()
@@ -143,7 +133,7 @@ class Watchdog:
         board.set(f"rank {self._rank}", json.dumps(asdict(report)))
 
 
-def _read(board: Board, size: int) -> list[Report]:
+def _read(board: Store, size: int) -> list[Report]:
     """Return the reports of the ranks that have reported, in the order of ranks."""
     keys = [f"rank {rank}" for rank in range(size)]
     values: list[dict[str, Any]] = [json.loads(board.get(key)) for key in keys if board.check([key])]

@@ -16,7 +16,7 @@ import torch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 from headwise.errors import TrainingError
-from headwise.training.parallel.shard_files import ShardWriter
+from headwise.training.parallel.sharding import ShardWriter
 from headwise.training.parallel.world import World
 
 world, folder = World.join("cpu"), Path(sys.argv[1])
