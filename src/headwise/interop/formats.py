@@ -34,10 +34,7 @@ _OTHERS = {
         ("*.pt", "dict.*.txt"),
         "ct2-fairseq-converter, which comes with ctranslate2, converts it to a directory that headwise import reads",
     ),
-    "joeynmt": (
-        ("*.ckpt", "config.yaml", "src_vocab.txt"),
-        "there is no converter of its models",
-    ),
+    "joeynmt": (("*.ckpt", "config.yaml", "src_vocab.txt"), "there is no converter of its models"),
 }
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from headwise import __version__
 
 # ONNX Runtime 1.17 and newer read these versions; operator set 20 is the first that has Gelu.
-OPERATOR_SET = 20
+_OPERATOR_SET = 20
 _FORMAT = 9
 
 # The name of a value, or a constant: a scalar, a vector of whole numbers, or a tensor.
@@ -72,7 +72,7 @@ class Graph:
         graph = helper.make_graph(
             self._nodes, self._name, self._inputs, self._outputs, [*self._constants.values()], description
         )
-        imports = [helper.make_operatorsetid("", OPERATOR_SET)]
+        imports = [helper.make_operatorsetid("", _OPERATOR_SET)]
         return helper.make_model(
             graph,
             opset_imports=imports,
