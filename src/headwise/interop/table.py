@@ -47,6 +47,8 @@ Changes: TypeAlias = Callable[[str], Change]
 
 SAME = Change()
 TRANSPOSED = Change(_transposed, _transposed)  # of matrices
+# Of a vector that is a matrix of one row there.
+VECTOR = Change(lambda tensor: tensor[0] if tensor.ndim == 2 else tensor, lambda tensor: tensor[None])
 
 
 def times(factor: float) -> Change:

@@ -26,7 +26,7 @@ MODEL_TYPES = {
     "t5": "t5",
     "vit": "vit",
 }
-# By the task: modules with a class `Exporter`, of which the first that can express a run writes it.
+# By the task: modules with functions `refuses` and `write`; the first that doesn't refuse a run writes it.
 _TASKS = {
     "translation": ("marian", "t5"),
     "masked_language_model": ("bert",),
@@ -64,16 +64,15 @@ class Exporter(base.Exporter):
 
     def refuses(self, config: Config) -> str | None:  # noqa: D102
         reasons = [kind.refuses(config) for kind in _kinds(config)]
-        refusals = [reason for reason in reasons if reason is not None]
-        return min(refusals, key=len) if len(refusals) == len(reasons) else None
+        return None if None in reasons else min(reasons, key=len)
 
     def write(self, trained: Any, folder: Path, precision: str) -> list[str]:  # noqa: D102
         kind = next(kind for kind in _kinds(trained.config) if kind.refuses(trained.config) is None)
-        return kind.write(trained, folder, precision)
+        return kind.write(trained, folder)
 
 
-def _kinds(config: Config) -> list[base.Exporter]:
-    return [importlib.import_module(f"{__package__}.{module}").Exporter() for module in _TASKS[config.task]]
+def _kinds(config: Config) -> list[Any]:
+    return [importlib.import_module(f"{__package__}.{module}") for module in _TASKS[config.task]]
 
 
 def _model_type(source: Path) -> str | None:

@@ -57,11 +57,13 @@ class Importer(base.Importer):
             for file, size in zip(files.vocabularies, options.dim_vocabs, strict=True)
         ]
         text, rows = _text(vocabularies, files, arrays, model)
-        biases = _logit_bias(arrays, rows[-1], files.model)
-        model.logit_bias = biases is not None
+        bias = f"{OUTPUT}_b"
+        stored = arrays.pop(bias).read() if bias in arrays else None
+        biases = rows[-1].logit_bias(stored, f"{files.model}: {bias}")
+        model.logit_bias = bool(biases.any())
         model.attention_bias = _has_attention_bias(arrays, model)
         permuted = _set_positions(arrays, model, files.model)
-        parameters: dict[str, Any] = {} if biases is None else {"logit_bias": lambda: biases}
+        parameters: dict[str, Any] = {"logit_bias": lambda: biases} if model.logit_bias else {}
         parameters |= _parameters(arrays, model, rows, permuted, files.model)
         notes: list[str] = []
         if text.vocabulary is not None and text.vocabulary.split == "words":
@@ -153,11 +155,8 @@ def _model(options: ModelOptions, path: Path) -> ModelConfig:
 
 def _tie(arrays: dict[str, Array], options: ModelOptions) -> None:
     """Give the embeddings of source and target the names that they have where they aren't tied."""
-    if (
-        options.tied_embeddings_src
-        and not (options.tied_embeddings or options.tied_embeddings_all)
-        and "Wemb" in arrays
-    ):
+    others = options.tied_embeddings or options.tied_embeddings_all
+    if options.tied_embeddings_src and not others and "Wemb" in arrays:
         arrays["encoder_Wemb"] = arrays["decoder_Wemb"] = arrays.pop("Wemb")
 
 
@@ -206,12 +205,6 @@ def _is_zero(arrays: dict[str, Array], matrix: str, row: int | None) -> bool:
         return False
     tensor = arrays[matrix].read()
     return tensor.ndim == 2 and row < len(tensor) and not bool(tensor[row].any())
-
-
-def _logit_bias(arrays: dict[str, Array], rows: Rows, path: Path) -> base.Array | None:
-    name = f"{OUTPUT}_b"
-    stored = arrays.pop(name).read() if name in arrays else None
-    return rows.logit_bias(stored, f"{path}: {name}")
 
 
 def _has_attention_bias(arrays: dict[str, Array], model: ModelConfig) -> bool:
