@@ -73,6 +73,11 @@ def escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
+def raw_of(tokens: Sequence[Token]) -> str:
+    """Return the source of tokens."""
+    return "".join(token.raw for token in tokens)
+
+
 def check_depth(depth: int, what: str) -> None:
     """Raise `DataError` for elements that are nested too deeply."""
     if depth > MOST_DEPTH:

@@ -16,7 +16,6 @@ from document_translation import of_document
 from headwise.documents.formats import read_file
 from headwise.documents.protected import intact
 from headwise.documents.sentence import ProtectedPiece, Sentence
-from headwise.errors import DataError
 
 PROPERTIES = """# a = b
 ! c
@@ -358,17 +357,3 @@ def texts(ast: Any, node: Any, change) -> list[str]:
 def test_a_translation_with_other_placeholders_is_refused(translation: str, whole: bool) -> None:
     pieces = ProtectedPiece("{0}", "{0}", "placeholder"), ProtectedPiece("%s", "%s", "format")
     assert intact(Sentence(("a ", pieces[0], " b ", pieces[1]), strict=True), translation) is whole
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "sentence"),
-    [
-        ("a.json", b"{", "file: expected JSON"),
-        ("a.json", b"[" * 100 + b"]" * 100, "file: expected JSON"),
-        ("a.strings", b"a b", 'file: expected strings such as "name" = "text";'),
-        ("a.ftl", b"a = \xff", "file: expected text in UTF-8"),
-    ],
-)
-def test_a_damaged_file_of_strings_is_refused(name: str, content: bytes, sentence: str) -> None:
-    with pytest.raises(DataError, match=sentence):
-        read_file(name, content)
