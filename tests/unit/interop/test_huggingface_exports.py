@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 from torch.testing import assert_close
 
 from headwise.cli.main import run as headwise
@@ -299,10 +298,6 @@ def test_t5(changes: dict[str, Any], tmp_path: Path) -> None:
     imported(folder, tmp_path / "back")
     check_same(run, tmp_path / "back")
     assert Translator.load(tmp_path / "back").subwords.digest() == ours.subwords.digest()
-
-
-def tensors_of(folder: Path) -> dict[str, Tensor]:
-    return load_file(folder / "model.safetensors")
 
 
 IMPORTED = {
