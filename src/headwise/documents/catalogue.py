@@ -69,8 +69,8 @@ def read_catalogue(content: bytes, target: str = "", source: str = "") -> Docume
 
 
 def _field(pattern: re.Pattern[str], header: str) -> re.Match[str] | None:
-    """Return a field of the header, which is before the first message without a translation, outside comments."""
-    lines = re.finditer(r"^(?!#).*", header, re.MULTILINE)
+    """Return a field of the header: in a string before the first message without a translation, no comment or id."""
+    lines = re.finditer(r"^[ \t]*(?:msgstr[ \t]*)?\".*", header, re.MULTILINE)
     return next((found for line in lines if (found := pattern.search(header, *line.span()))), None)
 
 

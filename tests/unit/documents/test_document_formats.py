@@ -93,7 +93,8 @@ def test_a_catalogue_says_in_which_encoding_it_is(charset: str, tmp_path: Path) 
     file = read_file("a.po", f'{header}\nmsgid "Content-Type: charset=a"\nmsgstr ""\n'.encode())
     assert file.write(["dog"]).decode().startswith(header)
     (tmp_path / "a.po").write_bytes(file.write(["Größe"]))
-    assert polib.pofile(str(tmp_path / "a.po"))[0].msgstr == "Größe"  # in the encoding that the header names
+    (entry,) = polib.pofile(str(tmp_path / "a.po"))
+    assert (entry.msgid, entry.msgstr) == ("Content-Type: charset=a", "Größe")  # in the header's encoding
     one_line = f"# Content-Type: charset=a\n{header.replace(chr(34) + chr(10) + chr(34), '')}"
     file = read_file("a.po", f'{one_line}\nmsgid "a"\nmsgstr ""\n'.encode())
     (tmp_path / "b.po").write_bytes(file.write(["Größe"]))
