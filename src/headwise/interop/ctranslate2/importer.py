@@ -17,8 +17,7 @@ from pydantic import ValidationError
 from headwise.config import DecodingConfig, ModelConfig
 from headwise.engine.native.positions import sinusoids, tensor2tensor_sinusoids
 from headwise.errors import CheckpointError
-from headwise.interop import base
-from headwise.interop.base import Array, Imported
+from headwise.interop.base import Array, Imported, assembled
 from headwise.interop.ctranslate2.binary import ModelFile
 from headwise.interop.ctranslate2.layout import (
     ACTIVATIONS,
@@ -31,7 +30,6 @@ from headwise.interop.ctranslate2.layout import (
 )
 from headwise.interop.ctranslate2.vocabulary import read_settings, read_text
 from headwise.interop.pieces import Rows
-from headwise.interop.reading import assembled
 from headwise.interop.table import Change, Left, Read
 
 # Positions of a table that CTranslate2 would make (`src/layers/common.cc`): OpenNMT-tf's sinusoids, from position 1 on.
@@ -51,23 +49,16 @@ _IGNORED = {
 }
 
 
-class Importer(base.Importer):
-    """Reader of CTranslate2 directories."""
-
-    def recognizes(self, source: Path) -> bool:  # noqa: D102
-        return (source / "model.bin").is_file()
-
-    def read(self, source: Path) -> Imported:  # noqa: D102
-        return read_directory(source)
+def recognizes(source: Path) -> bool:
+    """Whether a source is a directory with a model.bin."""
+    return (source / "model.bin").is_file()
 
 
-def read_directory(
-    source: Path, models: tuple[bytes, bytes] | None = None, *, target_language: str = ""
-) -> Imported:
+def read(source: Path, models: tuple[bytes, bytes] | None = None, *, target_language: str = "") -> Imported:
     """Read a CTranslate2 directory; `models` are its SentencePiece models, those in the directory unless given.
 
     `target_language` is a token with which every translation begins, if it is in the vocabulary. Raises
-    `CheckpointError` as `Importer.read`.
+    `CheckpointError` for a damaged directory, and for what Headwise can't express.
     """
     file = ModelFile(source / "model.bin")
     _check_specification(file)

@@ -15,7 +15,7 @@ from headwise.interop.huggingface.keys import MOST_BYTES
 from headwise.parsing import read_json
 
 # By the key model_type of config.json: a module with a function `read` from a directory to `Imported`.
-MODEL_TYPES = {
+_MODEL_TYPES = {
     "marian": "marian",
     "pegasus": "marian",
     "bert": "bert",
@@ -38,21 +38,21 @@ _TASKS = {
 }
 
 
-class Importer(base.Importer):
-    """Reader of the directories of `transformers`."""
+def recognizes(source: Path) -> bool:
+    """Whether a source is a directory whose config.json names a kind of model."""
+    return _model_type(source) is not None
 
-    def recognizes(self, source: Path) -> bool:  # noqa: D102
-        return _model_type(source) is not None
 
-    def read(self, source: Path) -> Imported:  # noqa: D102
-        found = _model_type(source)
-        if found not in MODEL_TYPES:
-            raise CheckpointError(
-                f"{source / 'config.json'}: model_type: expected one of {', '.join(MODEL_TYPES)}, "
-                f"found {str(found)[:60]!r}"
-            )
-        imported: Imported = optional_module(f"{__package__}.{MODEL_TYPES[found]}", source).read(source)
-        return imported
+def read(source: Path) -> Imported:
+    """Read a directory; raises `CheckpointError` for another kind of model, and as the kind's own `read`."""
+    found = _model_type(source)
+    if found not in _MODEL_TYPES:
+        raise CheckpointError(
+            f"{source / 'config.json'}: model_type: expected one of {', '.join(_MODEL_TYPES)}, "
+            f"found {str(found)[:60]!r}"
+        )
+    imported: Imported = optional_module(f"{__package__}.{_MODEL_TYPES[found]}", source).read(source)
+    return imported
 
 
 class Exporter(base.Exporter):

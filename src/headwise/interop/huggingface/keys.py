@@ -18,7 +18,7 @@ from headwise.config import Config, DecodingConfig, ModelConfig
 from headwise.config.base import Length, Natural, Section
 from headwise.config.support import Support
 from headwise.errors import CheckpointError
-from headwise.interop.reading import checked
+from headwise.interop.base import checked
 from headwise.parsing import read_object
 
 # Their names of activations, and ours.

@@ -17,7 +17,7 @@ from headwise.config import Config, ModelConfig
 from headwise.config.base import Heads, Layers, Length, Probability, Width
 from headwise.engine.native.positions import sinusoids
 from headwise.errors import CheckpointError
-from headwise.interop.base import Array, Imported, Trained
+from headwise.interop.base import Array, Imported, Trained, assembled
 from headwise.interop.huggingface.card import write_model
 from headwise.interop.huggingface.keys import (
     SymbolKeys,
@@ -32,7 +32,6 @@ from headwise.interop.huggingface.keys import (
 from headwise.interop.huggingface.marian_text import languages, read_text, write_tokenizer
 from headwise.interop.huggingface.tensors import folder_tensors
 from headwise.interop.pieces import Rows, source_code_notes
-from headwise.interop.reading import assembled
 from headwise.interop.residual import reordered, sines_first
 from headwise.interop.table import VECTOR, Change, Left, Row, both, their_tensors
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK

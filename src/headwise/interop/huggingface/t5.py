@@ -21,7 +21,7 @@ from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Wi
 from headwise.config.data import SPECIAL_PIECES
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import write_bytes, write_text
-from headwise.interop.base import Imported, Trained
+from headwise.interop.base import Imported, Trained, assembled
 from headwise.interop.huggingface.card import write_model
 from headwise.interop.huggingface.keys import (
     THEIR_ACTIVATIONS,
@@ -42,7 +42,6 @@ from headwise.interop.huggingface.tensors import folder_tensors
 from headwise.interop.huggingface.tokenizer import byte_pairs, read_settings, sentence_steps
 from headwise.interop.huggingface.unigram import is_unigram, read_unigram, sentinels
 from headwise.interop.pieces import Rows, make_subwords
-from headwise.interop.reading import assembled
 from headwise.interop.table import SAME, Change, Changes, Left, Row, their_tensors, times
 from headwise.text.tokens.splitting import open_processor
 from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords, read_file

@@ -35,12 +35,12 @@ class Graph:
         self._inputs.append(helper.make_tensor_value_info(name, TensorProto.DataType.Value(dtype), shape))
         return name
 
-    def output(self, value: str, name: str, dtype: str, shape: Sequence[int | str]) -> str:
-        """Make a value, which no node has used yet, an output of this name; return the name."""
+    def output(self, value: str, name: str, shape: Sequence[int | str]) -> str:
+        """Make a value in float32, which no node has used yet, an output of this name; return the name."""
         assert not any(value in node.input for node in self._nodes), value
         producer = next(node for node in self._nodes if value in node.output)
         producer.output[list(producer.output).index(value)] = name
-        self._outputs.append(helper.make_tensor_value_info(name, TensorProto.DataType.Value(dtype), shape))
+        self._outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
         return name
 
     def constant(self, value: int | float | Sequence[int] | Tensor, name: str | None = None) -> str:

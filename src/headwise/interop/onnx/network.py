@@ -30,7 +30,7 @@ class Past:
         past = self._graph.input(f"past.{self._number}.{name}", "FLOAT", shape)
         joined = self._graph.op("Concat", self._graph.op("Gather", past, self._parent), new, axis=2)
         shape = ("rows", heads, "past + 1", size)
-        return self._graph.output(joined, f"present.{self._number}.{name}", "FLOAT", shape)
+        return self._graph.output(joined, f"present.{self._number}.{name}", shape)
 
 
 class Network:

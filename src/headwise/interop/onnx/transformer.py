@@ -42,7 +42,7 @@ def encoder_graph(model: Transformer) -> onnx.ModelProto:
         cross = layer.cross_attention
         memory = net.project(cross, x, cross.key, cross.value)
         for value, (name, shape) in zip(memory, _memory(number, cross), strict=True):
-            graph.output(value, name, "FLOAT", shape)
+            graph.output(value, name, shape)
     return graph.model("Source tokens to keys and values of the decoder layers' cross-attention")
 
 
@@ -76,7 +76,7 @@ def decoder_graph(model: Transformer) -> onnx.ModelProto:
     tied = model.output_weight is model.target_embedding.weight
     logits = net.logits(hidden, embeddings if tied else graph.constant(model.output_weight))
     log_probabilities = graph.op("LogSoftmax", logits, axis=-1)
-    graph.output(log_probabilities, "log_probabilities", "FLOAT", ("rows", model.target_size))
+    graph.output(log_probabilities, "log_probabilities", ("rows", model.target_size))
     return graph.model("The newest tokens of hypotheses to the log-probabilities of the next ones")
 
 
