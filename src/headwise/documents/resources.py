@@ -52,8 +52,12 @@ def json_values(text: str) -> list[Value]:
         and one.keys() <= {"message", "description", "placeholders"}
         for one in whole.values()
     )
-    readable = not (text.isascii() and "\\u" in text)
+    escaped = text.isascii() and "\\u" in text
     found: list[Value] = []
+
+    def write(text: str) -> str:
+        return json.dumps(text, ensure_ascii=escaped)[1:-1]
+
     stack: list[_Frame] = [_Frame("", True)]
     for match in _JSON.finditer(text):
         frame, token = stack[-1], match[0]
@@ -67,15 +71,11 @@ def json_values(text: str) -> list[Value]:
             frame.key = json.loads(token) or " "
         elif frame.translated and not frame.key.startswith("@"):
             if not chrome:
-                found += _value(match.start() + 1, match.end() - 1, json.loads(token), _json(readable))
+                found += _value(match.start() + 1, match.end() - 1, json.loads(token), write)
             elif len(stack) == 3 and frame.key == "message":
                 place = match.start() + 1, match.end() - 1
-                found.append(pieces_value(*place, [(json.loads(token), None)], _CHROME, _json(readable)))
+                found.append(pieces_value(*place, [(json.loads(token), None)], _CHROME, write))
     return found
-
-
-def _json(readable: bool) -> Callable[[str], str]:
-    return lambda text: json.dumps(text, ensure_ascii=not readable)[1:-1]
 
 
 def _value(start: int, end: int, text: str, write: Callable[[str], str]) -> list[Value]:

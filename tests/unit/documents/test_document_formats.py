@@ -11,7 +11,7 @@ import polib
 import pytest
 from lxml import etree, html
 
-from document_translation import of_document
+from document_translation import of_file
 from headwise.documents.blocks import Block
 from headwise.documents.formats import format_of, read_file
 from headwise.documents.subtitles import wrapped
@@ -146,9 +146,8 @@ def test_a_document_is_in_the_encoding_that_it_names(charset: str) -> None:
         ("a.xml", data, etree.fromstring),
         ("a.xlf", unit, etree.fromstring),
     ):
-        file = read_file(name, source.encode())
-        assert file.write([of_document(text, str) for text in file.texts]).count(b"size") >= 1
-        result = file.write([of_document(text, lambda _: "Größe, Ω") for text in file.texts])
+        assert of_file(name, source, str).count(b"size") >= 1
+        result = of_file(name, source, lambda _: "Größe, Ω")
         assert "Größe, Ω" in "".join(parse(result).itertext())
         assert ("Ω".encode() in result) is (charset == "utf-8")
 
@@ -169,10 +168,8 @@ def test_a_document_stays_in_its_encoding(charset: str) -> None:
         ("a.xlf", unit, etree.fromstring),
     ):
         content = source.encode(charset)
-        file = read_file(name, content)
-        same = file.write([of_document(text, str) for text in file.texts])
-        assert letters.encode(charset) in same
-        result = file.write([of_document(text, lambda _: f"{letters} ĳ Ω") for text in file.texts])
+        assert letters.encode(charset) in of_file(name, content, str)
+        result = of_file(name, content, lambda _: f"{letters} ĳ Ω")
         assert f"{letters} ĳ Ω" in "".join(parse(result).itertext())
         assert letters.encode(charset) in result  # what isn't translated
         assert (found := format_of(name))
@@ -265,17 +262,16 @@ def test_subtitles_keep_times_lines_and_ends() -> None:
 def test_speakers_in_tags_are_apart() -> None:
     cue = "1\n00:00:01,000 --> 00:00:02,500\n{}<i>- {}</i>\n<i>-{} <b>{}</b></i>\n"
     source = cue.format("{\\an8}", "Where is the dog that you saw?", "No", "idea")
-    file = read_file("a.srt", source.encode())
     pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
-    result = file.write([of_document(text, str.upper) for text in file.texts]).decode()
-    assert result == cue.format("{\\an8}", "WHERE IS THE DOG THAT YOU SAW?", "NO", "IDEA")
+    assert of_file("a.srt", source).decode() == cue.format(
+        "{\\an8}", "WHERE IS THE DOG THAT YOU SAW?", "NO", "IDEA"
+    )
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_subtitles_stay_in_their_encoding(encoding: str) -> None:
     content = SRT.encode(encoding)
-    file = read_file("a.srt", content)
-    assert file.write([of_document(text, str) for text in file.texts]) == content
+    assert of_file("a.srt", content, str) == content
 
 
 def test_lines_of_subtitles_are_balanced() -> None:
