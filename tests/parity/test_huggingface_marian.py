@@ -15,9 +15,9 @@ from headwise.models.transformer import Transformer
 from headwise.nn.positions import sinusoids
 from seq2seq import (
     VOCABULARY,
-    PaddedBatch,
     assert_same,
     gradients,
+    logits_of,
     padded_batch,
     random_projection,
     randomized,
@@ -123,16 +123,6 @@ def marian_order(table: Tensor) -> Tensor:
     return torch.cat([table[:, 0::2], table[:, 1::2]], dim=1)
 
 
-def marian_forward(theirs: nn.Module, batch: PaddedBatch) -> Tensor:
-    return theirs(
-        input_ids=batch.source,
-        attention_mask=batch.source_mask.long(),
-        decoder_input_ids=batch.target,
-        decoder_attention_mask=batch.target_mask.long(),
-        use_cache=False,
-    ).logits
-
-
 def test_the_position_tables_hold_the_same_numbers() -> None:
     theirs = marian().model.encoder.embed_positions.weight
     torch.testing.assert_close(marian_order(sinusoids(32, 24)), theirs.detach(), rtol=1e-6, atol=1e-6)
@@ -149,7 +139,7 @@ def test_logits_and_gradients(batch: str, kind: str, implementation: str, activa
     model.compute_dtype = torch.float64
     real = padded.target_mask
     hidden = model(padded.source, padded.source_mask, padded.target)
-    logits, expected = model.project(hidden), marian_forward(theirs, padded)
+    logits, expected = model.project(hidden), logits_of(theirs, padded)
     torch.testing.assert_close(logits[real], expected[real], rtol=1e-5, atol=1e-5)
 
     random_projection(logits, real).backward()

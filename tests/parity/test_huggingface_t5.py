@@ -12,11 +12,11 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from headwise.config import ModelConfig
 from headwise.models.transformer import Transformer
-from seq2seq import VOCABULARY, PaddedBatch, padded_batch
+from seq2seq import VOCABULARY, logits_of, padded_batch
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'huggingface'")
 
@@ -142,16 +142,6 @@ def t5_name(ours: str, tied: bool) -> str:
     return f"{layer}.{module}.{LEAVES[leaf.split('.')[0]]}.weight"
 
 
-def t5_forward(theirs: nn.Module, batch: PaddedBatch) -> Tensor:
-    return theirs(
-        input_ids=batch.source,
-        attention_mask=batch.source_mask.long(),
-        decoder_input_ids=batch.target,
-        decoder_attention_mask=batch.target_mask.long(),
-        use_cache=False,
-    ).logits
-
-
 @every_version
 @every_kind
 @pytest.mark.parametrize("name", BATCHES)
@@ -159,7 +149,7 @@ def test_logits(version: str, kind: str, name: str) -> None:
     theirs, batch = t5(version), BATCHES[name]
     ours = our_twin(theirs, version, kind)
     with torch.no_grad():
-        expected = t5_forward(theirs, batch)[batch.target_mask]
+        expected = logits_of(theirs, batch)[batch.target_mask]
         found = ours.project(ours(batch.source, batch.source_mask, batch.target))[batch.target_mask]
     assert expected.std() > 0.05
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4 * expected.abs().max().item())

@@ -36,6 +36,17 @@ def padded_batch(seed: int, source_lengths: Iterable[int], target_lengths: Itera
     return PaddedBatch(*side(source_lengths), *side(target_lengths))
 
 
+def logits_of(theirs: nn.Module, batch: PaddedBatch) -> Tensor:
+    """Return the logits of a model of `transformers` for the targets of a batch."""
+    return theirs(
+        input_ids=batch.source,
+        attention_mask=batch.source_mask.long(),
+        decoder_input_ids=batch.target,
+        decoder_attention_mask=batch.target_mask.long(),
+        use_cache=False,
+    ).logits
+
+
 def small_model(seed: int = 0, **changes: Any) -> Transformer:
     """Return a model in evaluation mode with random parameters, including biases and normalization gains."""
     shape = {

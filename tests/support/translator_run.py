@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from headwise.config import Config
 from headwise.models.build import build_model
@@ -29,6 +29,13 @@ GERMAN = [
     "Hält der kleine Junge einen roten Ball?",
     "Ein Mädchen in einem blauen Kleid springt über das Seil.",
 ]
+
+
+def assert_same_weights(run: Path, other: Path) -> None:
+    """Check that two runs have the same tensors, bit for bit."""
+    before, after = (load_file(each / "model.safetensors") for each in (run, other))
+    assert before.keys() == after.keys()
+    assert [name for name in before if not torch.equal(before[name], after[name])] == []
 
 
 def make_run(

@@ -23,8 +23,8 @@ def import_run(
     check_new(out)  # before a download
     pair = None if languages is None else parse_languages(languages)
     path = locate(source)
-    name, importer = find_importer(path, form)
-    imported = with_language(importer.read(path), language)
+    name, read = find_importer(path, form)
+    imported = with_language(read(path), language)
     if pair is not None:
         if imported.config.task != "translation":
             raise ConfigError(

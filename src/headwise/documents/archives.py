@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from headwise import bounds
-from headwise.documents.blocks import Block, TextRun, every_block, parse_tokens, source_of, tokens_of
+from headwise.documents.blocks import TOKENS, Block, TextRun, every_block, parse_tokens, source_of
 from headwise.documents.docx import paragraphs, without_empty_runs
 from headwise.documents.preparation import ParsedText
 from headwise.documents.reading import DocumentFile, read_text
@@ -149,7 +149,7 @@ def read_archive(content: bytes, suffix: str) -> DocumentFile:
 def _blocks(source: str, kind: ArchiveKind, name: str) -> tuple[list[str | Block], int]:
     """Return a part's paragraphs with all between them, and the number of its tokens."""
     if kind.rules is not None:
-        tokens = tokens_of(source, kind.rules)
+        tokens = TOKENS[kind.rules.format](source)
         return parse_tokens(tokens, kind.rules), len(tokens)
     names = kind.renamed(name, source)
     if names:

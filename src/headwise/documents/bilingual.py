@@ -22,7 +22,7 @@ from headwise.documents.preparation import ParsedText
 from headwise.documents.reading import Confidence, DocumentFile, check_texts, decode_markup
 from headwise.documents.rules import TagRules
 from headwise.documents.sentence import Mark
-from headwise.documents.tokens import Token, decoded, end_of_element, escaped, xml_tokens
+from headwise.documents.tokens import Token, decoded, end_of_element, escaped, raw_of, xml_tokens
 from headwise.documents.values import UTF16, Value, decode, file_of, find_key, marked, plain_value
 from headwise.errors import DataError
 
@@ -73,9 +73,8 @@ def read_bilingual(content: bytes, target: str = "", source: str = "") -> Docume
     kind = "" if root is None else local_name(root.name)
     if root is None or kind not in ("xliff", "tmx"):
         raise DataError(f"file: expected an element xliff or tmx, found {kind or 'none'}")
-    unit = {"tmx": "tu"}.get(
-        kind, "segment" if root.attributes.get("version", "")[:1] == "2" else "trans-unit"
-    )
+    segments = root.attributes.get("version", "")[:1] == "2"
+    unit = "tu" if kind == "tmx" else "segment" if segments else "trans-unit"
     file = _File(tokens, unit, target or "und", source)
     if kind == "xliff":
         file.check_languages()
@@ -136,9 +135,7 @@ class _File:
         state = _BY_MACHINE if self._unit == "trans-unit" else ""
         if target is None:
             start = end = self._offsets[last.end]
-            before = self._tokens[source.start - 1]
-            gap = before.raw if before.kind == "text" and not before.raw.strip() else ""
-            opening = f"{gap}<{name}{state}>"
+            opening = f"{self._space_before(source)}<{name}{state}>"
         else:
             start, end = self._offsets[target.start], self._offsets[target.end]
             kept = self._tokens[target.start].raw.rstrip("/> \t\r\n")
@@ -158,7 +155,7 @@ class _File:
     def memory(self, unit: _Element) -> Value | None:
         """Return what is translated of a unit of TMX, and where the translation goes."""
         variants = [part for part in self._children(unit) if part.name == "tuv"]
-        languages = [_language(one) for one in variants]
+        languages = [one.attributes.get("xml:lang", one.attributes.get("lang", "")) for one in variants]
         wanted = unit.attributes.get("srclang", self._language)
         target = find_language(languages, self._target)
         others = [n for n in range(len(variants)) if n != target]
@@ -178,9 +175,8 @@ class _File:
             start, end = self._offsets[segment.start], self._offsets[segment.end]
             return self._value(source, start, end, ("<seg>", "</seg>"), _RULES, True)
         start = self._offsets[variants[number].end]
-        before = self._tokens[variants[number].start - 1]
-        gap = before.raw if before.kind == "text" and not before.raw.strip() else ""
-        opening = f'{gap}<tuv xml:lang="{escaped(self._target)}"><seg>'
+        space = self._space_before(variants[number])
+        opening = f'{space}<tuv xml:lang="{escaped(self._target)}"><seg>'
         return self._value(source, start, start, (opening, "</seg></tuv>"), _RULES, True)
 
     def check_languages(self) -> None:
@@ -243,11 +239,15 @@ class _File:
             position = end
         return found
 
+    def _space_before(self, element: _Element) -> str:
+        before = self._tokens[element.start - 1]
+        return before.raw if before.kind == "text" and not before.raw.strip() else ""
+
     def _part(self, parent: _Element, name: str) -> _Element | None:
         return next((part for part in self._children(parent) if part.name == name), None)
 
     def _inner(self, part: _Element) -> str:
-        return "".join(token.raw for token in self._tokens[part.start + 1 : part.end - 1])
+        return raw_of(self._tokens[part.start + 1 : part.end - 1])
 
 
 def _take_key(blocks: Sequence[str | Block]) -> tuple[str, str] | None:
@@ -299,7 +299,3 @@ def _with_mark(target: str, opening: int, closing: str, prefix: str, number: int
     start, inner = target[:opening], target[opening : -len(closing)]
     mark = f'<{prefix}mrk id="mt{number}" type="its:generic"{_confidence(rated)}>'
     return f"{start}{mark}{inner}</{prefix}mrk>{closing}"
-
-
-def _language(variant: _Element) -> str:
-    return variant.attributes.get("xml:lang", variant.attributes.get("lang", ""))

@@ -25,11 +25,13 @@ from headwise.documents.tokens import (
     check_length,
     decoded,
     html_tokens,
+    raw_of,
     subtitle_tokens,
     xml_tokens,
 )
 
-_TOKENS = {
+# What finds the tokens, by the kind of the source; raises `DataError` as `parse`.
+TOKENS = {
     "html": html_tokens,
     "xml": xml_tokens,
     "subtitles": subtitle_tokens,
@@ -136,22 +138,17 @@ def parse(source: str, rules: TagRules) -> list[str | Block]:
 
     Raises `DataError` for XML that isn't well-formed, and for elements that are nested too deeply.
     """
-    return parse_tokens(tokens_of(source, rules), rules)
+    return parse_tokens(TOKENS[rules.format](source), rules)
 
 
-def tokens_of(source: str, rules: TagRules) -> list[Token]:
-    """Return the tokens of a document; raises `DataError` as `parse`."""
-    return _TOKENS[rules.format](source)
-
-
-def parse_tokens(tokens: Sequence[Token], rules: TagRules) -> list[str | Block]:
-    """Return the blocks of a document as `parse`."""
-    return _parse(tokens, rules, rules.splitters(tokens))
-
-
-def _parse(
-    tokens: Sequence[Token], rules: TagRules, splitters: frozenset[str], depth: int = 0
+def parse_tokens(
+    tokens: Sequence[Token], rules: TagRules, splitters: frozenset[str] | None = None, depth: int = 0
 ) -> list[str | Block]:
+    """Return the blocks of a document as `parse`, or of an element inside as many others.
+
+    `splitters` are the elements that separate sentences, by default those of the rules.
+    """
+    splitters = rules.splitters(tokens) if splitters is None else splitters
     reader = _Reader(splitters, markup=rules.format != "subtitles")
     position = 0
     while position < len(tokens):
@@ -164,7 +161,7 @@ def _parse(
         if ignored:
             reader.ignored(tokens[position:end])
         elif nested:
-            inside = _parse(tokens[position + 1 : end - 1], rules, splitters, depth + 1)
+            inside = parse_tokens(tokens[position + 1 : end - 1], rules, splitters, depth + 1)
             reader.nested([token.raw, *inside, tokens[end - 1].raw])
         else:
             reader.read(token)
@@ -276,7 +273,7 @@ class _Reader:
 
     def ignored(self, tokens: Sequence[Token]) -> None:
         """Add an element that isn't translated."""
-        raw = "".join(token.raw for token in tokens)
+        raw = raw_of(tokens)
         text = "".join(decoded(token.raw)[0] for token in tokens if token.kind == "text")
         text = " ".join(text.split())
         if tokens[0].name in self._splitters:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from headwise.documents.tokens import PLACEHOLDER, Token, end_of_element, xml_tokens
+from headwise.documents.tokens import PLACEHOLDER, Token, end_of_element, raw_of, xml_tokens
 
 _NATIVE = frozenset({"bpt", "ept", "ph", "it", "ut"})  # their content is source of another format
 SEGMENT = "segment"  # that of the marks around a unit's segments; others are inside sentences
@@ -41,7 +41,7 @@ def code_tokens(source: str) -> list[Token]:
         local = local_name(token.name)
         if token.kind == "open" and local in _WHOLE:
             end = end_of_element(tokens, position)
-        raw = "".join(one.raw for one in tokens[position:end])
+        raw = raw_of(tokens[position:end])
         position = end
         if local in ("x", "ph") and token.kind != "close":
             found.append(Token("point", raw, PLACEHOLDER))
@@ -56,9 +56,8 @@ def code_tokens(source: str) -> list[Token]:
             kind = token.attributes.get("mtype")
             name = marks.pop() if token.kind == "close" else SEGMENT if kind == "seg" else token.name
             marks += [name] if token.kind == "open" else []
-            found.append(
-                Token(token.kind, raw, name, {"translate": "no"} if kind == "protected" else token.attributes)
-            )
+            attributes = {"translate": "no"} if kind == "protected" else token.attributes
+            found.append(Token(token.kind, raw, name, attributes))
         else:
             found.append(token if token.kind != "point" else Token("point", raw))
     return found

@@ -20,6 +20,7 @@ from headwise.documents.tokens import (
     decoded,
     end_of_element,
     escaped,
+    raw_of,
 )
 
 _DROPPED = frozenset({"w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen"})  # of the old text alone
@@ -71,20 +72,16 @@ def paragraphs(tokens: Sequence[Token], depth: int = 0) -> list[str | Block]:
         position += 1
         if token.kind == "open" and token.name == "w:p":
             end = end_of_element(tokens, position - 1) - 1
-            parts += [
-                "".join(one.raw for one in tokens[start:position]),
-                *_paragraph(tokens[position:end], depth),
-            ]
+            parts += [raw_of(tokens[start:position]), *_paragraph(tokens[position:end], depth)]
             position = start = end
-    return [*parts, "".join(token.raw for token in tokens[start:])]
+    return [*parts, raw_of(tokens[start:])]
 
 
 def _paragraph(tokens: Sequence[Token], depth: int) -> list[str | Block]:
-    raw = "".join(token.raw for token in tokens)
     try:
         found = _paired(_parts(tokens, depth))
     except NestingError:  # such as the beginning of a text box
-        return [raw]
+        return [raw_of(tokens)]
     lengths: Counter[str] = Counter()
     for part in found:
         if isinstance(part, _Text):
@@ -93,7 +90,7 @@ def _paragraph(tokens: Sequence[Token], depth: int) -> list[str | Block]:
     text = "".join(decoded(part.raw)[0] for part in found if isinstance(part, _Text))
     nested = any(isinstance(part, _Nested) for part in found)
     if not any(map(str.isalpha, text)) and not nested:
-        return [raw]
+        return [raw_of(tokens)]
     return _blocks(found, (lengths.most_common(1)[0][0] if lengths else "<w:r>") + _OPEN)
 
 
@@ -102,43 +99,36 @@ def _parts(tokens: Sequence[Token], depth: int) -> list[_Part]:
     found: list[_Part] = []
     position = 0
     while position < len(tokens):
-        token = tokens[position]
+        token, end = tokens[position], position + 1
         if token.kind == "open" and token.name == "w:r":
             end = end_of_element(tokens, position)
             found += _run(tokens[position:end], depth)
-            position = end
         elif token.name in _AROUND and token.kind in ("open", "close"):
-            end = position + 1
             while end < len(tokens) and tokens[end].name in _PROPERTIES:
                 end = end_of_element(tokens, end) if tokens[end].kind == "open" else end + 1
-            raw = "".join(one.raw for one in tokens[position:end])
-            found.append(_Tag(raw, token.kind == "open"))
-            position = end
+            found.append(_Tag(raw_of(tokens[position:end]), token.kind == "open"))
         elif token.kind == "open":
             end = end_of_element(tokens, position)
-            found.append("".join(one.raw for one in tokens[position:end]))
-            position = end
+            found.append(raw_of(tokens[position:end]))
         elif token.kind == "close":
             raise NestingError
-        else:
-            found += [] if token.name in _DROPPED else [token.raw]
-            position += 1
+        elif token.name not in _DROPPED:
+            found.append(token.raw)
+        position = end
     return found
 
 
 def _run(tokens: Sequence[Token], depth: int) -> list[_Part]:
     """Return the texts of a run; what else it has gets a run of its own."""
-    beginning = tokens[0].raw
     position = 1
     if tokens[1].name == "w:rPr":
-        end = 2 if tokens[1].kind == "point" else end_of_element(tokens, 1)
-        beginning += "".join(token.raw for token in tokens[1:end])
-        position = end
+        position = 2 if tokens[1].kind == "point" else end_of_element(tokens, 1)
+    beginning = raw_of(tokens[:position])
     found: list[_Part] = []
     while position < len(tokens) - 1:
         token = tokens[position]
         end = position + 1 if token.kind != "open" else end_of_element(tokens, position)
-        raw = "".join(one.raw for one in tokens[position:end])
+        raw = raw_of(tokens[position:end])
         if token.name == "w:t" and token.kind == "open":
             found.append(_Text(_characters(tokens[position + 1 : end - 1]), beginning))
         elif depth < _MOST_AROUND and any(one.name == "w:p" for one in tokens[position:end]):

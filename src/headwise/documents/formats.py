@@ -7,11 +7,11 @@ a file is read: a program that translates lines needs none.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headwise import bounds
 from headwise.errors import DataError
@@ -26,16 +26,17 @@ class DocumentFormat:
 
     Attributes:
         media_type: its name in HTTP.
-        reader: returns what a file has; raises `DataError` for a damaged file, and for one beyond the bounds. It is
-            told the languages of the translation and of the text if the format is `bilingual`.
+        reader: the function of a module beside this one that returns what a file has, called with these `options`; it
+            raises `DataError` for a damaged file, and for one beyond the bounds.
         lines: whether it is a text whose lines are translated one by one wherever no document is expected.
         binary: whether it is no text in UTF-8.
         most_bytes: of a file that is read.
-        bilingual: whether it has units in several languages.
+        bilingual: whether it has units in several languages; its reader is told those of the translation and the text.
     """
 
     media_type: str
-    reader: Callable[..., DocumentFile]
+    reader: str
+    options: Mapping[str, str] = field(default_factory=dict)
     lines: bool = False
     binary: bool = False
     most_bytes: int = bounds.DOCUMENT_BYTES
@@ -46,7 +47,9 @@ class DocumentFormat:
 
         A language is empty if it isn't known.
         """
-        return self.reader(content, target, source) if self.bilingual else self.reader(content)
+        module, _, function = self.reader.partition(".")
+        read: Callable[..., DocumentFile] = getattr(import_module(f"{__package__}.{module}"), function)
+        return read(content, *((target, source) if self.bilingual else ()), **self.options)
 
     def content_type(self, content: bytes) -> str:
         """Return the media type of a file, with the encoding of a text: that it names, or is read as."""
@@ -64,47 +67,37 @@ class DocumentFormat:
         return f"{self.media_type}; charset=utf-8"
 
 
-def _reader(module: str, function: str, **options: Any) -> Callable[..., DocumentFile]:
-    """Return a reader, a function of a module beside this one, called with these options."""
-
-    def read(*arguments: Any) -> DocumentFile:
-        found: DocumentFile = getattr(import_module(f"headwise.documents.{module}"), function)(
-            *arguments, **options
-        )
-        return found
-
-    return read
-
-
 def _archive(suffix: str, media_type: str) -> DocumentFormat:
-    reader = _reader("archives", "read_archive", suffix=suffix)
-    return DocumentFormat(media_type, reader, binary=True, most_bytes=bounds.UNPACKED_BYTES)
+    options = {"suffix": suffix}
+    return DocumentFormat(
+        media_type, "archives.read_archive", options, binary=True, most_bytes=bounds.UNPACKED_BYTES
+    )
 
 
 _OFFICE = "application/vnd.openxmlformats-officedocument"
-_XLIFF = DocumentFormat("application/xliff+xml", _reader("bilingual", "read_bilingual"), bilingual=True)
-_PO = DocumentFormat("text/x-gettext-translation", _reader("catalogue", "read_catalogue"), bilingual=True)
-_HTML = DocumentFormat("text/html", _reader("reading", "read_whole", markup="html"))
+_XLIFF = DocumentFormat("application/xliff+xml", "bilingual.read_bilingual", bilingual=True)
+_PO = DocumentFormat("text/x-gettext-translation", "catalogue.read_catalogue", bilingual=True)
+_HTML = DocumentFormat("text/html", "reading.read_whole", {"markup": "html"})
 FORMATS = {
-    ".txt": DocumentFormat("text/plain", _reader("reading", "read_whole"), lines=True),
+    ".txt": DocumentFormat("text/plain", "reading.read_whole", lines=True),
     ".html": _HTML,
     ".htm": _HTML,
-    ".xml": DocumentFormat("text/xml", _reader("resources", "read_xml")),
-    ".md": DocumentFormat("text/markdown", _reader("markdown", "read_markdown")),
+    ".xml": DocumentFormat("text/xml", "resources.read_xml"),
+    ".md": DocumentFormat("text/markdown", "markdown.read_markdown"),
     ".docx": _archive(".docx", f"{_OFFICE}.wordprocessingml.document"),
     ".pptx": _archive(".pptx", f"{_OFFICE}.presentationml.presentation"),
     ".xlsx": _archive(".xlsx", f"{_OFFICE}.spreadsheetml.sheet"),
     ".odt": _archive(".odt", "application/vnd.oasis.opendocument.text"),
-    ".srt": DocumentFormat("application/x-subrip", _reader("subtitles", "read_subtitles")),
+    ".srt": DocumentFormat("application/x-subrip", "subtitles.read_subtitles"),
     ".po": _PO,
     ".pot": _PO,
-    ".json": DocumentFormat("application/json", _reader("resources", "read_json")),
-    ".properties": DocumentFormat("text/x-java-properties", _reader("resources", "read_properties")),
-    ".strings": DocumentFormat("text/x-apple-strings", _reader("resources", "read_apple")),
-    ".ftl": DocumentFormat("text/x-fluent", _reader("resources", "read_fluent")),
+    ".json": DocumentFormat("application/json", "resources.read_json"),
+    ".properties": DocumentFormat("text/x-java-properties", "resources.read_properties"),
+    ".strings": DocumentFormat("text/x-apple-strings", "resources.read_apple"),
+    ".ftl": DocumentFormat("text/x-fluent", "resources.read_fluent"),
     ".xlf": _XLIFF,
     ".xliff": _XLIFF,
-    ".tmx": DocumentFormat("application/x-tmx+xml", _reader("bilingual", "read_bilingual"), bilingual=True),
+    ".tmx": DocumentFormat("application/x-tmx+xml", "bilingual.read_bilingual", bilingual=True),
 }
 
 

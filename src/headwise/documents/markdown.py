@@ -39,9 +39,8 @@ _MARKER = re.compile(
 _TO = r"(?:\([^()\n]{0,1000}\)|\[[^\[\]\n]{0,200}\])"
 _BADGE = re.compile(rf"\[?!\[[^\[\]\n]{{0,200}}\]{_TO}(?:\]{_TO})?")  # a picture, perhaps with a link
 _BADGES = re.compile(rf"(?:[ \t]*+{_BADGE.pattern})++[ \t\\]*+")
-_LAST = re.compile(
-    r"(?<![ \t])[ \t]++(?:\{[ \t]*[#.:][^{}]{0,200}\}|<!--.{0,500}?-->)[ \t]*+$"
-)  # of a heading, such as {#name}
+# Of a heading, such as {#name}.
+_LAST = re.compile(r"(?<![ \t])[ \t]++(?:\{[ \t]*[#.:][^{}]{0,200}\}|<!--.{0,500}?-->)[ \t]*+$")
 _INLINE = re.compile(
     r"(?P<name>(?<![\w./\\-])[\w./-]{0,80}"  # a name with escapes, such as snake\_case or \*.txt
     r"(?:\\_|\\\*(?=[./])|(?<=[./-])\\\*|(?<=\w)\\[*\[&#$|+@~^<>](?=\w))(?:[\w./-]|\\[_*]){0,80}(?<![./-]))"
@@ -177,9 +176,8 @@ def _items(text: str, units: Sequence[str], references: Mapping[str, object]) ->
         elif match["reference"]:
             meant = html.unescape(match[0])
             joins = any(map(str.isalnum, meant)) or meant == match[0] or len(meant) != 1
-            items.append(
-                TextRun(meant, [raw, *[""] * (len(meant) - 1)]) if joins else ProtectedPiece(meant, raw)
-            )
+            sources = [raw, *[""] * (len(meant) - 1)]
+            items.append(TextRun(meant, sources) if joins else ProtectedPiece(meant, raw))
         elif closes and place is not None:
             index = opened[place][0]
             del opened[place:]
@@ -200,7 +198,11 @@ def _items(text: str, units: Sequence[str], references: Mapping[str, object]) ->
             if opens and len(opened) < MOST_DEPTH:
                 opened.append((len(items), marker))
             items.append(TextRun(match[0], units[start:end]))
-    items.append(TextRun(text[position:], units[position:]))
+    return _joined([*items, TextRun(text[position:], units[position:])])
+
+
+def _joined(items: Sequence[BlockItem]) -> list[BlockItem]:
+    """Return items with tags without a partner as pieces, and neighbouring texts as one: addresses may have markers."""
     kept = [
         ProtectedPiece(one.text, "".join(one.sources), hidden=True)
         if isinstance(one, TextRun) and re.fullmatch(r"<[^<>]+>", one.text)
@@ -212,7 +214,7 @@ def _items(text: str, units: Sequence[str], references: Mapping[str, object]) ->
         if not is_text:
             found += group
             continue
-        runs = [one for one in group if isinstance(one, TextRun)]  # an address may have several markers
+        runs = [one for one in group if isinstance(one, TextRun)]
         joined = TextRun("".join(one.text for one in runs), [each for one in runs for each in one.sources])
         found += [joined] if joined.text else []
     return found

@@ -82,9 +82,8 @@ _ANY = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS.
 _ADDRESSES = re.compile(f"{EMAIL}|{URL}|{FILE_NAME}")
 _AFTER_ADDRESS = ".,;:!?'\"…»”’*_~"
 _BRACKETS = {")": "(", "]": "["}
-_SEPARATES = frozenset(
-    {"url", "email", "placeholder", "format", "markup", "icu"}
-)  # what a sentence can't end in
+# The kinds whose pieces may have characters that look like the end of a sentence.
+SEPARATING = frozenset({"url", "email", "placeholder", "format", "markup", "icu"})
 
 
 def find_pieces(text: str, *, foreign: bool = False) -> Iterator[tuple[int, int, str]]:
@@ -107,11 +106,6 @@ def find_pieces(text: str, *, foreign: bool = False) -> Iterator[tuple[int, int,
 def without_addresses(text: str) -> str:
     """Return a text without its addresses and names of files, whose words aren't words of the sentence."""
     return _ADDRESSES.sub(" ", text)
-
-
-def separates(kind: str) -> bool:
-    """Whether a piece of this kind may have characters that look like the end of a sentence."""
-    return kind in _SEPARATES
 
 
 def address_length(address: str) -> int:

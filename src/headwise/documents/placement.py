@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -94,7 +94,7 @@ def diagonal(target: int, source: int) -> Weights:
     """Return the weights of an alignment along the diagonal, shape (target, source), for want of a better one."""
     weights = np.zeros((target, source), dtype=np.float32)
     for row in range(target):
-        weights[row, row * source // target if target else 0] = 1.0
+        weights[row, row * source // target] = 1.0
     return weights
 
 
@@ -116,20 +116,18 @@ def placed(
             sentence, found = kept, places
         else:  # a word would leave its element
             insertions = _insertions(sentence, translation, found, weights)
+    # What stands in place of a range of the translation; tags before a piece come first.
+    replaced = [(one.offset, 0, one.offset, one.raw) for one in _outside(insertions)]
     pieces = sentence.pieces
-    raws = {one.start: _written(pieces[one.piece], translation[one.start : one.end], write) for one in found}
-    ends = {one.start: one.end for one in found}
-    parts: list[str] = []
-    position = 0
-    for offset, raw in [*_merge(_outside(insertions), sorted(raws)), (len(translation), "")]:
-        parts.append(write(translation[position:offset]))
-        position = offset
-        if raw is None:
-            parts.append(raws[offset])
-            position = ends[offset]
-        else:
-            parts.append(raw)
-    return "".join(parts)
+    for one in found:
+        number = pieces[one.piece].kind == "number"  # stands as the translation has it
+        raw = write(translation[one.start : one.end]) if number else pieces[one.piece].raw
+        replaced.append((one.start, 1, one.end, raw))
+    parts, position = [], 0
+    for start, _, end, raw in sorted(replaced, key=lambda one: one[:2]):
+        parts += [write(translation[position:start]), raw]
+        position = end
+    return "".join([*parts, write(translation[position:])])
 
 
 def _insertions(
@@ -147,13 +145,11 @@ def _insertions(
         else:
             weights = diagonal(len(target), len(source)) if weights is None else weights
             weights = _with_pieces(weights, source, target, sentence, found)
-            _Placement(weights, _words(sentence.text, source), _words(translation, target)).place(root)
+            here = [sentence.text[start:end] for start, end in source]
+            there = [translation[start:end] for start, end in target]
+            _Placement(weights, here, there).place(root)
         _insert(root, target, translation, (0, len(translation)), insertions)
     return insertions
-
-
-def _words(text: str, ranges: Sequence[Range]) -> list[str]:
-    return [text[start:end] for start, end in ranges]
 
 
 def _lettered(words: Sequence[str]) -> NDArray[np.bool_]:
@@ -193,13 +189,8 @@ def _enclosing(
     return around
 
 
-def _written(piece: ProtectedPiece, found: str, write: Callable[[str], str]) -> str:
-    """Return what stands for a piece in the translation: its source, or a number as the translation has it."""
-    return write(found) if piece.kind == "number" else piece.raw
-
-
-def _outside(insertions: Sequence[_Insertion]) -> list[tuple[int, str]]:
-    """Return insertions by their offset; the spaces around a piece at the edge of an element are outside of it."""
+def _outside(insertions: Sequence[_Insertion]) -> list[_Insertion]:
+    """Return insertions in order; the spaces around a piece at the edge of an element are outside of it."""
     found: list[_Insertion] = []
     for one in insertions:
         place = len(found)
@@ -209,14 +200,7 @@ def _outside(insertions: Sequence[_Insertion]) -> list[tuple[int, str]]:
         elif one.kind == "close" and found and found[-1].offset == one.offset and found[-1].kind == "after":
             place -= 1
         found.insert(place, one)
-    return [(one.offset, one.raw) for one in found]
-
-
-def _merge(insertions: list[tuple[int, str]], pieces: list[int]) -> list[tuple[int, str | None]]:
-    """Return insertions and the starts of pieces (None) by their offset; tags before a piece come first."""
-    merged = [(offset, 0, number, raw) for number, (offset, raw) in enumerate(insertions)]
-    every: list[tuple[int, int, int, str | None]] = [*merged, *((offset, 1, 0, None) for offset in pieces)]
-    return [(offset, raw) for offset, _, _, raw in sorted(every, key=lambda one: one[:3])]
+    return found
 
 
 def _with_pieces(
@@ -321,6 +305,8 @@ class _Placement:
             # Between words of the element, punctuation costs hardly anything; alone, it comes after any word.
             most = -_HARDLY if (scores[lettered & free] > 0).any() else -1.0
             scores = np.where(lettered, scores, np.minimum(scores, most))
+        if child.closing is None:
+            return self._suffix(scores, free)
         best = (-np.inf, 0, 0)
         total, start = 0.0, 0
         for position, score in enumerate(scores):
@@ -332,11 +318,8 @@ class _Placement:
             if total < 0 and child.opening is not None:
                 total, start = 0.0, position
             total += float(score)
-            at_end = position == len(scores) - 1
-            if total > best[0] and (child.closing is not None or at_end):
+            if total > best[0]:
                 best = (total, start, position + 1)
-        if child.closing is None:
-            best = self._suffix(scores, free)
         return best
 
     @staticmethod

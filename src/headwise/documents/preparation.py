@@ -20,7 +20,7 @@ from headwise.documents.blocks import (
     tagged,
 )
 from headwise.documents.emphasis import emphasized
-from headwise.documents.pieces import find_pieces, separates
+from headwise.documents.pieces import SEPARATING, find_pieces
 from headwise.documents.protected import MOST_DEPTH, find_arguments
 from headwise.documents.rules import TagRules
 from headwise.documents.segments import Mode, Segments, segment
@@ -123,9 +123,8 @@ class ParsedText:
 
         With `foreign`, words in other scripts stay as they are if its language is written in Latin letters.
         """
-        rules = _Rules(language, self.mode, self.protect, foreign and is_latin(language))
-        found = _joined([_block(block, rules) for block in self.blocks])
-        return _strict(found) if self.strict else found
+        rules = _Rules(language, self.mode, self.protect, foreign and is_latin(language), self.strict)
+        return _joined([_block(block, rules) for block in self.blocks])
 
 
 @dataclass(frozen=True)
@@ -137,6 +136,7 @@ class _Rules:
         mode: where it is split.
         protect: whether pieces are found that must not change.
         foreign: whether words in other scripts are such pieces.
+        strict: whether the placeholders are checked after the translation.
         depth: how many ICU messages it is inside of.
     """
 
@@ -144,6 +144,7 @@ class _Rules:
     mode: Mode
     protect: bool
     foreign: bool
+    strict: bool
     depth: int = 0
 
 
@@ -159,17 +160,6 @@ def read(text: str, mode: Mode = "all", rules: TagRules | None = None, *, protec
     items: list[BlockItem] = emphasized(text) if protect and not arguments else [TextRun(text, text)]
     protect = arguments or (protect and next(find_pieces(text, foreign=True), None) is not None)
     return ParsedText((Block(items, lines=True, markup=False),), mode, protect)
-
-
-def _strict(document: PreparedDocument) -> PreparedDocument:
-    return PreparedDocument(
-        tuple(replace(sentence, strict=True) for sentence in document.sentences),
-        document.between,
-        {
-            mark: IcuMessage(tuple(map(_strict, message.parts)), message.literals)
-            for mark, message in document.messages.items()
-        },
-    )
 
 
 def _joined(parts: Sequence[PreparedDocument]) -> PreparedDocument:
@@ -210,11 +200,12 @@ def _part(block: str | Block, rules: _Rules) -> PreparedDocument:
         block = replace(block, items=items)
     if not messages and all(isinstance(item, TextRun) for item in block.items) and not block.markup:
         segments = segment(block.text, rules.language, rules.mode)  # nothing to place or to keep
-        return PreparedDocument(tuple(Sentence((one,)) for one in segments.sentences), segments.between)
-    sentences, between = block.split(
-        _ranges(block, rules.language, "all" if block.lines and block.markup else rules.mode)
-    )
-    return PreparedDocument(tuple(sentences), tuple(between), messages)
+        sentences, between = [Sentence((one,)) for one in segments.sentences], segments.between
+    else:
+        mode: Mode = "all" if block.lines and block.markup else rules.mode
+        sentences, between = block.split(_ranges(block, rules.language, mode))
+    strict = tuple(replace(one, strict=rules.strict) for one in sentences)
+    return PreparedDocument(strict, tuple(between), messages)
 
 
 def _ranges(block: Block, language: str, mode: Mode) -> list[Range]:
@@ -226,7 +217,7 @@ def _ranges(block: Block, language: str, mode: Mode) -> list[Range]:
         length = 0 if isinstance(item, Mark) else len(item.text)
         if isinstance(item, ProtectedPiece):
             plain[position : position + length] = " " * length
-            if separates(item.kind):
+            if item.kind in SEPARATING:
                 masked[position : position + length] = _MASK * length
         position += length
     segments = segment("".join(masked), language, mode)

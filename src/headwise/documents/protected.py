@@ -33,16 +33,12 @@ def locate(sentence: Sentence, translation: str) -> tuple[list[Found], list[int]
     found: list[Found] = []
     missing: list[int] = []
     for pattern, numbers in sorted(by_pattern.items(), key=lambda one: -len(one[0])):
-        matches = [
-            match
-            for match in re.finditer(pattern, translation)
-            if not any(taken[match.start() : match.end()])
-        ]
+        matches = [one for one in re.finditer(pattern, translation) if not any(taken[slice(*one.span())])]
         if len(matches) != len(numbers):
             missing += numbers
             continue
         for match, number in zip(matches, numbers, strict=True):
-            taken[match.start() : match.end()] = b"\1" * (match.end() - match.start())
+            taken[slice(*match.span())] = b"\1" * len(match[0])
             found.append(Found(match.start(), match.end(), number))
     return sorted(found, key=lambda one: one.start), sorted(missing)
 

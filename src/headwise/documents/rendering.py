@@ -78,7 +78,11 @@ class Rendered(Generic[T]):
     @property
     def warnings(self) -> list[str]:
         """What became of its pieces, where it wasn't as it should be."""
-        return [*map(lost, self.repaired), *([] if self.ranks else [_REFUSED])]
+        lacked = [
+            f"the translation lacked {piece.text!r}; it was put where the alignment says"
+            for piece in self.repaired
+        ]
+        return lacked if self.ranks else [*lacked, _REFUSED]
 
 
 @dataclass
@@ -88,20 +92,26 @@ class _Work(Generic[T]):
     original: Sentence
     sentence: Sentence
     repaired: list[ProtectedPiece] = field(default_factory=list)
-    translation: T | None = None
     chain: Sequence[ModelOutputs[T]] = ()  # of the models in turn
     row: int = 0  # its number in them
+    texts: list[tuple[str, int]] = field(
+        default_factory=list
+    )  # with tags and pieces, and their outputs' ranks
+
+    @property
+    def translation(self) -> T:
+        """What the last model said."""
+        return self.chain[-1].translations[self.row]
+
+    def located(self, translation: str) -> tuple[list[Found], list[int]]:
+        """Return where the pieces are in a translation, and the numbers of those that aren't."""
+        return locate(self.sentence, translation) if self.sentence.pieces else ([], [])
 
     def take(self, numbers: Sequence[int]) -> None:
         """Take pieces out of the sentence."""
         pieces = self.sentence.pieces
         self.repaired += [pieces[number] for number in numbers if not pieces[number].hidden]
         self.sentence = self.sentence.without(numbers)
-
-
-def lost(piece: ProtectedPiece) -> str:
-    """Return the warning for a piece that was put in by alignment."""
-    return f"the translation lacked {piece.text!r}; it was put where the alignment says"
 
 
 async def render(sentences: Sequence[Sentence], search: Translate[T]) -> list[Rendered[T]]:
@@ -112,47 +122,41 @@ async def render(sentences: Sequence[Sentence], search: Translate[T]) -> list[Re
     waiting = list(range(len(works)))
     for attempt in range(3):
         chain = await search([works[number].sentence.text for number in waiting], waiting)
-        for row, (number, translation) in enumerate(zip(waiting, chain[-1].translations, strict=True)):
-            works[number].translation, works[number].chain, works[number].row = translation, chain, row
-        waiting = [number for number in waiting if _missing(works[number])]
+        for row, number in enumerate(waiting):
+            works[number].chain, works[number].row = chain, row
+        missing = {number: works[number].located(works[number].translation.text)[1] for number in waiting}
+        waiting = [number for number in waiting if missing[number]]
         if not waiting:
             break
         for number in waiting:
             pieces = range(len(works[number].sentence.pieces))
-            works[number].take(_missing(works[number]) if attempt == 0 else list(pieces))
+            works[number].take(missing[number] if attempt == 0 else pieces)
     return await _rendered(works)
-
-
-def _missing(work: _Work[T]) -> list[int]:
-    assert work.translation is not None
-    return locate(work.sentence, work.translation.text)[1] if work.sentence.pieces else []
 
 
 async def _rendered(works: Sequence[_Work[T]]) -> list[Rendered[T]]:
     """Place the marks of all sentences."""
     asked: list[tuple[_Work[T], int, list[Found]]] = []
     for work in works:
-        assert work.translation is not None
         for rank, output in enumerate(work.translation.outputs):
-            found, missing = locate(work.sentence, output.text) if work.sentence.pieces else ([], [])
+            found, missing = work.located(output.text)
             if not missing:
                 asked.append((work, rank, found))
     weights = await _weights(asked)
-    taken: dict[int, list[tuple[str, int]]] = {}
     for (work, rank, found), one in zip(asked, weights, strict=True):
-        assert work.translation is not None
         text = placed(work.sentence, work.translation.outputs[rank].text, found, one)
         if not work.original.strict or intact(work.original, text):
-            taken.setdefault(id(work), []).append((text, rank))
-    rendered: list[Rendered[T]] = []
-    for work in works:
-        assert work.translation is not None
-        own = taken.get(id(work), [])
-        texts = [text for text, _ in own] or [work.original.source]
-        ranks = [rank for _, rank in own]
-        kept = len(work.sentence.pieces)
-        rendered.append(Rendered(texts, work.translation, work.repaired, kept, ranks))
-    return rendered
+            work.texts.append((text, rank))
+    return [
+        Rendered(
+            [text for text, _ in work.texts] or [work.original.source],
+            work.translation,
+            work.repaired,
+            len(work.sentence.pieces),
+            [rank for _, rank in work.texts],
+        )
+        for work in works
+    ]
 
 
 async def _weights(asked: Sequence[tuple[_Work[T], int, list[Found]]]) -> list[Weights | None]:
@@ -167,11 +171,8 @@ async def _weights(asked: Sequence[tuple[_Work[T], int, list[Found]]]) -> list[W
         for stage, searched in enumerate(chain):
             last = stage == len(chain) - 1
             pairs = {number: _pair(*asked[number], stage, last) for number in numbers}
-            small = [
-                number
-                for number, pair in pairs.items()
-                if len(pair.source_words) * len(pair.target_words) <= MOST_WEIGHTS
-            ]
+            sizes = {n: len(pair.source_words) * len(pair.target_words) for n, pair in pairs.items()}
+            small = [number for number, size in sizes.items() if size <= MOST_WEIGHTS]
             found = await searched.word_weights([pairs[number] for number in small])
             for number in set(numbers) - set(small):
                 results[number] = None  # too many words: placed in proportion

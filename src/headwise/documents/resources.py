@@ -17,7 +17,7 @@ from functools import partial
 
 from headwise.documents.blocks import TAG
 from headwise.documents.reading import DocumentFile, decode_markup, read_whole
-from headwise.documents.tokens import end_of_element, xml_tokens
+from headwise.documents.tokens import end_of_element, raw_of, xml_tokens
 from headwise.documents.values import Value, decode, file_of, pieces_value, plain_value
 from headwise.errors import DataError
 from headwise.parsing import Malformed, json_value
@@ -52,8 +52,12 @@ def json_values(text: str) -> list[Value]:
         and one.keys() <= {"message", "description", "placeholders"}
         for one in whole.values()
     )
-    readable = not (text.isascii() and "\\u" in text)
+    escaped = text.isascii() and "\\u" in text
     found: list[Value] = []
+
+    def write(text: str) -> str:
+        return json.dumps(text, ensure_ascii=escaped)[1:-1]
+
     stack: list[_Frame] = [_Frame("", True)]
     for match in _JSON.finditer(text):
         frame, token = stack[-1], match[0]
@@ -67,15 +71,11 @@ def json_values(text: str) -> list[Value]:
             frame.key = json.loads(token) or " "
         elif frame.translated and not frame.key.startswith("@"):
             if not chrome:
-                found += _value(match.start() + 1, match.end() - 1, json.loads(token), _json(readable))
+                found += _value(match.start() + 1, match.end() - 1, json.loads(token), write)
             elif len(stack) == 3 and frame.key == "message":
                 place = match.start() + 1, match.end() - 1
-                found.append(pieces_value(*place, [(json.loads(token), None)], _CHROME, _json(readable)))
+                found.append(pieces_value(*place, [(json.loads(token), None)], _CHROME, write))
     return found
-
-
-def _json(readable: bool) -> Callable[[str], str]:
-    return lambda text: json.dumps(text, ensure_ascii=not readable)[1:-1]
 
 
 def _value(start: int, end: int, text: str, write: Callable[[str], str]) -> list[Value]:
@@ -90,7 +90,7 @@ _PROPERTY = re.compile(
 )
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(\r\n|[\r\n])[ \t\f]*+|(.))", re.DOTALL)
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_WRITTEN = {"\\": "\\\\", **{meaning: f"\\{letter}" for letter, meaning in _CONTROLS.items()}}
+_WRITTEN = str.maketrans({"\\": "\\\\", **{meaning: f"\\{letter}" for letter, meaning in _CONTROLS.items()}})
 # Of Java's MessageFormat: an argument; an apostrophe, or braces between quotes; and these while the text is translated.
 _ARGUMENT = re.compile(r"\{\d")
 _QUOTED = re.compile(r"''|'([{}](?:[^']|'')*+)'")
@@ -134,7 +134,7 @@ def _unescaped(source: str) -> str:
 
 
 def _property(text: str, plain: bool) -> str:
-    written = "".join(_WRITTEN.get(character, character) for character in text)
+    written = text.translate(_WRITTEN)
     written = f"\\{written}" if written.startswith(" ") else written
     if not plain:
         return written
@@ -148,7 +148,7 @@ _ENTRY = re.compile(
     re.DOTALL,
 )
 _APPLE = re.compile(r"\\(?:[uU]([0-9a-fA-F]{4})|(.))", re.DOTALL)
-_APPLE_WRITTEN = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_APPLE_WRITTEN = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 
 
 def apple_values(text: str) -> list[Value]:
@@ -159,7 +159,8 @@ def apple_values(text: str) -> list[Value]:
         if match[1] is None:
             continue
         entries += 1
-        found += _value(match.start(1), match.end(1), _meaning(match[1]), _apple)
+        meant = _meaning(match[1])
+        found += _value(match.start(1), match.end(1), meant, lambda text: text.translate(_APPLE_WRITTEN))
     if not entries and text.strip() and not text.lstrip().startswith("/"):
         raise DataError('file: expected strings such as "name" = "text";, found none')
     return found
@@ -174,10 +175,6 @@ def _meaning(source: str) -> str:
 def _joined_halves(text: str) -> str:
     """Return a text with surrogates joined to characters; a half alone is U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def _apple(text: str) -> str:
-    return "".join(_APPLE_WRITTEN.get(character, character) for character in text)
 
 
 _RESOURCES = re.compile(r"(?:[^<]++|<\?|<!--(?:(?!-->).)*+-->)*+<resources[\s>]", re.DOTALL)
@@ -204,17 +201,16 @@ def android_values(text: str) -> list[Value]:
         token, end = tokens[number], number + 1
         if token.kind == "open":
             translated = opened[-1][1] and token.attributes.get("translatable") != "false"
-            if token.name == "string" or (
-                token.name == "item" and opened[-1][0] in ("string-array", "plurals")
-            ):
+            item = token.name == "item" and opened[-1][0] in ("string-array", "plurals")
+            if item or token.name == "string":
                 end = end_of_element(tokens, number)
-                inner = "".join(one.raw for one in tokens[number + 1 : end - 1])
+                inner = raw_of(tokens[number + 1 : end - 1])
                 found += _android(offset + len(token.raw), inner) if translated else []
             else:
                 opened.append((token.name, translated))
         elif token.kind == "close":
             opened.pop()
-        offset += sum(len(one.raw) for one in tokens[number:end])
+        offset += len(raw_of(tokens[number:end]))
         number = end
     return found
 

@@ -64,9 +64,8 @@ def _outline(tokens: Sequence[Token]) -> frozenset[str]:
     """Return the names of the elements that never stand beside text: those that do are parts of sentences."""
     names: set[str] = set()
     inline: set[str] = set()
-    stack: list[tuple[set[str], bool]] = [
-        (set(), False)
-    ]  # names of the children, whether there is text beside them
+    # The names of the children, and whether there is text beside them.
+    stack: list[tuple[set[str], bool]] = [(set(), False)]
 
     def leave() -> None:
         children, beside = stack.pop()

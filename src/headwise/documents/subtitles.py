@@ -6,13 +6,12 @@ import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from headwise.documents.preparation import read
 from headwise.documents.reading import DocumentFile, check_texts, split_lines
 from headwise.documents.rules import TagRules
 from headwise.documents.tokens import SUBTITLE_TAG
-from headwise.documents.values import decode
+from headwise.documents.values import Value, decode, file_of
 from headwise.errors import DataError
 
 _TIME = r"\d{1,4}:\d{2}:\d{2}[,.]\d{1,3}"
@@ -20,47 +19,17 @@ _TIMES = re.compile(rf"\s*{_TIME}\s+-->\s+{_TIME}(?:\s.*)?", re.ASCII)
 _SPEAKER = re.compile(rf"\s*(?:{SUBTITLE_TAG.pattern})*\s*[-–—‐](?!\d)\s*")
 
 
-@dataclass(frozen=True)
-class Subtitles:
-    """A file: its lines with their ends, and of each cue the numbers of the lines that are translated together."""
-
-    lines: tuple[str, ...]
-    cues: tuple[range, ...]
-
-    @property
-    def texts(self) -> list[str]:
-        """The text of each cue, on one line, without the dash of a speaker and tags before it."""
-        return [
-            " ".join(self.lines[line].strip() for line in cue)[len(self._dash(cue)) :] for cue in self.cues
-        ]
-
-    def _dash(self, cue: range) -> str:
-        match = _SPEAKER.match(self.lines[cue.start])
-        return match[0].strip() + " " * match[0].endswith(" ") if match else ""
-
-    def write(self, translations: Sequence[str]) -> str:
-        """Return the file with translations of the texts, each on as many lines as before where that is possible."""
-        lines = list(self.lines)
-        for cue, translation in zip(self.cues, translations, strict=True):
-            parts = wrapped(self._dash(cue) + " ".join(translation.split()), len(cue))
-            for number, line in enumerate(cue):
-                end = self.lines[line][len(self.lines[line].rstrip("\r\n")) :]
-                lines[line] = f"{parts[number]}{end}" if number < len(parts) else ""
-        return "".join(lines)
-
-
 def read_subtitles(content: bytes) -> DocumentFile:
-    """Read a file; raises `DataError` as `parse_subtitles`, and for one beyond the bounds."""
+    """Read a file; raises `DataError` with the line where something else is found, and for one beyond the bounds."""
     text, encode = decode(content)
-    subtitles = parse_subtitles(text)
-    texts = subtitles.texts
-    parsed = [read(one, "punctuation", TagRules("subtitles")) for one in texts]
-    return DocumentFile(parsed, sum(map(len, texts)), lambda found: encode(subtitles.write(found)))
+    lines = split_lines(text)
+    starts = [0, *itertools.accumulate(map(len, lines))]
+    values = [_value(lines[cue.start : cue.stop], starts[cue.start]) for cue in _cues(lines)]
+    return file_of(text, values, encode)
 
 
-def parse_subtitles(source: str) -> Subtitles:
-    """Parse a file; raises `DataError` with the line where something else is found."""
-    lines = split_lines(source)
+def _cues(lines: Sequence[str]) -> list[range]:
+    """Return the lines that are translated together: those of a cue, or of each of its speakers (a dash)."""
     cues: list[range] = []
     position = 0
     while position < len(lines):
@@ -77,16 +46,26 @@ def parse_subtitles(source: str) -> Subtitles:
         start = end = position + 2
         while end < len(lines) and lines[end].strip():
             end += 1
-        cues += _cues(lines, start, end)
+        speakers = [line for line in range(start, end) if line == start or _SPEAKER.match(lines[line])]
+        cues += [range(first, last) for first, last in itertools.pairwise([*speakers, end])]
         check_texts(cues)
         position = end
-    return Subtitles(tuple(lines), tuple(cues))
+    return cues
 
 
-def _cues(lines: Sequence[str], start: int, end: int) -> list[range]:
-    """Return the texts of a cue: one, or one for each line that begins with the dash of a speaker."""
-    starts = [line for line in range(start, end) if line == start or _SPEAKER.match(lines[line])]
-    return [range(first, last) for first, last in itertools.pairwise([*starts, end]) if first < last]
+def _value(lines: Sequence[str], start: int) -> Value:
+    """Return the text of lines, without the dash of a speaker and tags before it; it gets as many lines if possible."""
+    match = _SPEAKER.match(lines[0])
+    dash = match[0].strip() + " " * match[0].endswith(" ") if match else ""
+    text = " ".join(line.strip() for line in lines)[len(dash) :]
+
+    def write(translation: str) -> str:
+        parts = wrapped(dash + " ".join(translation.split()), len(lines))
+        ends = [line[len(line.rstrip("\r\n")) :] for line in lines]
+        return "".join(part + end for part, end in zip(parts, ends, strict=False))
+
+    parsed = read(text, "punctuation", TagRules("subtitles"))
+    return Value(start, start + sum(map(len, lines)), parsed, len(text), write)
 
 
 def wrapped(text: str, count: int) -> list[str]:

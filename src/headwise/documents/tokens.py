@@ -73,6 +73,11 @@ def escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
+def raw_of(tokens: Sequence[Token]) -> str:
+    """Return the source of tokens."""
+    return "".join(token.raw for token in tokens)
+
+
 def check_depth(depth: int, what: str) -> None:
     """Raise `DataError` for elements that are nested too deeply."""
     if depth > MOST_DEPTH:
@@ -250,8 +255,8 @@ class _Events:
         parser.StartElementHandler = self._open
         parser.EndElementHandler = self._close
         parser.CharacterDataHandler = lambda text: self._add("point" if self._cdata else "text")
-        parser.StartCdataSectionHandler = self._start_cdata
-        parser.EndCdataSectionHandler = self._end_cdata
+        parser.StartCdataSectionHandler = lambda: self._mark_cdata(True)
+        parser.EndCdataSectionHandler = lambda: self._mark_cdata(False)
         parser.SkippedEntityHandler = self._reference
         parser.StartDoctypeDeclHandler = self._document_type
         parser.DefaultHandler = lambda text: self._add("point")
@@ -300,12 +305,8 @@ class _Events:
         """HTML's names for characters are known, in documents that don't declare them, too."""
         self._add("text" if f"{name};" in html5 else "point")
 
-    def _start_cdata(self) -> None:
-        self._cdata = True
-        self._add("point")
-
-    def _end_cdata(self) -> None:
-        self._cdata = False
+    def _mark_cdata(self, inside: bool) -> None:
+        self._cdata = inside
         self._add("point")
 
     def _document_type(self, name: str, system: str | None, public: str | None, internal: bool) -> None:

@@ -175,21 +175,16 @@ def file_of(text: str, values: Sequence[Value], encode: Callable[[str], bytes]) 
     """Return a file of strings, which are in order; raises `DataError` for more than a file may have."""
     check_texts(values)
 
-    def write_rated(translations: Sequence[str], estimates: Sequence[Confidence | None]) -> bytes:
+    def write(translations: Sequence[str], estimates: Sequence[Confidence | None] | None = None) -> bytes:
         parts, position = [], 0
-        for value, translation, estimate in zip(values, translations, estimates, strict=True):
+        rates = [None] * len(values) if estimates is None else estimates
+        for value, translation, estimate in zip(values, translations, rates, strict=True):
             written = value.write(translation)
             rated = written if value.rate is None or estimate is None else value.rate(written, estimate)
             parts += [text[position : value.start], rated]
             position = value.end
         return encode("".join([*parts, text[position:]]))
 
-    def write(translations: Sequence[str]) -> bytes:
-        return write_rated(translations, [None] * len(translations))
-
-    return DocumentFile(
-        [value.text for value in values],
-        sum(value.characters for value in values),
-        write,
-        write_rated if any(value.rate for value in values) else None,
-    )
+    rated = write if any(value.rate for value in values) else None
+    characters = sum(value.characters for value in values)
+    return DocumentFile([value.text for value in values], characters, write, rated)

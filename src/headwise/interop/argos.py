@@ -25,12 +25,11 @@ from headwise.config.languages import language_name
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import write_bytes, write_text
 from headwise.interop import base
-from headwise.interop.base import Imported, Trained
+from headwise.interop.base import Imported, Trained, checked
+from headwise.interop.ctranslate2 import importer
 from headwise.interop.ctranslate2.exporter import PRECISIONS, write_model
-from headwise.interop.ctranslate2.importer import read_directory
 from headwise.interop.ctranslate2.layout import unsupported
 from headwise.interop.pieces import source_code_notes, symbol_notes
-from headwise.interop.reading import checked
 from headwise.parsing import read_object
 from headwise.text.tokens.subwords import Subwords, read_file
 
@@ -44,6 +43,16 @@ _ALLOWANCE = 64 << 20  # … and so many bytes; parameters hardly compress
 _WANTED = re.compile(
     rf"{re.escape(_METADATA)}|{re.escape(_SUBWORDS)}|bpe\.model"
     rf"|{_MODEL}/(model\.bin|config\.json|\w+_vocabulary\.(json|txt))"
+)
+# What zipfile raises, also for an encrypted file and an unknown compression.
+_DAMAGED = (
+    OSError,
+    RuntimeError,
+    EOFError,
+    UnicodeDecodeError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
 )
 _VERSION = "1.0"  # of the package
 _ARGOS = "1.9"  # the version of Argos Translate whose layout of packages this is
@@ -86,16 +95,7 @@ def opened(source: Path) -> Iterator[Path]:
         try:
             with zipfile.ZipFile(source) as archive:
                 _unpack(archive, _members(archive, source), Path(folder))
-        except (
-            OSError,
-            zipfile.BadZipFile,
-            zlib.error,
-            lzma.LZMAError,
-            EOFError,
-            NotImplementedError,
-            RuntimeError,
-            UnicodeDecodeError,
-        ) as error:
+        except _DAMAGED as error:
             reason = " ".join(str(error).split())[:200]
             raise CheckpointError(
                 f"{source}: expected an Argos package, found a damaged zip file ({reason})"
@@ -147,26 +147,24 @@ def _unpack(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], folde
             shutil.copyfileobj(content, file)
 
 
-class Importer(base.Importer):
-    """Reader of Argos packages."""
+def recognizes(source: Path) -> bool:
+    """Whether a source is a package: a zip file with its suffix, or a directory with its files."""
+    if source.is_file():
+        return source.name.endswith(_SUFFIX)
+    return (source / _METADATA).is_file() and (source / _MODEL / "model.bin").is_file()
 
-    def recognizes(self, source: Path) -> bool:  # noqa: D102
-        if source.is_file():
-            return source.name.endswith(_SUFFIX)
-        return (source / _METADATA).is_file() and (source / _MODEL / "model.bin").is_file()
 
-    def read(self, source: Path) -> Imported:  # noqa: D102
-        with opened(source) as folder:
-            metadata = read_metadata(folder)
-            if not (folder / _SUBWORDS).is_file():
-                found = (
-                    "bpe.model, which needs Moses' tokenizer" if (folder / "bpe.model").is_file() else "none"
-                )
-                raise CheckpointError(f"{source}: expected {_SUBWORDS}, found {found}")
-            model = read_file(folder / _SUBWORDS)
-            imported = read_directory(folder / _MODEL, (model, model), target_language=metadata.target_prefix)
-        imported.notes.extend(_notes(metadata, imported))
-        return imported.in_languages(metadata.from_code, metadata.to_code)
+def read(source: Path) -> Imported:
+    """Read a package; raises `CheckpointError` for one that is damaged or needs Moses' tokenizer."""
+    with opened(source) as folder:
+        metadata = read_metadata(folder)
+        if not (folder / _SUBWORDS).is_file():
+            found = "bpe.model, which needs Moses' tokenizer" if (folder / "bpe.model").is_file() else "none"
+            raise CheckpointError(f"{source}: expected {_SUBWORDS}, found {found}")
+        model = read_file(folder / _SUBWORDS)
+        imported = importer.read(folder / _MODEL, (model, model), target_language=metadata.target_prefix)
+    imported.notes.extend(_notes(metadata, imported))
+    return imported.in_languages(metadata.from_code, metadata.to_code)
 
 
 def _notes(metadata: Metadata, imported: Imported) -> list[str]:
@@ -228,13 +226,12 @@ class Exporter(base.Exporter):
 
 def _languages(trained: Trained) -> tuple[str, str]:
     """Return the language codes; raises `ConfigError` where they aren't known."""
-    codes = []
-    for option, code in zip(("--from-language", "--to-language"), trained.languages, strict=True):
-        if code is None:
-            raise ConfigError(
-                f"--to argos: expected {option}, a code such as en or de, as the training files don't tell it"
-            )
-        codes.append(code)
-    if codes[0] == codes[1]:
-        raise ConfigError(f"--to argos: expected two languages, found {codes[0]} twice")
-    return codes[0], codes[1]
+    source, target = trained.languages
+    if source is None or target is None:
+        option = "--from-language" if source is None else "--to-language"
+        raise ConfigError(
+            f"--to argos: expected {option}, a code such as en or de, as the training files don't tell it"
+        )
+    if source == target:
+        raise ConfigError(f"--to argos: expected two languages, found {source} twice")
+    return source, target

@@ -1,7 +1,7 @@
-"""What a format's module has: an importer, an exporter, or both.
+"""Between a format's module and `headwise.interop.runs`, which does what is the same for all formats.
 
-An importer reads somebody's model and returns its configuration, parameters and subwords in Headwise's terms; an
-exporter writes those of a run. `headwise.interop.runs` does the rest, which is the same for all formats.
+An importer returns somebody's model as an `Imported`: configuration, parameters and subwords in Headwise's terms. An
+`Exporter` writes a `Trained` run.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ValidationError
 
-from headwise.config import Config
+from headwise import bounds
+from headwise.config import Config, DecodingConfig, ModelConfig, SubwordConfig
 from headwise.config.languages import is_code
 from headwise.engine.native.positions import sinusoids
-from headwise.errors import ConfigError
+from headwise.engine.native.shapes import parameter_shapes
+from headwise.errors import CheckpointError, ConfigError
 from headwise.images.prepared import ImageFormat
 from headwise.text.tokens.subwords import Subwords
 from headwise.text.tokens.vocabulary import Vocabulary
@@ -27,17 +30,18 @@ from headwise.weights import Weights
 Array: TypeAlias = NDArray[np.float32]
 # Tensors by name: each is read, converted to float32 and released again when it is called.
 Tensors: TypeAlias = Mapping[str, Callable[[], Array]]
+Kind = TypeVar("Kind", bound=BaseModel)
 
 
-class SavableText(Protocol):
-    """A tokenizer that a run directory can hold, such as `Subwords`."""
-
-    def save(self, directory: Path) -> None:
-        """Write its files into a directory."""
-
-    def digest(self) -> str:
-        """Return hexadecimal digits that identify it."""
-        ...
+def checked(kind: type[Kind], tree: Any, place: object) -> Kind:
+    """Return the fields of a tree; raises `CheckpointError` naming the place and the key that can't be used."""
+    try:
+        return kind.model_validate(tree)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(map(str, problem["loc"])) or "content"
+        message = problem["msg"].lower().replace("input should be", "expected", 1)
+        raise CheckpointError(f"{place}: {key}: {message}, found {str(problem['input'])[:60]!r}") from None
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Imported:
     config: Config
     shapes: Callable[[], Mapping[str, tuple[int, ...]]]
     tensors: Tensors
-    text: SavableText | None
+    text: Subwords | Vocabulary | None
     notes: list[str] = field(default_factory=list)
     files: Mapping[str, bytes] = field(default_factory=dict)
     quantized: frozenset[str] = frozenset()
@@ -68,6 +72,26 @@ class Imported:
         codes = {key: code for key, code in names.items() if code is not None and is_code(code)}
         data = self.config.data.model_copy(update=codes)
         return replace(self, config=self.config.model_copy(update={"data": data}))
+
+
+def assembled(
+    model: ModelConfig, decoding: DecodingConfig, text: Subwords, tensors: Tensors, notes: list[str]
+) -> Imported:
+    """Return the imported model of these parts."""
+    subwords = SubwordConfig(
+        kind="bpe" if text.vocabulary is None else "imported",
+        size=max(text.source_size, bounds.LEAST_VOCABULARY),
+        joint=text.joint,
+        lowercase=text.lowercases,
+        joiners=text.joiners,
+    )
+    return Imported(
+        Config(model=model, subwords=subwords, decoding=decoding),
+        lambda: parameter_shapes(model, text.source_size, text.target_size),
+        tensors,
+        text,
+        notes,
+    )
 
 
 @dataclass(frozen=True)
@@ -131,22 +155,6 @@ class TrainedSingle(TrainedRun):
     vocabulary: Vocabulary | None
     labels: list[str]
     form: ImageFormat | None
-
-
-class Importer(ABC):
-    """Reader of one format."""
-
-    @abstractmethod
-    def recognizes(self, source: Path) -> bool:
-        """Whether a file or directory looks like this format, judged by file names and short headers."""
-
-    @abstractmethod
-    def read(self, source: Path) -> Imported:
-        """Read a model; its tensors are read when they are called.
-
-        Raises `CheckpointError` for a damaged or hostile file, and for a model that Headwise can't express; the message
-        names the file and the key or tensor.
-        """
 
 
 class Exporter(ABC):

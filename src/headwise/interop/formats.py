@@ -1,18 +1,21 @@
 """Registry of the formats: a new one is one module and one line here.
 
-A module has a class `Importer`, a class `Exporter`, or both (see `headwise.interop.base`); it is imported when needed.
+An importer is a module with two functions: `recognizes` says whether a file or directory looks like its format, by the
+names of files and short headers; `read` returns a model as an `Imported`, whose tensors are read when they are called,
+and raises `CheckpointError` for a damaged or hostile file and for a model that Headwise can't express, naming the file
+and the key or tensor. An exporter is a module with a class `Exporter`. Both are imported when needed.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from headwise.errors import CheckpointError, ConfigError
 from headwise.extras import needed_by
-from headwise.interop.base import Exporter, Importer
+from headwise.interop.base import Exporter, Imported
 
 # In the order in which a source is compared with them.
 IMPORTERS = {
@@ -34,15 +37,12 @@ _OTHERS = {
         ("*.pt", "dict.*.txt"),
         "ct2-fairseq-converter, which comes with ctranslate2, converts it to a directory that headwise import reads",
     ),
-    "joeynmt": (
-        ("*.ckpt", "config.yaml", "src_vocab.txt"),
-        "there is no converter of its models",
-    ),
+    "joeynmt": (("*.ckpt", "config.yaml", "src_vocab.txt"), "there is no converter of its models"),
 }
 
 
-def find_importer(source: Path, name: str | None = None) -> tuple[str, Importer]:
-    """Return the importer of this name or, without one, the first that recognizes the source, and its name.
+def find_importer(source: Path, name: str | None = None) -> tuple[str, Callable[[Path], Imported]]:
+    """Return the format of this name or, without one, the first that recognizes the source, and what reads it.
 
     Raises `ConfigError` for an unknown name, and `CheckpointError` where no format is recognized.
     """
@@ -50,11 +50,11 @@ def find_importer(source: Path, name: str | None = None) -> tuple[str, Importer]
         if name in _OTHERS:
             raise _not_read(source, name)
         _check(name, IMPORTERS, "--format")
-        return name, importlib.import_module(IMPORTERS[name]).Importer()
-    for known, module in IMPORTERS.items():
-        importer: Importer = importlib.import_module(module).Importer()
-        if importer.recognizes(source):
-            return known, importer
+        return name, importlib.import_module(IMPORTERS[name]).read
+    for known, path in IMPORTERS.items():
+        module = importlib.import_module(path)
+        if module.recognizes(source):
+            return known, module.read
     folder = source.parent if source.is_file() else source
     for other, (patterns, _) in _OTHERS.items():
         if all(any(folder.glob(pattern)) for pattern in patterns):

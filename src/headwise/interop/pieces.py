@@ -55,11 +55,11 @@ class Rows:
         """Return the change of tensors of a file or directory, whose rows get Headwise's order."""
         return lambda name: Change(lambda tensor: self.of(tensor, f"{source}: {name}"))
 
-    def logit_bias(self, stored: Array | None, place: str) -> Array | None:
-        """Return the bias of the logits, None if it is zero everywhere."""
+    def logit_bias(self, stored: Array | None, place: str) -> Array:
+        """Return the bias of the logits, so low for ids that can't be an output that they don't count."""
         bias = np.zeros(len(self.order), np.float32) if stored is None else self.of(stored.flatten(), place)
         bias[self.never] = NEVER
-        return bias if bool(bias.any()) else None
+        return bias
 
 
 def arranged(

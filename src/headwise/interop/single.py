@@ -19,8 +19,7 @@ from headwise.text.preparation.labelled.examples import load_labels
 from headwise.text.tokens.loading import load_vocabulary
 from headwise.weights import model_file
 
-ENCODER_TASKS = ("masked_language_model", "classification", "tagging", "question_answering")
-LABELLED = ENCODER_TASKS[1:]  # tasks whose runs have a file of labels
+LABELLED = ("classification", "tagging", "question_answering")  # tasks whose runs have a file of labels
 
 
 def shapes_of(build: Callable[[], nn.Module]) -> Callable[[], dict[str, tuple[int, ...]]]:

@@ -19,10 +19,6 @@ from headwise.interop.base import Array
 Read: TypeAlias = Callable[[], Array]
 
 
-def _same(tensor: Array) -> Array:
-    return tensor
-
-
 def _transposed(tensor: Array) -> Array:
     return tensor.T if tensor.ndim == 2 else tensor
 
@@ -31,8 +27,8 @@ def _transposed(tensor: Array) -> Array:
 class Change:
     """How a tensor changes: `inward` on its way from their layout to ours, `outward` on its way back."""
 
-    inward: Callable[[Array], Array] = _same
-    outward: Callable[[Array], Array] = _same
+    inward: Callable[[Array], Array] = lambda tensor: tensor
+    outward: Callable[[Array], Array] = lambda tensor: tensor
 
     def then(self, other: Change) -> Change:
         """Return this change and then, on the way in, another."""
@@ -47,6 +43,8 @@ Changes: TypeAlias = Callable[[str], Change]
 
 SAME = Change()
 TRANSPOSED = Change(_transposed, _transposed)  # of matrices
+# Of a vector that is a matrix of one row there.
+VECTOR = Change(lambda tensor: tensor[0] if tensor.ndim == 2 else tensor, lambda tensor: tensor[None])
 
 
 def times(factor: float) -> Change:

@@ -11,7 +11,7 @@ pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'
 
 import numpy as np
 
-from document_translation import of_document
+from document_translation import of_document, of_file
 from headwise.documents.formats import read_file
 from headwise.documents.reading import Confidence
 from headwise.documents.values import with_key
@@ -51,8 +51,7 @@ STATE = ' state="needs-review-translation" state-qualifier="leveraged-mt"'
 
 
 def translated(name: str, source: str, target: str = "de") -> str:
-    file = read_file(name, source.encode(), target)
-    return file.write([of_document(text, str.upper) for text in file.texts]).decode()
+    return of_file(name, source, target=target).decode()
 
 
 @pytest.mark.parametrize(("source", "mark"), [("XLIFF", "target"), ("XLIFF_2", "mrk")])
@@ -149,9 +148,9 @@ def test_a_mark_inside_a_segment_does_not_split_it() -> None:
     inner = 'Say <mrk mtype="protected">Headwise</mrk> or <mrk mtype="x-term">a word</mrk> now.'
     segments = f'<mrk mid="1" mtype="seg">{inner}</mrk> <mrk mid="2" mtype="seg">Or no.</mrk>'
     unit = f"<trans-unit><source>@</source><seg-source>{segments}</seg-source></trans-unit>"
-    file = read_file("a.xlf", f"<xliff version='1.2'>{unit}</xliff>".encode(), "de")
     seen: list[str] = []
-    written = file.write([of_document(text, lambda one: seen.append(one) or one) for text in file.texts])
+    content = f"<xliff version='1.2'>{unit}</xliff>"
+    written = of_file("a.xlf", content, lambda one: seen.append(one) or one, target="de")
     assert seen == ["Say or a word now.", "Or no."]  # of what is protected, the model sees nothing
     assert targets(written.decode()) == [segments]
 
@@ -161,12 +160,9 @@ def test_nothing_stands_between_the_tags_of_an_empty_code(seed: int) -> None:
     source = 'Hello <x id="1"></x> you <bx id="2"></bx>big<ex id="2"></ex> <x id="3"></x>dog'
     unit = f"<trans-unit id='1'><source>{source}</source></trans-unit>"
     weights = np.random.default_rng(seed)
-    file = read_file("a.xlf", f"<xliff version='1.2'>{unit}</xliff>".encode(), "de")
-    texts = [
-        of_document(text, str.upper, lambda rows, columns: weights.random((rows, columns), np.float32))
-        for text in file.texts
-    ]
-    root = ElementTree.fromstring(file.write(texts))
+    content = f"<xliff version='1.2'>{unit}</xliff>"
+    written = of_file("a.xlf", content, weigh=lambda *shape: weights.random(shape), target="de")
+    root = ElementTree.fromstring(written)
     codes = list(next(root.iter("target")))
     assert {code.tag for code in codes} == {"x", "bx", "ex"}
     assert not any("".join(code.itertext()) for code in codes)
@@ -222,16 +218,14 @@ def test_a_memory_is_translated_from_the_language_that_is_asked_for(source: str,
         for unit in units
     ]
     memory = f"<tmx version='1.4'><header srclang='fr'/><tu>{'</tu><tu>'.join(variants)}</tu></tmx>"
-    file = read_file("a.tmx", memory.encode(), "de", source)
-    root = ElementTree.fromstring(file.write([of_document(text, str.upper) for text in file.texts]))
+    root = ElementTree.fromstring(of_file("a.tmx", memory, target="de", source=source))
     language = "{http://www.w3.org/XML/1998/namespace}lang"
     assert ["".join(one.itertext()) for one in root.iter("tuv") if one.get(language) == "de"] == results
 
 
 def test_utf_16_stays() -> None:
     content = XLIFF.encode("utf-16")
-    file = read_file("a.xlf", content)
-    written = file.write([of_document(text, str.upper) for text in file.texts])
+    written = of_file("a.xlf", content)
     assert written[:2] == content[:2]
     assert "BIG FILE" in written.decode("utf-16")
 

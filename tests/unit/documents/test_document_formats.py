@@ -11,11 +11,10 @@ import polib
 import pytest
 from lxml import etree, html
 
-from document_translation import of_document
+from document_translation import of_file
 from headwise.documents.blocks import Block
-from headwise.documents.catalogue import parse_catalogue
 from headwise.documents.formats import format_of, read_file
-from headwise.documents.subtitles import parse_subtitles, wrapped
+from headwise.documents.subtitles import wrapped
 from headwise.errors import DataError
 
 PO = r"""# A translator
@@ -52,11 +51,18 @@ SRT = "1\r\n00:00:01,000 --> 00:00:02,500\r\nTwo dogs are <i>playing</i>\r\nin t
 SRT += "2\r\n00:00:03,000 --> 00:00:04,000\r\n- Yes.\r\n- No, {\\an8}never.\r\n\r\n"
 
 
-def test_a_catalogue_is_filled(tmp_path: Path) -> None:
-    catalogue = parse_catalogue(PO)
-    assert catalogue.texts == ['Open "%s"\t\\ file', "Two\nlines", "%d dog", "%d dogs"]
+def texts_of(name: str, content: str) -> list[str]:
+    return [text.text for text in read_file(name, content.encode()).texts]
+
+
+def written(name: str, content: str, translations: list[str]) -> str:
+    return read_file(name, content.encode()).write(translations).decode()
+
+
+def test_a_catalogue_is_filled() -> None:
+    assert texts_of("a.po", PO) == ['Open "%s"\t\\ file', "Two\nlines", "%d dog", "%d dogs"]
     translations = ['Öffne "%s"\t\\ Datei', "Zwei\nZeilen", "%d Hund", "%d Hunde"]
-    filled = catalogue.write(translations)
+    filled = written("a.po", PO, translations)
     known, before = polib.pofile(filled), polib.pofile(PO)
     assert known.metadata == before.metadata
     assert [(e.msgid, e.msgctxt, e.comment, e.occurrences, e.flags) for e in known] == [
@@ -65,18 +71,18 @@ def test_a_catalogue_is_filled(tmp_path: Path) -> None:
     values = [e.msgstr or e.msgstr_plural for e in known if not e.obsolete]
     assert values == [translations[0], "Fertig", translations[1], {0: "%d Hund", 1: "%d Hunde"}]
     assert set(PO.splitlines()) - set(filled.splitlines()) == {'msgstr[0] ""', 'msgstr[1] ""'}
-    assert parse_catalogue(filled).texts == []
-    assert parse_catalogue(filled).write([]) == filled
+    assert texts_of("a.po", filled) == []
+    assert written("a.po", filled, []) == filled
 
 
 @pytest.mark.parametrize("text", ["a", '"\\\n\t', "a\nb\n", "\n", "é\\n", 'x"\n\\', "\\n\n\\\\n"])
 def test_a_message_is_written_as_polib_reads_it(text: str) -> None:
     source = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "a"\nmsgstr ""\n'
-    filled = parse_catalogue(source).write([text])
+    filled = written("a.po", source, [text])
     assert polib.pofile(filled)[0].msgstr == text
     entry = polib.POEntry(msgid=text, msgstr="")
     if text.strip():
-        assert parse_catalogue(str(entry)).texts == [text]
+        assert texts_of("a.po", str(entry)) == [text]
 
 
 @pytest.mark.parametrize("charset", ["ASCII", "ISO-8859-1", "CHARSET", "utf-8", "UTF8"])
@@ -87,7 +93,8 @@ def test_a_catalogue_says_in_which_encoding_it_is(charset: str, tmp_path: Path) 
     file = read_file("a.po", f'{header}\nmsgid "Content-Type: charset=a"\nmsgstr ""\n'.encode())
     assert file.write(["dog"]).decode().startswith(header)
     (tmp_path / "a.po").write_bytes(file.write(["Größe"]))
-    assert polib.pofile(str(tmp_path / "a.po"))[0].msgstr == "Größe"  # in the encoding that the header names
+    (entry,) = polib.pofile(str(tmp_path / "a.po"))
+    assert (entry.msgid, entry.msgstr) == ("Content-Type: charset=a", "Größe")  # in the header's encoding
     one_line = f"# Content-Type: charset=a\n{header.replace(chr(34) + chr(10) + chr(34), '')}"
     file = read_file("a.po", f'{one_line}\nmsgid "a"\nmsgstr ""\n'.encode())
     (tmp_path / "b.po").write_bytes(file.write(["Größe"]))
@@ -111,15 +118,15 @@ def test_a_catalogue_says_in_which_language_it_is(before: str, target: str, afte
         f'msgid ""\nmsgstr ""\n"Language-Team: x\\n"\n"Language: {before}\\n"\n"X-Source-Language: en\\n"\n\n'
     )
     file = read_file("a.pot", f'{header}msgid "a"\nmsgstr ""\n'.encode(), target, "en")
-    written = polib.pofile(file.write(["b"]).decode())
-    assert written.metadata == {"Language-Team": "x", "Language": after, "X-Source-Language": "en"}
+    filled = polib.pofile(file.write(["b"]).decode())
+    assert filled.metadata == {"Language-Team": "x", "Language": after, "X-Source-Language": "en"}
 
 
 def test_a_header_in_one_line_names_language_and_encoding() -> None:
     header = '"Language: \\nContent-Type: text/plain; charset=ASCII\\n"'
     source = f'msgid ""\nmsgstr ""\n{header}\n\nmsgid "a"\nmsgstr ""\n'.encode()
-    written = polib.pofile(read_file("a.po", source, "de", "en").write(["ä"]).decode())
-    assert written.metadata == {"Language": "de", "Content-Type": "text/plain; charset=UTF-8"}
+    filled = polib.pofile(read_file("a.po", source, "de", "en").write(["ä"]).decode())
+    assert filled.metadata == {"Language": "de", "Content-Type": "text/plain; charset=UTF-8"}
 
 
 def test_a_catalogue_in_another_language_is_refused() -> None:
@@ -139,9 +146,8 @@ def test_a_document_is_in_the_encoding_that_it_names(charset: str) -> None:
         ("a.xml", data, etree.fromstring),
         ("a.xlf", unit, etree.fromstring),
     ):
-        file = read_file(name, source.encode())
-        assert file.write([of_document(text, str) for text in file.texts]).count(b"size") >= 1
-        result = file.write([of_document(text, lambda _: "Größe, Ω") for text in file.texts])
+        assert of_file(name, source, str).count(b"size") >= 1
+        result = of_file(name, source, lambda _: "Größe, Ω")
         assert "Größe, Ω" in "".join(parse(result).itertext())
         assert ("Ω".encode() in result) is (charset == "utf-8")
 
@@ -162,10 +168,8 @@ def test_a_document_stays_in_its_encoding(charset: str) -> None:
         ("a.xlf", unit, etree.fromstring),
     ):
         content = source.encode(charset)
-        file = read_file(name, content)
-        same = file.write([of_document(text, str) for text in file.texts])
-        assert letters.encode(charset) in same
-        result = file.write([of_document(text, lambda _: f"{letters} ĳ Ω") for text in file.texts])
+        assert letters.encode(charset) in of_file(name, content, str)
+        result = of_file(name, content, lambda _: f"{letters} ĳ Ω")
         assert f"{letters} ĳ Ω" in "".join(parse(result).itertext())
         assert letters.encode(charset) in result  # what isn't translated
         assert (found := format_of(name))
@@ -191,16 +195,16 @@ def test_an_encoding_that_a_document_is_not_in_is_refused(charset: str) -> None:
         ("a.srt", b"1\nx\n", "line 2: expected times such as"),
         ("a.docx", b"PK\3\4", "file: expected a .docx file, found a damaged"),
         ("a.docx", b"", "file: expected a .docx file, found a damaged"),
+        ("a.json", b"{", "file: expected JSON"),
+        ("a.json", b"[" * 100 + b"]" * 100, "file: expected JSON"),
+        ("a.strings", b"a b", 'file: expected strings such as "name" = "text";'),
+        ("a.ftl", b"a = \xff", "file: expected text in UTF-8"),
         (
             "a.html",
             b"\xff",
             "file: expected text in UTF-8, found another byte at 0; iconv converts other encodings",
         ),
-        (
-            "a.pdf",
-            b"",
-            r"expected a name that ends with \.txt, \.html, .*, found '\.pdf'",
-        ),
+        ("a.pdf", b"", r"expected a name that ends with \.txt, \.html, .*, found '\.pdf'"),
     ],
 )
 def test_a_damaged_file_is_refused(name: str, content: bytes, sentence: str) -> None:
@@ -244,32 +248,30 @@ def test_an_archive_whose_header_lies_is_refused() -> None:
 
 
 def test_subtitles_keep_times_lines_and_ends() -> None:
-    file = parse_subtitles(SRT)
-    assert file.texts == ["Two dogs are <i>playing</i> in the snow & rain.", "Yes.", "No, {\\an8}never."]
-    assert file.write(file.texts) == SRT
-    written = file.write(["Zwei Hunde <i class=x>spielen gern</i> draußen", "Ja.", "Nein."])
-    assert "\r\n- Ja.\r\n- Nein." in written
-    assert written.splitlines()[2:4] == ["Zwei Hunde <i class=x>spielen", "gern</i> draußen"]
-    assert written.count("\r\n") == SRT.count("\r\n") == written.count("\n")
-    assert parse_subtitles(
-        "\ufeff1\n00:00:01,000 --> 00:00:02,000\n\n2\n0:00:01,0 --> 0:00:02,0\na"
-    ).texts == ["a"]
+    texts = ["Two dogs are <i>playing</i> in the snow & rain.", "Yes.", "No, {\\an8}never."]
+    assert ["".join(map(source, text.blocks)) for text in read_file("a.srt", SRT.encode()).texts] == texts
+    assert written("a.srt", SRT, texts) == SRT
+    result = written("a.srt", SRT, ["Zwei Hunde <i class=x>spielen gern</i> draußen", "Ja.", "Nein."])
+    assert "\r\n- Ja.\r\n- Nein." in result
+    assert result.splitlines()[2:4] == ["Zwei Hunde <i class=x>spielen", "gern</i> draußen"]
+    assert result.count("\r\n") == SRT.count("\r\n") == result.count("\n")
+    empty_cue = "\ufeff1\n00:00:01,000 --> 00:00:02,000\n\n2\n0:00:01,0 --> 0:00:02,0\na"
+    assert texts_of("a.srt", empty_cue) == ["a"]
 
 
 def test_speakers_in_tags_are_apart() -> None:
     cue = "1\n00:00:01,000 --> 00:00:02,500\n{}<i>- {}</i>\n<i>-{} <b>{}</b></i>\n"
     source = cue.format("{\\an8}", "Where is the dog that you saw?", "No", "idea")
-    file = read_file("a.srt", source.encode())
     pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
-    result = file.write([of_document(text, str.upper) for text in file.texts]).decode()
-    assert result == cue.format("{\\an8}", "WHERE IS THE DOG THAT YOU SAW?", "NO", "IDEA")
+    assert of_file("a.srt", source).decode() == cue.format(
+        "{\\an8}", "WHERE IS THE DOG THAT YOU SAW?", "NO", "IDEA"
+    )
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_subtitles_stay_in_their_encoding(encoding: str) -> None:
     content = SRT.encode(encoding)
-    file = read_file("a.srt", content)
-    assert file.write([of_document(text, str) for text in file.texts]) == content
+    assert of_file("a.srt", content, str) == content
 
 
 def test_lines_of_subtitles_are_balanced() -> None:

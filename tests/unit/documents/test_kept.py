@@ -13,8 +13,8 @@ pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from document_translation import of_document
-from headwise.documents.formats import FORMATS, read_file
+from document_translation import of_file
+from headwise.documents.formats import FORMATS
 
 _TEXT = st.lists(st.sampled_from(["one", "two.", "dogs", "&amp;", "é,"]), min_size=1, max_size=5).map(
     lambda words: f"a {' '.join(words)}"
@@ -110,11 +110,6 @@ def _capitals(text: str, suffix: str) -> str:
     return text.upper() if suffix in _PLAIN else text.upper().replace("&AMP;", "&amp;")
 
 
-def _translated(name: str, content: bytes) -> bytes:
-    file = read_file(name, content, "de")
-    return file.write([of_document(text, str.upper) for text in file.texts])
-
-
 @pytest.mark.parametrize(
     "suffix",
     [
@@ -127,7 +122,7 @@ def _translated(name: str, content: bytes) -> bytes:
 @settings(max_examples=60, deadline=None)
 def test_what_is_no_text_is_kept_byte_for_byte(suffix: str, data: st.DataObject) -> None:
     source, result = data.draw(files(suffix))
-    assert _translated(f"a{suffix}", source.encode()).decode() == result
+    assert of_file(f"a{suffix}", source.encode(), target="de").decode() == result
 
 
 @given(files(".docx"))
@@ -140,7 +135,7 @@ def test_what_is_no_text_of_a_word_file_is_kept(pair: tuple[str, str]) -> None:
             archive.writestr(name, content)
     with (
         zipfile.ZipFile(out) as before,
-        zipfile.ZipFile(io.BytesIO(_translated("a.docx", out.getvalue()))) as after,
+        zipfile.ZipFile(io.BytesIO(of_file("a.docx", out.getvalue(), target="de"))) as after,
     ):
         assert after.namelist() == before.namelist()
         assert {name: after.read(name) for name in _OTHER_PARTS} == _OTHER_PARTS

@@ -11,7 +11,7 @@ pytest.importorskip("markdown_it", reason="needs pip install 'headwise[documents
 
 from markdown_it import MarkdownIt
 
-from document_translation import of_document
+from document_translation import of_document, of_file
 from headwise.documents.formats import read_file
 from headwise.errors import DataError
 
@@ -56,8 +56,7 @@ next snake_case_name 2 * 3 * 4 <http://a.example/>
 
 
 def translated(source: str) -> str:
-    file = read_file("a.md", source.encode())
-    return file.write([of_document(text, str.upper) for text in file.texts]).decode()
+    return of_file("a.md", source).decode()
 
 
 def shape(tokens: list[Any], change) -> list[Any]:
@@ -161,13 +160,8 @@ TERM
 def test_what_other_programs_read_in_markdown_stays() -> None:
     """All but the text is in small letters."""
     sought: list[str] = []
-
-    def upper(sentence: str) -> str:
-        sought.append(sentence)
-        return sentence.upper()
-
-    file = read_file("a.md", DIALECTS.encode())
-    assert file.write([of_document(text, upper) for text in file.texts]).decode() == DIALECTS
+    written = of_file("a.md", DIALECTS, lambda sentence: sought.append(sentence) or sentence.upper())
+    assert written.decode() == DIALECTS
     assert sought.count("ONE LINE.") == 10
     assert {"HEADING", "OWN TITLE", "TASK", "TERM", "ONE MEANING.", "CELL", "NEXT LINE", "ITEM"} <= {*sought}
 

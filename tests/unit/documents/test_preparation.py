@@ -21,8 +21,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from document_translation import of_document
-from headwise.documents.formats import read_file
+from document_translation import of_document, of_file
 from headwise.documents.preparation import read
 from headwise.documents.rules import TagRules
 from headwise.documents.sentence import words
@@ -437,9 +436,7 @@ def test_a_word_file_keeps_its_formatting() -> None:
     document.sections[0].header.paragraphs[0].text = "A header"
     out = io.BytesIO()
     document.save(out)
-    file = read_file("a.docx", out.getvalue())
-    written = file.write([of_document(text, str.upper) for text in file.texts])
-    result = docx.Document(io.BytesIO(written))
+    result = docx.Document(io.BytesIO(of_file("a.docx", out.getvalue())))
     assert [one.text for one in result.paragraphs] == [
         "TWO DOGS",
         "A MAN RIDES & RUNS. HE IS VERY FAST.\nNEXT LINE\tAFTER A TAB.",
@@ -458,8 +455,7 @@ def in_word_file(part: str, translate, weigh=lambda rows, columns: None) -> str:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr("word/document.xml", part)
-    file = read_file("a.docx", out.getvalue())
-    written = file.write([of_document(text, translate, weigh) for text in file.texts])
+    written = of_file("a.docx", out.getvalue(), translate, weigh)
     return zipfile.ZipFile(io.BytesIO(written)).read("word/document.xml").decode()
 
 

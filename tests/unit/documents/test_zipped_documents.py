@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
 
-from document_translation import of_document
+from document_translation import of_document, of_file
 from headwise.documents.formats import read_file
 from headwise.errors import DataError
 
@@ -68,14 +68,9 @@ def archive(parts: dict[str, str]) -> bytes:
     return out.getvalue()
 
 
-def translated(name: str, content: bytes) -> bytes:
-    file = read_file(name, content)
-    return file.write([of_document(text, str.upper) for text in file.texts])
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_nothing_but_text_changes(name: str) -> None:
-    with zipfile.ZipFile(io.BytesIO(translated(name, archive(FILES[name])))) as result:
+    with zipfile.ZipFile(io.BytesIO(of_file(name, archive(FILES[name])))) as result:
         assert result.namelist() == list(FILES[name])
         for part, before in FILES[name].items():
             found = result.read(part).decode().replace(' xml:space="preserve"', "")
@@ -91,7 +86,7 @@ def test_a_presentation_is_what_other_programs_read() -> None:
     slide.shapes.title.text_frame.paragraphs[0].add_run().text = "Hello you"
     slide.notes_slide.notes_text_frame.text = "A note"
     document.save(out)
-    result = pptx.Presentation(io.BytesIO(translated("a.pptx", out.getvalue())))
+    result = pptx.Presentation(io.BytesIO(of_file("a.pptx", out.getvalue())))
     assert result.slides[0].shapes.title.text_frame.text == "HELLO YOU"
     assert result.slides[0].notes_slide.notes_text_frame.text == "A NOTE"
 
@@ -103,12 +98,12 @@ def test_a_sheet_is_what_other_programs_read() -> None:
     book.active["A1"], book.active["A2"], book.active["A3"] = "Hello  you", 3, "=A2+1"
     book.active["A4"] = "One line\nAnother line"
     book.save(out)
-    sheet = openpyxl.load_workbook(io.BytesIO(translated("a.xlsx", out.getvalue()))).active
+    sheet = openpyxl.load_workbook(io.BytesIO(of_file("a.xlsx", out.getvalue()))).active
     assert [sheet[cell].value for cell in ("A1", "A2", "A3")] == ["HELLO YOU", 3, "=A2+1"]
     assert sheet["A4"].value == "ONE LINE\nANOTHER LINE"
 
 
-def test_a_sheet_whose_elements_have_a_prefix_is_translated() -> None:
+def test_a_sheet_whose_elements_have_a_prefix_is_of_file() -> None:
     """As the Open XML SDK and ClosedXML write them."""
     openpyxl = pytest.importorskip("openpyxl", reason="needs pip install openpyxl")
     out = io.BytesIO()
@@ -124,7 +119,7 @@ def test_a_sheet_whose_elements_have_a_prefix_is_translated() -> None:
             parts[name] = file.read(name).decode()
             if name == "xl/sharedStrings.xml" or "worksheets/sheet" in name or "tables/" in name:
                 parts[name] = re.sub(r"<(/?)(?=\w)", r"<\1x:", parts[name]).replace(" xmlns=", " xmlns:x=")
-    sheet = openpyxl.load_workbook(io.BytesIO(translated("a.xlsx", archive(parts)))).active
+    sheet = openpyxl.load_workbook(io.BytesIO(of_file("a.xlsx", archive(parts)))).active
     found = [[cell.value for cell in row] for row in sheet]
     assert found == [["Head", "Hello you", "Three"], ["Head", "MORE TEXT", 4]]  # the first are headings
 
@@ -137,9 +132,8 @@ def test_line_ends_of_sheets_as_excel_writes_them() -> None:
         "xl/tables/table1.xml": '<table><tableColumn id="1" name="Two_x000d__x000a_lines"/></table>',
     }
     seen: list[str] = []
-    file = read_file("a.xlsx", archive(parts))
-    texts = [of_document(text, lambda text: seen.append(text) or text.upper()) for text in file.texts]
-    with zipfile.ZipFile(io.BytesIO(file.write(texts))) as result:
+    written = of_file("a.xlsx", archive(parts), lambda text: seen.append(text) or text.upper())
+    with zipfile.ZipFile(io.BytesIO(written)) as result:
         found = result.read("xl/sharedStrings.xml").decode().replace(' xml:space="preserve"', "")
     assert found == f"<sst>{heading}<si><t>ONE LINE_x000D_\nANOTHER X_Y</t></si></sst>"
     assert "One line" in seen  # without what stands for a line end
@@ -153,7 +147,7 @@ def test_tabs_of_a_presentation_stay() -> None:
     texts = ["Sales\tin two years\t", "12\t13"]
     frame.text = "\n".join(texts)
     document.save(out)
-    result = pptx.Presentation(io.BytesIO(translated("a.pptx", out.getvalue())))
+    result = pptx.Presentation(io.BytesIO(of_file("a.pptx", out.getvalue())))
     assert [one.text for one in result.slides[0].shapes.title.text_frame.paragraphs] == [
         text.upper() for text in texts
     ]
@@ -191,12 +185,10 @@ def test_no_range_of_an_opendocument_text_ends_before_it_begins(seed: int) -> No
     )
     content = f"<office:text xmlns:office='o' xmlns:text='t'><text:p>{part}</text:p></office:text>"
     weights = np.random.default_rng(seed)
-    file = read_file("a.odt", archive({"content.xml": content}))
-    texts = [
-        of_document(text, str.upper, lambda rows, columns: weights.random((rows, columns), np.float32))
-        for text in file.texts
-    ]
-    with zipfile.ZipFile(io.BytesIO(file.write(texts))) as result:
+    written = of_file(
+        "a.odt", archive({"content.xml": content}), weigh=lambda *shape: weights.random(shape, np.float32)
+    )
+    with zipfile.ZipFile(io.BytesIO(written)) as result:
         found = result.read("content.xml").decode()
     ElementTree.fromstring(found)
     assert sorted(re.findall("<[^<>]+>", found)) == sorted(re.findall("<[^<>]+>", content))
@@ -210,7 +202,7 @@ def test_no_range_of_an_opendocument_text_ends_before_it_begins(seed: int) -> No
 def test_notes_inside_each_other_are_read_to_a_bound() -> None:
     part = "<office:annotation>a " * 250 + "</office:annotation>" * 250
     content = archive({"content.xml": f"<a xmlns:office='o'>{part}</a>"})
-    with zipfile.ZipFile(io.BytesIO(translated("a.odt", content))) as result:
+    with zipfile.ZipFile(io.BytesIO(of_file("a.odt", content))) as result:
         assert result.read("content.xml").decode() == f"<a xmlns:office='o'>{part.replace('a ', 'A ')}</a>"
 
 

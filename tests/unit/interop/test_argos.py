@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from headwise.cli.main import run as headwise
 from headwise.config import Config
 from headwise.engine.translator import Translator
-from translator_run import ENGLISH, make_run
+from translator_run import ENGLISH, assert_same_weights, make_run
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the extra 'ctranslate2'")
 
@@ -65,9 +65,7 @@ def test_export_and_import_change_no_bit(tmp_path: Path) -> None:
     file = exported(run, tmp_path / "en_de.argosmodel")
     for name, source in (("zipped", file), ("unpacked", unpacked(file, tmp_path / "installed"))):
         assert headwise(["import", str(source), "-o", str(tmp_path / name)]) == 0
-        before, after = (load_file(each / "model.safetensors") for each in (run, tmp_path / name))
-        assert before.keys() == after.keys()
-        assert all(torch.equal(before[key], after[key]) for key in before)
+        assert_same_weights(run, tmp_path / name)
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +90,9 @@ def test_a_package_of_an_opennmt_model(
     assert "the model's files say" not in capsys.readouterr().err
     assert headwise(["import", str(file), "-o", str(tmp_path / "swapped"), "--languages", "de-en"]) == 0
     assert "its languages are de-en, as given; the model's files say en:de" in capsys.readouterr().err
-    one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("zipped", "plain"))
-    assert one.keys() == other.keys()
-    assert any(tensor.dtype == torch.int8 for tensor in one.values())
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert_same_weights(tmp_path / "zipped", tmp_path / "plain")
+    tensors = load_file(tmp_path / "zipped" / "model.safetensors").values()
+    assert any(tensor.dtype == torch.int8 for tensor in tensors)
 
 
 def test_a_target_prefix_begins_the_translations(tmp_path: Path) -> None:

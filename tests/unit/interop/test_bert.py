@@ -20,7 +20,7 @@ from headwise.errors import CheckpointError
 from headwise.tasks.registry import find_task
 from headwise.text.tokens.loading import load_vocabulary
 from headwise.text.tokens.subwords import PAD
-from translator_run import ENGLISH, GERMAN
+from translator_run import ENGLISH, GERMAN, assert_same_weights
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'huggingface'")
 
@@ -262,8 +262,7 @@ def test_files_of_older_versions(tmp_path: Path) -> None:
     tensors["bert.embeddings.position_ids"] = torch.arange(64)[None]
     save_file(tensors, old / "model.safetensors")
     imported(old, tmp_path / "run")
-    before, after = (load_file(tmp_path / run / "model.safetensors") for run in ("expected", "run"))
-    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert_same_weights(tmp_path / "expected", tmp_path / "run")
     ours, again = (load_vocabulary(tmp_path / run) for run in ("expected", "run"))
     assert all(ours.encode(text) == again.encode(text) for text in HARD)
 

@@ -19,7 +19,7 @@ from headwise.engine.translator import Translator
 from headwise.models.build import build_model
 from headwise.text.tokens.subwords import Subwords
 from headwise.weights import Weights
-from translator_run import ENGLISH, GERMAN, make_run
+from translator_run import ENGLISH, GERMAN, assert_same_weights, make_run
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the extra 'ctranslate2'")
 
@@ -116,9 +116,7 @@ def test_an_exported_model_computes_the_same(run: Path, tmp_path: Path) -> None:
 
 def test_export_and_import_change_no_bit(run: Path, tmp_path: Path) -> None:
     back = imported(exported(run, tmp_path / "out"), tmp_path / "back")
-    before, after = (load_file(each / "model.safetensors") for each in (run, back))
-    assert before.keys() == after.keys()
-    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert_same_weights(run, back)
     assert len({Translator.load(each).subwords.digest() for each in (run, back)}) == 1
 
 
@@ -152,9 +150,7 @@ def test_low_precision_survives_the_way_back(precision: str, tmp_path: Path) -> 
     weights, original = (Weights(each / "model.safetensors") for each in (back, run))
     assert weights.precision == ("int8" if precision == "int8" else "float32")
     again = imported(exported(back, tmp_path / "out2", "--precision", precision), tmp_path / "back2")
-    stored, restored = (load_file(each / "model.safetensors") for each in (back, again))
-    assert stored.keys() == restored.keys()
-    assert all(torch.equal(stored[name], restored[name]) for name in stored)
+    assert_same_weights(back, again)
     for name in weights.names:
         arrays = weights.get(name), original.get(name)
         assert arrays[0] is not None

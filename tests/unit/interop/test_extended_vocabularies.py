@@ -15,7 +15,7 @@ from headwise.cli.main import run as headwise
 from headwise.config import Config
 from headwise.engine.translator import Translator
 from headwise.text.tokens.subwords import UNK, Subwords
-from translator_run import ENGLISH, GERMAN
+from translator_run import ENGLISH, GERMAN, assert_same_weights
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'huggingface'")
 
@@ -132,8 +132,7 @@ def test_a_grown_run_resumes_with_the_same_bits(grown: Path, start: Path, tmp_pa
     parts = tmp_path / "new"
     train(start, NEW, parts, "--max-steps=2")
     train(start, NEW, parts, "--max-steps=4")
-    whole, resumed = (load_file(run / "model.safetensors") for run in (grown, parts))
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    assert_same_weights(grown, parts)
     again = tmp_path / "again"
     train(grown, ([f"{line} zeppelin" for line in ENGLISH], GERMAN), again, "--max-steps=1")
     sizes = [
@@ -199,8 +198,7 @@ def check_huggingface(
         begin = [2, *ours.subwords.given[:1]]
         assert row[: len(begin) + len(expected)] == [*begin, *expected]
     assert headwise(["import", str(out), "-o", str(again)]) == 0
-    before, after = (load_file(each / "model.safetensors") for each in (run, again))
-    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert_same_weights(run, again)
     assert Translator.load(again).subwords.digest() == ours.subwords.digest()
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 from torch.testing import assert_close
 
 from headwise.cli.main import run as headwise
@@ -19,13 +18,13 @@ from headwise.decoding.generation import Generator, read_prompt
 from headwise.engine.options import GenerationOptions
 from headwise.engine.translator import Translator
 from headwise.images.prepared import ImageFormat
-from headwise.interop.single import encoder_builder
-from headwise.models.build import build_decoder_only
+from headwise.interop.single import encoder_builder, single_builder
+from headwise.models.build import build_decoder_only, load_filled
 from headwise.models.vision import ImageClassifier
 from headwise.text.tokens.loading import learn_vocabulary, load_vocabulary
 from headwise.text.tokens.subwords import BOS, EOS, PAD
 from headwise.text.tokens.vocabulary import MASK, Vocabulary
-from translator_run import ENGLISH, GERMAN, make_run
+from translator_run import ENGLISH, GERMAN, assert_same_weights, make_run
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'huggingface'")
 
@@ -91,14 +90,6 @@ def export(run: Path, folder: Path) -> Path:
     return folder
 
 
-def check_same(run: Path, back: Path) -> None:
-    """Check that two runs have the same tensors, bit for bit."""
-    before, after = (load_file(each / "model.safetensors") for each in (run, back))
-    assert before.keys() == after.keys()
-    for name, tensor in before.items():
-        assert torch.equal(tensor, after[name]), name
-
-
 def check_tokenizer(
     vocabulary: Vocabulary, tokenizer: Any, texts: list[str], around: tuple[list[int], list[int]]
 ) -> None:
@@ -108,15 +99,7 @@ def check_tokenizer(
 
 
 def network(run: Path) -> Any:
-    from headwise.models.build import load_filled
-
-    config, vocabulary = Config.of_run(run), load_vocabulary(run)
-    if config.task == "language_model":
-        return load_filled(
-            lambda: build_decoder_only(config.model, vocabulary.size), run / "model.safetensors"
-        ).eval()
-    labels = len(LABELS.get(config.task, []))
-    return load_filled(encoder_builder(config, vocabulary.size, labels), run / "model.safetensors").eval()
+    return load_filled(single_builder(run, Config.of_run(run)), run / "model.safetensors").eval()
 
 
 AUTO = {
@@ -163,7 +146,7 @@ def test_bert(task: str, subwords: str, tmp_path: Path) -> None:
         assert_close(start[real], expected.start_logits[real], **TOLERANCE)
         assert_close(end[real], expected.end_logits[real], **TOLERANCE)
     imported(folder, tmp_path / "back")
-    check_same(run, tmp_path / "back")
+    assert_same_weights(run, tmp_path / "back")
     again = load_vocabulary(tmp_path / "back")
     assert all(vocabulary.encode(text) == again.encode(text) for text in HARD)
 
@@ -200,7 +183,7 @@ def test_gpt2(subwords: str, documents: bool, tmp_path: Path) -> None:
     options = GenerationOptions(temperature=0, max_tokens=20)
     assert Generator.load(run, device="cpu").generate("Two dogs", options) == [expected]
     imported(folder, tmp_path / "back")
-    check_same(run, tmp_path / "back")
+    assert_same_weights(run, tmp_path / "back")
     again, config = load_vocabulary(tmp_path / "back"), Config.of_run(tmp_path / "back")
     for text in TEXTS:
         assert read_prompt(config, again, text, "text") == tokenizer(text)["input_ids"]
@@ -241,7 +224,7 @@ def test_vit(full: int, changes: dict[str, Any], tmp_path: Path) -> None:
     imported(folder, tmp_path / "back")
     assert ImageFormat.load(tmp_path / "back") == form
     if not changes:
-        check_same(run, tmp_path / "back")
+        assert_same_weights(run, tmp_path / "back")
 
 
 T5 = {
@@ -297,12 +280,8 @@ def test_t5(changes: dict[str, Any], tmp_path: Path) -> None:
         assert list(translation.outputs[0].tokens) == tokens
         assert translation.text == tokenizer.decode(tokens, skip_special_tokens=True)
     imported(folder, tmp_path / "back")
-    check_same(run, tmp_path / "back")
+    assert_same_weights(run, tmp_path / "back")
     assert Translator.load(tmp_path / "back").subwords.digest() == ours.subwords.digest()
-
-
-def tensors_of(folder: Path) -> dict[str, Tensor]:
-    return load_file(folder / "model.safetensors")
 
 
 IMPORTED = {
@@ -341,7 +320,7 @@ def test_an_imported_model_goes_home(name: str, tmp_path: Path) -> None:
             found[..., order], expected[..., : len(order)], rtol=1e-5, atol=1e-5 * float(expected.abs().max())
         )
     imported(back, tmp_path / "again")
-    check_same(tmp_path / "run", tmp_path / "again")
+    assert_same_weights(tmp_path / "run", tmp_path / "again")
 
 
 @pytest.mark.parametrize(

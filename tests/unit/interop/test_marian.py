@@ -15,7 +15,7 @@ from headwise.config import Config
 from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError
 from headwise.interop.formats import find_importer
-from translator_run import ENGLISH, GERMAN, make_run
+from translator_run import ENGLISH, GERMAN, assert_same_weights, make_run
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'huggingface'")
 
@@ -185,9 +185,7 @@ def test_an_exported_model_computes_the_same(exported: tuple[Path, Path]) -> Non
 def test_export_and_import_change_no_bit(exported: tuple[Path, Path], tmp_path: Path) -> None:
     run, folder = exported
     assert headwise(["import", str(folder), "-o", str(tmp_path / "back")]) == 0
-    before, after = (load_file(each / "model.safetensors") for each in (run, tmp_path / "back"))
-    assert before.keys() == after.keys()
-    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert_same_weights(run, tmp_path / "back")
     digests = {Translator.load(each).subwords.digest() for each in (run, tmp_path / "back")}
     assert len(digests) == 1
 

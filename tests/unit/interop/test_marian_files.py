@@ -20,7 +20,7 @@ from headwise.cli.main import run as headwise
 from headwise.config import Config
 from headwise.engine.translator import Translator
 from headwise.interop.marian.npz import npz_arrays
-from translator_run import ENGLISH, GERMAN, make_run
+from translator_run import ENGLISH, GERMAN, assert_same_weights, make_run
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'huggingface'")
 
@@ -68,8 +68,7 @@ def test_probabilities_and_tokens_are_those_of_transformers(files: tuple[Path, A
 
 def test_a_file_is_as_good_as_its_directory(files: tuple[Path, Any], tmp_path: Path) -> None:
     runs = [imported(files[0] / name, tmp_path / (name or "d")) for name in ("", "model.npz")]
-    before, after = (load_file(run / "model.safetensors") for run in runs)
-    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert_same_weights(*runs)
     assert Config.load(runs[0] / "config.yaml").decoding.beam == 6
 
 
@@ -257,9 +256,7 @@ def test_ctranslate2_reads_an_export(kind: str, positions: str, tmp_path: Path) 
 def test_export_and_import_change_no_bit(kind: str, positions: str, tmp_path: Path) -> None:
     run, folder = make_exported(tmp_path, zero=True, **KINDS[kind], positions=positions, norm_epsilon=1e-6)
     back = imported(folder, tmp_path / "back")
-    before, after = (load_file(each / "model.safetensors") for each in (run, back))
-    assert before.keys() == after.keys()
-    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert_same_weights(run, back)
     models = [Config.load(each / "config.yaml").model for each in (run, back)]
     assert models[0].model_dump() == models[1].model_dump()
     assert len({Translator.load(each).subwords.digest() for each in (run, back)}) == 1
@@ -269,8 +266,7 @@ def test_an_imported_vocabulary_is_exported_again(files: tuple[Path, Any], tmp_p
     run = imported(files[0], tmp_path / "run")
     assert headwise(["export", str(run), "--to", "marian", "-o", str(tmp_path / "out")]) == 0
     back = imported(tmp_path / "out", tmp_path / "back")
-    before, after = (load_file(each / "model.safetensors") for each in (run, back))
-    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert_same_weights(run, back)
     assert len({Translator.load(each).subwords.digest() for each in (run, back)}) == 1
 
 

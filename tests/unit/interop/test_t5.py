@@ -27,7 +27,6 @@ from transformers_models import (  # noqa: E402 - needs transformers
     trained,
 )
 
-TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
 SENTINELS = 10
 SPANS = ["Two dogs <extra_id_0> in the <extra_id_1>.", "<extra_id_2>", "a <extra_id_99> b"]
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from headwise.cli.main import run as headwise
 from headwise.decoding.translator_model import pytorch_model
@@ -18,7 +17,7 @@ from headwise.errors import CheckpointError
 from headwise.tasks.batches.pairs import make_batch
 from headwise.text.preparation.parallel import PreparedData
 from headwise.text.tokens.pair_vocabulary import PairVocabulary
-from translator_run import ENGLISH, GERMAN, make_run
+from translator_run import ENGLISH, GERMAN, assert_same_weights, make_run
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'huggingface'")
 
@@ -194,8 +193,7 @@ def test_training_goes_on_with_the_code(directory: Path, run: Path, tmp_path: Pa
         assert row[2:] == [*translation.outputs[0].tokens, *row[2 + len(translation.outputs[0].tokens) :]]
     back = tmp_path / "back"
     assert headwise(["import", str(out), "-o", str(back)]) == 0
-    before, after = (load_file(each / "model.safetensors") for each in (new, back))
-    assert all(torch.equal(before[key], after[key]) for key in before)
+    assert_same_weights(new, back)
     assert Translator.load(back).subwords.digest() == Translator.load(new).subwords.digest()
 
 

@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 
 from headwise.errors import CheckpointError
 
-NEWEST = 6  # version
-_TYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")
-_SIZES = {"float32": 4, "int8": 1, "int16": 2, "int32": 4, "float16": 2, "bfloat16": 2}  # bytes
+_NEWEST = 6  # version
+# Bytes of the types, in the order of their numbers.
+_SIZES = {"float32": 4, "int8": 1, "int16": 2, "int32": 4, "float16": 2, "bfloat16": 2}
+_TYPES = tuple(_SIZES)
 _BY_SIZE = {4: "float32", 2: "int16", 1: "int8"}  # before version 4
 _MOST_DIMENSIONS = 8
 _LONGEST_NAME = 300  # bytes
@@ -65,9 +66,9 @@ class ModelFile:
             raise CheckpointError(f"{path}: expected a model of CTranslate2, found that {error}") from None
         self._position = 0
         self.version = self._integer("I")
-        if not 2 <= self.version <= NEWEST:
+        if not 2 <= self.version <= _NEWEST:
             raise CheckpointError(
-                f"{path}: expected a model of CTranslate2 in binary version 2 to {NEWEST}, found {self.version}"
+                f"{path}: expected a model of CTranslate2 in binary version 2 to {_NEWEST}, found {self.version}"
             )
         self.specification = self._string(), self._integer("I")
         self.variables: dict[str, Variable] = {}
@@ -178,7 +179,7 @@ class ModelFile:
     def tensor(self, name: str) -> NDArray[np.float32]:
         """Return a variable in float32; int8 and int16 are divided by their scales.
 
-        Of integers only matrices have scales; see `attributes.shape_of`.
+        Of integers only matrices have scales, which the importer checks.
         """
         kind, array = self.variables[name].type, self.array(name)
         if kind == "bfloat16":

@@ -21,7 +21,7 @@ from headwise.interop.pieces import source_code_notes, symbol_notes
 from headwise.interop.table import their_tensors
 
 PRECISIONS = ("float32", "float16", "bfloat16", "int8")  # in which weights can be stored
-SPM_FILES = ("source.spm", "target.spm")
+_SPM_FILES = ("source.spm", "target.spm")
 
 
 class Exporter(base.Exporter):
@@ -35,7 +35,7 @@ class Exporter(base.Exporter):
 
     def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:  # noqa: D102
         write_model(trained, folder, precision, "--to ctranslate2")
-        for name, content in zip(SPM_FILES, trained.sentencepiece(), strict=True):
+        for name, content in zip(_SPM_FILES, trained.sentencepiece(), strict=True):
             write_bytes(folder / name, content)
         subwords = trained.subwords
         prefix = subwords.target_pieces(subwords.given[:1])
@@ -43,7 +43,7 @@ class Exporter(base.Exporter):
             *source_code_notes(subwords),
             *symbol_notes(subwords),
             *(f"translate_batch needs target_prefix=[[{piece!r}], …], one for each text" for piece in prefix),
-            f"{' and '.join(SPM_FILES)} split text into the tokens that ctranslate2.Translator takes and returns; "
+            f"{' and '.join(_SPM_FILES)} split text into the tokens that ctranslate2.Translator takes and returns; "
             "it adds the end symbol of a source itself",
         ]
 
@@ -55,16 +55,9 @@ def write_model(trained: Trained, folder: Path, precision: str, place: str) -> N
     """
     if not installed("ctranslate2"):  # importing it takes longer
         raise not_installed(place, "ctranslate2")
-    subwords = trained.subwords
-    vocabularies = subwords.lists()
-    model = trained.config.model
+    model, vocabularies = trained.config.model, trained.subwords.lists()
     convert(
-        model,
-        trained.weights.get,
-        vocabularies,
-        folder,
-        precision=precision,
-        source_end=model.source_end,
+        model, trained.weights.get, vocabularies, folder, precision=precision, source_end=model.source_end
     )
 
 
@@ -110,10 +103,8 @@ def convert(
         scope, _, part = name.rpartition("/")
         setattr(index_spec(spec, scope), part, tensor)
     spec.encoder.scale_embeddings = spec.decoder.scale_embeddings = config.scale_embeddings
-    for tokens, register in zip(
-        vocabularies, (spec.register_source_vocabulary, spec.register_target_vocabulary), strict=True
-    ):
-        register(list(tokens))
+    spec.register_source_vocabulary(list(vocabularies[0]))
+    spec.register_target_vocabulary(list(vocabularies[1]))
     spec.config.add_source_eos = source_end
     spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.validate()

@@ -5,63 +5,68 @@ int8 matrices stay in int8, as they have one scale for each row there, too. Othe
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from pydantic import ValidationError
 
 from headwise.config import DecodingConfig, ModelConfig
 from headwise.engine.native.positions import sinusoids, tensor2tensor_sinusoids
 from headwise.errors import CheckpointError
-from headwise.interop import base
-from headwise.interop.base import Array, Imported
-from headwise.interop.ctranslate2.attributes import (
-    IGNORED,
-    check_specification,
-    read_model,
-    shape_of,
-    source_embedding,
-    starts_empty,
-)
+from headwise.interop.base import Array, Imported, assembled
 from headwise.interop.ctranslate2.binary import ModelFile
-from headwise.interop.ctranslate2.layout import LOGIT_BIAS, POSITIONS, PROJECTION, TARGET_EMBEDDING, table
+from headwise.interop.ctranslate2.layout import (
+    ACTIVATIONS,
+    LOGIT_BIAS,
+    POSITIONS,
+    PROJECTION,
+    SIDES,
+    TARGET_EMBEDDING,
+    table,
+)
 from headwise.interop.ctranslate2.vocabulary import read_settings, read_text
 from headwise.interop.pieces import Rows
-from headwise.interop.reading import assembled
 from headwise.interop.table import Change, Left, Read
 
 # Positions of a table that CTranslate2 would make (`src/layers/common.cc`): OpenNMT-tf's sinusoids, from position 1 on.
 _MADE = 512  # Headwise's default of model.max_length
 # OpenNMT-py computes sinusoids in float32: at position 5,000 they are off by 3e-4. bfloat16 has 8 bits.
 _TOLERANCE, _COARSE = 1e-3, 5e-3
+_SPECIFICATION, _REVISIONS = "TransformerSpec", range(3, 8)
+_ACTIVATIONS = tuple(ACTIVATIONS)
+_LAYER = re.compile(r"(encoder|decoder)/layer_(\d+)/")
+_OFF = ("multi_query_attention", "alibi")  # attributes that Headwise's model hasn't
+# Attributes of a side or of the model that are read elsewhere, or have no effect on a translation.
+_IGNORED = {
+    *("unk_token", "bos_token", "eos_token", "with_source_bos", "with_source_eos", "with_target_bos"),
+    *("user_decoder_start_tokens", "alignment_layer", "alignment_heads", "embeddings_merge", *_OFF),
+    *("alibi_use_positive_positions", "scale_alibi", "num_heads", "pre_norm", "activation"),
+    *("scale_embeddings", "embeddings/multiply_by_sqrt_depth", "start_from_zero_embedding"),
+}
 
 
-class Importer(base.Importer):
-    """Reader of CTranslate2 directories."""
-
-    def recognizes(self, source: Path) -> bool:  # noqa: D102
-        return (source / "model.bin").is_file()
-
-    def read(self, source: Path) -> Imported:  # noqa: D102
-        return read_directory(source)
+def recognizes(source: Path) -> bool:
+    """Whether a source is a directory with a model.bin."""
+    return (source / "model.bin").is_file()
 
 
-def read_directory(
-    source: Path, models: tuple[bytes, bytes] | None = None, *, target_language: str = ""
-) -> Imported:
+def read(source: Path, models: tuple[bytes, bytes] | None = None, *, target_language: str = "") -> Imported:
     """Read a CTranslate2 directory; `models` are its SentencePiece models, those in the directory unless given.
 
     `target_language` is a token with which every translation begins, if it is in the vocabulary. Raises
-    `CheckpointError` as `Importer.read`.
+    `CheckpointError` for a damaged directory, and for what Headwise can't express.
     """
     file = ModelFile(source / "model.bin")
-    check_specification(file)
+    _check_specification(file)
     settings = read_settings(source, file)
-    empty = starts_empty(file)
+    empty = bool(file.number("decoder/start_from_zero_embedding"))  # the first input, as in Marian
     text, rows = read_text(source, settings, models, starts_empty=empty, target_language=target_language)
-    positions, encodings = _read_positions(file, shape_of(file, TARGET_EMBEDDING)[1])
-    model = read_model(
+    positions, encodings = _read_positions(file, _shape_of(file, TARGET_EMBEDDING)[1])
+    model = _model(
         file,
         share=_shared(file, joint=text.joint),
         positions=positions,
@@ -76,16 +81,127 @@ def read_directory(
     return replace(assembled(model, DecodingConfig(), text, parameters, notes), quantized=quantized)
 
 
+def _check_specification(file: ModelFile) -> None:
+    """Raise `CheckpointError` unless the file is a Transformer in a layout that is known."""
+    name, revision = file.specification
+    if name != _SPECIFICATION or revision not in _REVISIONS:
+        raise CheckpointError(
+            f"{file.path}: expected a {_SPECIFICATION} of revision {_REVISIONS[0]} to {_REVISIONS[-1]}, "
+            f"found {name[:60]} of revision {revision}"
+        )
+
+
+def _source_embedding(file: ModelFile) -> str:
+    """Return the name of the source embedding, which was another one before features."""
+    names = ("encoder/embeddings_0/weight", "encoder/embeddings/weight")
+    return next((name for name in names if name in file.variables), names[0])
+
+
+def _shape_of(file: ModelFile, name: str) -> tuple[int, ...]:
+    """Return the shape of a parameter; raises `CheckpointError` where it is missing or isn't of its name's kind."""
+    dimensions = 2 if name.endswith(("/weight", "/encodings")) else 1
+    if name not in file.variables:
+        raise CheckpointError(f"{file.path}: expected a variable {name}, found none of that name")
+    variable = file.variables[name]
+    if len(variable.shape) != dimensions:
+        raise CheckpointError(
+            f"{file.path}: expected {name} with {dimensions} dimensions, found shape {variable.shape}"
+        )
+    if variable.type == "int32" or (dimensions == 1 and variable.type.startswith("int")):
+        raise CheckpointError(f"{file.path}: expected {name} in floating point, found {variable.type}")
+    return variable.shape
+
+
+def _model(
+    file: ModelFile, *, share: str, positions: str, max_length: int, source_end: bool, epsilon: float | None
+) -> ModelConfig:
+    """Return the configuration; raises `CheckpointError` for what Headwise can't express."""
+    for side in SIDES:
+        for name in _OFF:
+            if file.number(f"{side}/{name}"):
+                raise CheckpointError(f"{file.path}: {side}/{name}: expected it to be off, found it on")
+    activation = int(_attribute(file, "activation", 0))
+    if not 0 <= activation < len(_ACTIVATIONS):
+        raise CheckpointError(
+            f"{file.path}: activation: expected 0 to {len(_ACTIVATIONS) - 1}, one of {', '.join(_ACTIVATIONS)}, "
+            f"found {activation}"
+        )
+    first = "encoder/layer_0"
+    normalization = "layer" if f"{first}/ffn/layer_norm/beta" in file.variables else "rms"
+    d_model = _shape_of(file, TARGET_EMBEDDING)[1]
+    try:
+        return ModelConfig(
+            encoder_layers=_layers(file, "encoder"),
+            decoder_layers=_layers(file, "decoder"),
+            d_model=d_model,
+            d_ff=_shape_of(file, f"{first}/ffn/linear_0/weight")[0],
+            heads=int(_attribute(file, "num_heads", 8)),
+            norm="pre" if _attribute(file, "pre_norm", 1) else "post",
+            normalization=normalization,
+            norm_epsilon=epsilon or (1e-5 if normalization == "layer" else 1e-6),
+            activation=_ACTIVATIONS[activation],
+            gated=f"{first}/ffn/linear_0_noact/weight" in file.variables,
+            feed_forward_bias=f"{first}/ffn/linear_0/bias" in file.variables,
+            attention_bias=f"{first}/self_attention/linear_0/bias" in file.variables,
+            logit_bias=LOGIT_BIAS in file.variables,
+            positions=positions,
+            max_length=max_length,
+            share_embeddings=share,  # type: ignore[arg-type]
+            scale_embeddings=_scaled(file, d_model),
+            source_end=source_end,
+        )
+    except ValidationError as error:
+        raise CheckpointError(f"{file.path}: {error.errors()[0]['msg']}") from None
+
+
+def _attribute(file: ModelFile, name: str, default: float) -> float:
+    """Return an attribute of both sides, or of the model as older files have it; raises `CheckpointError`."""
+    numbers = [[file.number(f"{side}/{name}"), file.number(name), default] for side in SIDES]
+    found = [next(number for number in each if number is not None) for each in numbers]
+    if found[0] != found[1]:
+        raise CheckpointError(
+            f"{file.path}: {name}: expected the same of encoder and decoder, found {found[0]:g} and {found[1]:g}"
+        )
+    return found[0]
+
+
+def _layers(file: ModelFile, side: str) -> int:
+    """Return the number of layers; one that is missing between others is found when its variables are read."""
+    matches = (_LAYER.match(name) for name in file.variables)
+    return len({match[2] for match in matches if match and match[1] == side})
+
+
+def _scaled(file: ModelFile, d_model: int) -> bool:
+    """Whether embeddings are multiplied by √d_model; raises `CheckpointError` for another factor."""
+    factors = [_factor(file, side, math.sqrt(d_model)) for side in SIDES]
+    scaled = math.isclose(factors[0], math.sqrt(d_model), rel_tol=1e-5)
+    if factors[0] != factors[1] or not (scaled or factors[0] == 1):
+        raise CheckpointError(
+            f"{file.path}: scale_embeddings: expected a factor of 1 or √{d_model} on both sides, "
+            f"found {factors[0]:g} and {factors[1]:g}"
+        )
+    return scaled
+
+
+def _factor(file: ModelFile, side: str, root: float) -> float:
+    """Return the factor of one side's embeddings: a flag for the root of d_model, or the number itself."""
+    for name in (f"{side}/scale_embeddings", f"{side}/embeddings/multiply_by_sqrt_depth"):
+        value = file.number(name)
+        if value is not None:
+            return value if file.variables[name].type != "int8" else root if value else 1.0
+    return root
+
+
 def _shared(file: ModelFile, *, joint: bool) -> str:
     """Return which embeddings are the same matrix; all can be where there is one vocabulary."""
     if not _equal(file, TARGET_EMBEDDING, PROJECTION):
         return "none"
-    return "all" if joint and _equal(file, TARGET_EMBEDDING, source_embedding(file)) else "target"
+    return "all" if joint and _equal(file, TARGET_EMBEDDING, _source_embedding(file)) else "target"
 
 
 def _equal(file: ModelFile, *names: str) -> bool:
     """Whether two matrices, with their scales if they have some, are the same."""
-    shapes = [shape_of(file, name) for name in names]
+    shapes = [_shape_of(file, name) for name in names]
     first, second = (file.variables[name] for name in names)
     if first is second:
         return True
@@ -119,21 +235,21 @@ def _parameters(
 
     def words(ours: str, theirs: str) -> Change:
         order = rows[0] if ours == "source_embedding.weight" else rows[-1]
-        found = shape_of(file, theirs)[0] if theirs in file.variables else order.needed
+        found = _shape_of(file, theirs)[0] if theirs in file.variables else order.needed
         if found < order.needed:
             raise CheckpointError(
                 f"{file.path}: expected {theirs} with a row for each of {order.needed} tokens, found {found}"
             )
         if ours == "logit_bias":
-            return Change(partial(_logit_bias, file, order))
+            return Change(partial(order.logit_bias, place=f"{file.path}: {LOGIT_BIAS}"))
         return order.into(file.path)(theirs)
 
-    described, quantized = table(model, source_embedding(file), words), set[str]()
+    described, quantized = table(model, _source_embedding(file), words), set[str]()
     for row in described:
         if row.theirs in file.variables:
-            shape_of(file, row.theirs)
+            _shape_of(file, row.theirs)
             quantized.update(row.names if file.variables[row.theirs].type == "int8" else ())
-    used = {name for name in file.variables if not {name, name.partition("/")[2]} & IGNORED}
+    used = {name for name in file.variables if not {name, name.partition("/")[2]} & _IGNORED}
     reads: dict[str, Read] = dict.fromkeys(POSITIONS, lambda: encodings)
     if model.logit_bias:
         reads[LOGIT_BIAS] = partial(np.zeros, rows[-1].needed, np.float32)
@@ -147,25 +263,18 @@ def _parameters(
     return parameters, frozenset(quantized)
 
 
-def _logit_bias(file: ModelFile, rows: Rows, stored: Array) -> Array:
-    """Return the bias of the logits, so low for ids that can't be an output that they don't count."""
-    bias = rows.logit_bias(stored, f"{file.path}: {LOGIT_BIAS}")
-    return np.zeros(len(rows.order), np.float32) if bias is None else bias
-
-
 def _read_positions(file: ModelFile, d_model: int) -> tuple[str, Array]:
     """Return the kind of positions and their table (max_length, d_model).
 
-    Sinusoids that were rounded become the paper's again.
-
-    Raises `CheckpointError` unless both sides have the same table, or neither has one.
+    Sinusoids that were rounded become the paper's again. Raises `CheckpointError` unless both sides have the same
+    table, or neither has one.
     """
     present = [name for name in POSITIONS if name in file.variables]
     if not present:
         return "learned", tensor2tensor_sinusoids(_MADE, d_model, start=1)
     if len(present) < len(POSITIONS):
         raise CheckpointError(f"{file.path}: expected {' and '.join(POSITIONS)}, found only {present[0]}")
-    shapes = [shape_of(file, name) for name in POSITIONS]
+    shapes = [_shape_of(file, name) for name in POSITIONS]
     for name, shape in zip(POSITIONS, shapes, strict=True):
         if shape[1] != d_model or not shape[0]:
             raise CheckpointError(f"{file.path}: expected {name} of shape (…, {d_model}), found {shape}")

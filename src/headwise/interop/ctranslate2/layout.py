@@ -12,10 +12,8 @@ from headwise.config import ModelConfig
 from headwise.config.support import Support
 from headwise.interop.table import SAME, Change, Row
 
-# Headwise's activations, and the names in CTranslate2's `Activation`.
+# Headwise's activations, and the names in CTranslate2's `Activation`, in its order.
 ACTIVATIONS = {"relu": "RELU", "gelu_tanh": "GELUTanh", "silu": "SWISH", "gelu": "GELU"}
-TABLES = ("sinusoidal", "learned", "none")  # positions that are a table
-
 SIDES = ("encoder", "decoder")
 POSITIONS = tuple(f"{side}/position_encodings/encodings" for side in SIDES)
 SOURCE_EMBEDDING = "encoder/embeddings_0/weight"
@@ -24,19 +22,10 @@ PROJECTION = "decoder/projection/weight"
 LOGIT_BIAS = "decoder/projection/bias"
 
 SUPPORTED = Support(
-    *(
-        "encoder_layers",
-        "decoder_layers",
-        "d_model",
-        "d_ff",
-        "heads",
-        "norm",
-        "normalization",
-        "norm_epsilon",
-    ),
-    *("activation", "gated", "feed_forward_bias", "attention_bias", "logit_bias", "max_length"),
-    *("share_embeddings", "scale_embeddings", "source_end"),
-    positions=TABLES,
+    *("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "norm", "normalization"),
+    *("norm_epsilon", "activation", "gated", "feed_forward_bias", "attention_bias", "logit_bias"),
+    *("max_length", "share_embeddings", "scale_embeddings", "source_end"),
+    positions=("sinusoidal", "learned", "none"),  # a table
 )
 
 

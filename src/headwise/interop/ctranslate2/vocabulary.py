@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +11,9 @@ from headwise import bounds
 from headwise.config.base import Epsilon
 from headwise.config.data import SPECIAL_PIECES
 from headwise.errors import CheckpointError
+from headwise.interop.base import checked
 from headwise.interop.ctranslate2.binary import ModelFile
 from headwise.interop.pieces import Rows, arranged, make_subwords
-from headwise.interop.reading import checked
 from headwise.parsing import Malformed, decode, read_bounded, read_json, read_object
 from headwise.text.tokens.subwords import Subwords, read_file
 
@@ -115,27 +114,23 @@ def _read_models(source: Path) -> tuple[bytes, bytes]:
 
 def _vocabulary(source: Path, name: str) -> list[str] | None:
     """Return the tokens of a vocabulary in the order of their ids, None if there is no such file."""
-    readers: dict[str, Callable[[Path], object]] = {".json": _json_lines, ".txt": _text_lines}
-    for suffix, read in readers.items():
-        file = source / f"{name}{suffix}"
-        if not file.is_file():
-            continue
-        tokens = read(file)
-        if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-            raise CheckpointError(f"{file}: expected a list of tokens, found another value")
-        if not len(SPECIAL_PIECES) < len(tokens) <= bounds.VOCABULARY:
-            raise CheckpointError(
-                f"{file}: expected {len(SPECIAL_PIECES) + 1} to {bounds.VOCABULARY} tokens, found {len(tokens)}"
-            )
-        return tokens
-    return None
+    file = source / f"{name}.json"
+    if file.is_file():
+        tokens = read_json(file, expected="a list of tokens", error=CheckpointError, most=_MOST_BYTES)
+    elif (file := source / f"{name}.txt").is_file():
+        tokens = _lines(file)
+    else:
+        return None
+    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+        raise CheckpointError(f"{file}: expected a list of tokens, found another value")
+    if not len(SPECIAL_PIECES) < len(tokens) <= bounds.VOCABULARY:
+        raise CheckpointError(
+            f"{file}: expected {len(SPECIAL_PIECES) + 1} to {bounds.VOCABULARY} tokens, found {len(tokens)}"
+        )
+    return tokens
 
 
-def _json_lines(file: Path) -> object:
-    return read_json(file, expected="a list of tokens", error=CheckpointError, most=_MOST_BYTES)
-
-
-def _text_lines(file: Path) -> object:
+def _lines(file: Path) -> list[str]:
     content = read_bounded(file, _MOST_BYTES, CheckpointError, "a list of tokens")
     try:
         text = decode(content)

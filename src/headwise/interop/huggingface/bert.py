@@ -13,18 +13,15 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from headwise import bounds
-from headwise.config import Config, ModelConfig, SubwordConfig
+from headwise.config import Config, ModelConfig
 from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Width
 from headwise.errors import CheckpointError
-from headwise.files import write_bytes, write_text
-from headwise.interop import base
 from headwise.interop.base import Imported, TrainedSingle
-from headwise.interop.huggingface.card import model_card
+from headwise.interop.huggingface.card import write_model
 from headwise.interop.huggingface.keys import (
     TABLES,
     Keys,
     VocabularySize,
-    as_json,
     check_architecture,
     label_keys,
     make_config,
@@ -36,13 +33,18 @@ from headwise.interop.huggingface.keys import (
     unexpected,
 )
 from headwise.interop.huggingface.tensors import folder_tensors
-from headwise.interop.huggingface.tokenizer import ExportedTokenizer, Original, read_original, take_over
-from headwise.interop.single import ENCODER_TASKS, LABELLED, encoder_builder, shapes_of
+from headwise.interop.huggingface.tokenizer import (
+    ExportedTokenizer,
+    Original,
+    read_original,
+    subword_config,
+    take_over,
+)
+from headwise.interop.single import LABELLED, encoder_builder, shapes_of
 from headwise.interop.table import Changes, Left, Row, both, their_tensors
 from headwise.text.preparation.labelled.examples import LABELS_FILE
 from headwise.text.tokens.imported import ImportedVocabulary
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
-from headwise.weights import saved
 
 # Our names of an encoder layer's parts, and theirs.
 _LAYER = {
@@ -189,8 +191,6 @@ def _special(original: Original) -> list[str]:
 def _config(
     source: Path, task: str, model: ModelConfig, text: ImportedVocabulary, labels: list[str], notes: list[str]
 ) -> Config:
-    size = max(text.size, bounds.LEAST_VOCABULARY)
-    subwords = SubwordConfig(kind="imported", size=size, lowercase=text.lowercases)
     options: dict[str, Any] = {}
     if task == "masked_language_model":
         options = {"lines_are_documents": True}
@@ -207,6 +207,7 @@ def _config(
         if room < 2:
             raise unexpected(source, "max_position_embeddings", "at least 6", model.max_length)
         options = {"longest_question": min(64, room // 2), "stride": min(64, room // 2)}
+    subwords = subword_config(text)
     return make_config(source, Config, task=task, model=model, subwords=subwords, **{task: options})
 
 
@@ -228,46 +229,41 @@ def _current_name(name: str) -> str:
 SUPPORTED = supported(_KEYS, "attention_bias", "segments", always=_ALWAYS, positions=TABLES)
 
 
-class Exporter(base.Exporter):
-    """Writer of BERT directories."""
+def refuses(config: Config) -> str | None:
+    """Return why a model isn't BERT's, naming the keys; None where it is."""
+    found = SUPPORTED.problems(config.model)
+    if config.task == "classification" and config.classification.pooling != "first":
+        found.append(f"classification.pooling={config.classification.pooling}")
+    return f"BERT has no {', '.join(found)}" if found else None
 
-    library = "transformers"
-    tasks = ENCODER_TASKS
 
-    def refuses(self, config: Config) -> str | None:  # noqa: D102
-        found = SUPPORTED.problems(config.model)
-        if config.task == "classification" and config.classification.pooling != "first":
-            found.append(f"classification.pooling={config.classification.pooling}")
-        return f"BERT has no {', '.join(found)}" if found else None
-
-    def write(self, trained: TrainedSingle, folder: Path, precision: str) -> list[str]:  # noqa: D102
-        assert trained.vocabulary is not None
-        model, task, vocabulary = trained.config.model, trained.config.task, trained.vocabulary
-        tokenizer = ExportedTokenizer.of(vocabulary)
-        architecture = next(name for name, known in _TASKS.items() if known == task)
-        content = {
-            "architectures": [architecture],
-            "model_type": "bert",
-            "vocab_size": len(tokenizer.kept),
-            **their_keys(model, _KEYS),
-            "type_vocab_size": max(1, model.segments),
-            "position_embedding_type": "absolute",
-            "pad_token_id": tokenizer.number(PAD),
-            "tie_word_embeddings": True,
-            "dtype": "float32",
-            **label_keys(trained.labels),
-        }
-        tensors = their_tensors(_table(model, task, tokenizer.changes), trained.parameter)
-        write_text(folder / "config.json", as_json(content))
-        write_bytes(folder / "model.safetensors", saved(tensors, {"format": "pt"}))
-        roles = {role: number for number, (role, _) in _ROLES.items()}
-        mask = {"mask": vocabulary.symbol(vocabulary.symbols[0])} if vocabulary.symbols else {}
-        tokenizer.write(
-            folder,
-            ([BOS], [EOS]),
-            roles | mask,
-            model_max_length=model.max_length,
-            model_input_names=["input_ids", "token_type_ids", "attention_mask"],
-        )
-        write_text(folder / "README.md", model_card(trained, architecture))
-        return [f"{architecture} and PreTrainedTokenizerFast: AutoTokenizer loads it"]
+def write(trained: TrainedSingle, folder: Path) -> list[str]:
+    """Write a BERT directory; return notes."""
+    assert trained.vocabulary is not None
+    model, task, vocabulary = trained.config.model, trained.config.task, trained.vocabulary
+    tokenizer = ExportedTokenizer.of(vocabulary)
+    architecture = next(name for name, known in _TASKS.items() if known == task)
+    content = {
+        "architectures": [architecture],
+        "model_type": "bert",
+        "vocab_size": len(tokenizer.kept),
+        **their_keys(model, _KEYS),
+        "type_vocab_size": max(1, model.segments),
+        "position_embedding_type": "absolute",
+        "pad_token_id": tokenizer.number(PAD),
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+        **label_keys(trained.labels),
+    }
+    tensors = their_tensors(_table(model, task, tokenizer.changes), trained.parameter)
+    write_model(trained, folder, content, tensors)
+    roles = {role: number for number, (role, _) in _ROLES.items()}
+    mask = {"mask": vocabulary.symbol(vocabulary.symbols[0])} if vocabulary.symbols else {}
+    tokenizer.write(
+        folder,
+        ([BOS], [EOS]),
+        roles | mask,
+        model_max_length=model.max_length,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+    )
+    return [f"{architecture} and PreTrainedTokenizerFast: AutoTokenizer loads it"]

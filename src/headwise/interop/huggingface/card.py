@@ -1,4 +1,4 @@
-"""The model card of an exported model: data, scores and signatures, as far as the run knows them."""
+"""What every exported directory has: config.json, the parameters, and the model card with what the run knows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 from headwise import __version__
 from headwise.config import Config
-from headwise.interop.base import Trained, TrainedRun, TrainedSingle
+from headwise.files import write_bytes, write_text
+from headwise.interop.base import Array, Trained, TrainedRun, TrainedSingle
+from headwise.interop.huggingface.keys import as_json
 from headwise.metrics import averaged_scores, read_measured
-from headwise.weights import model_file, read_recipe
+from headwise.weights import model_file, read_recipe, saved
 
 # The Hub's names of the tasks.
 _TAGS = {
@@ -26,7 +28,22 @@ _TAGS = {
 _SIGNED = ("bleu",)  # scores that have a signature
 
 
-def model_card(trained: TrainedRun, architecture: str) -> str:
+def write_model(
+    trained: TrainedRun,
+    folder: Path,
+    config: Mapping[str, Any],
+    tensors: Mapping[str, Array],
+    generation: Mapping[str, Any] | None = None,
+) -> None:
+    """Write config.json, generation_config.json if there is one, model.safetensors and README.md."""
+    write_text(folder / "config.json", as_json(config))
+    if generation is not None:
+        write_text(folder / "generation_config.json", as_json(generation))
+    write_bytes(folder / "model.safetensors", saved(tensors, {"format": "pt"}))
+    write_text(folder / "README.md", _model_card(trained, config["architectures"][0]))
+
+
+def _model_card(trained: TrainedRun, architecture: str) -> str:
     """Return README.md with the metadata that the Hub reads."""
     tag = _TAGS[trained.config.task]
     lines = [

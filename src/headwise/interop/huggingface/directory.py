@@ -15,7 +15,7 @@ from headwise.interop.huggingface.keys import MOST_BYTES
 from headwise.parsing import read_json
 
 # By the key model_type of config.json: a module with a function `read` from a directory to `Imported`.
-MODEL_TYPES = {
+_MODEL_TYPES = {
     "marian": "marian",
     "pegasus": "marian",
     "bert": "bert",
@@ -26,7 +26,7 @@ MODEL_TYPES = {
     "t5": "t5",
     "vit": "vit",
 }
-# By the task: modules with a class `Exporter`, of which the first that can express a run writes it.
+# By the task: modules with functions `refuses` and `write`; the first that doesn't refuse a run writes it.
 _TASKS = {
     "translation": ("marian", "t5"),
     "masked_language_model": ("bert",),
@@ -38,21 +38,21 @@ _TASKS = {
 }
 
 
-class Importer(base.Importer):
-    """Reader of the directories of `transformers`."""
+def recognizes(source: Path) -> bool:
+    """Whether a source is a directory whose config.json names a kind of model."""
+    return _model_type(source) is not None
 
-    def recognizes(self, source: Path) -> bool:  # noqa: D102
-        return _model_type(source) is not None
 
-    def read(self, source: Path) -> Imported:  # noqa: D102
-        found = _model_type(source)
-        if found not in MODEL_TYPES:
-            raise CheckpointError(
-                f"{source / 'config.json'}: model_type: expected one of {', '.join(MODEL_TYPES)}, "
-                f"found {str(found)[:60]!r}"
-            )
-        imported: Imported = optional_module(f"{__package__}.{MODEL_TYPES[found]}", source).read(source)
-        return imported
+def read(source: Path) -> Imported:
+    """Read a directory; raises `CheckpointError` for another kind of model, and as the kind's own `read`."""
+    found = _model_type(source)
+    if found not in _MODEL_TYPES:
+        raise CheckpointError(
+            f"{source / 'config.json'}: model_type: expected one of {', '.join(_MODEL_TYPES)}, "
+            f"found {str(found)[:60]!r}"
+        )
+    imported: Imported = optional_module(f"{__package__}.{_MODEL_TYPES[found]}", source).read(source)
+    return imported
 
 
 class Exporter(base.Exporter):
@@ -64,16 +64,15 @@ class Exporter(base.Exporter):
 
     def refuses(self, config: Config) -> str | None:  # noqa: D102
         reasons = [kind.refuses(config) for kind in _kinds(config)]
-        refusals = [reason for reason in reasons if reason is not None]
-        return min(refusals, key=len) if len(refusals) == len(reasons) else None
+        return None if None in reasons else min(reasons, key=len)
 
     def write(self, trained: Any, folder: Path, precision: str) -> list[str]:  # noqa: D102
         kind = next(kind for kind in _kinds(trained.config) if kind.refuses(trained.config) is None)
-        return kind.write(trained, folder, precision)
+        return kind.write(trained, folder)
 
 
-def _kinds(config: Config) -> list[base.Exporter]:
-    return [importlib.import_module(f"{__package__}.{module}").Exporter() for module in _TASKS[config.task]]
+def _kinds(config: Config) -> list[Any]:
+    return [importlib.import_module(f"{__package__}.{module}") for module in _TASKS[config.task]]
 
 
 def _model_type(source: Path) -> str | None:

@@ -11,13 +11,10 @@ from headwise.config import Config, ModelConfig
 from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Width
 from headwise.decoding.generation import first_token
 from headwise.errors import ConfigError
-from headwise.files import write_bytes, write_text
-from headwise.interop import base
 from headwise.interop.base import Imported, TrainedSingle
-from headwise.interop.huggingface.card import model_card
+from headwise.interop.huggingface.card import write_model
 from headwise.interop.huggingface.keys import (
     TABLES,
-    as_json,
     check_architecture,
     model_config,
     read_keys,
@@ -30,7 +27,6 @@ from headwise.interop.huggingface.tensors import folder_tensors
 from headwise.interop.huggingface.tokenizer import ExportedTokenizer
 from headwise.interop.table import TRANSPOSED, Changes, Left, Row, both, their_tensors
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
-from headwise.weights import saved
 
 _PREFIX = "transformer."  # of all names, which some files don't have
 # Our names of a layer's parts, and theirs.
@@ -117,52 +113,39 @@ def read(source: Path) -> Imported:
 SUPPORTED = supported(_KEYS, "attention_bias", "logit_bias", always=_ALWAYS, positions=TABLES)
 
 
-class Exporter(base.Exporter):
-    """Writer of GPT-2 directories."""
-
-    library = "transformers"
-    tasks = ("language_model",)
-
-    def refuses(self, config: Config) -> str | None:  # noqa: D102
-        found = SUPPORTED.problems(config.model)
-        return f"GPT-2 has no {', '.join(found)}" if found else None
-
-    def write(self, trained: TrainedSingle, folder: Path, precision: str) -> list[str]:  # noqa: D102
-        assert trained.vocabulary is not None
-        model, vocabulary = trained.config.model, trained.vocabulary
-        tokenizer = ExportedTokenizer.of(vocabulary)
-        _check_bias(trained, tokenizer)
-        first = first_token(trained.config, vocabulary)
-        symbols = {
-            "bos_token_id": tokenizer.number(first),
-            "eos_token_id": tokenizer.number(EOS),
-            "pad_token_id": tokenizer.number(PAD),
-        }
-        content = {
-            "architectures": ["GPT2LMHeadModel"],
-            "model_type": "gpt2",
-            "vocab_size": len(tokenizer.kept),
-            **their_keys(model, _KEYS),
-            "tie_word_embeddings": True,
-            "dtype": "float32",
-            **symbols,
-        }
-        tensors = their_tensors(_table(model, tokenizer.changes), trained.parameter)
-        named = {_PREFIX + name: tensor for name, tensor in tensors.items()}
-        write_text(folder / "config.json", as_json(content))
-        write_text(folder / "generation_config.json", as_json(symbols))
-        write_bytes(folder / "model.safetensors", saved(named, {"format": "pt"}))
-        begin = BOS if tokenizer.number(BOS) is not None else EOS
-        names = {"pad": PAD, "unk": UNK, "bos": begin, "eos": EOS}
-        before = [first] if vocabulary.opens else []
-        tokenizer.write(folder, (before, []), names, model_max_length=model.max_length)
-        write_text(folder / "README.md", model_card(trained, "GPT2LMHeadModel"))
-        return [
-            "GPT2LMHeadModel and PreTrainedTokenizerFast: AutoModelForCausalLM and AutoTokenizer load them"
-        ]
+def refuses(config: Config) -> str | None:
+    """Return why a model isn't GPT-2's, naming the keys; None where it is."""
+    found = SUPPORTED.problems(config.model)
+    return f"GPT-2 has no {', '.join(found)}" if found else None
 
 
-def _check_bias(trained: TrainedSingle, tokenizer: ExportedTokenizer) -> None:
-    """Raise `ConfigError` for a bias of the logits of ids that are exported."""
-    if trained.config.model.logit_bias and bool(tokenizer.rows(trained.tensor("logit_bias")).any()):
+def write(trained: TrainedSingle, folder: Path) -> list[str]:
+    """Write a GPT-2 directory; return notes. Raises `ConfigError` for a bias of the logits of ids that are exported."""
+    assert trained.vocabulary is not None
+    model, vocabulary = trained.config.model, trained.vocabulary
+    tokenizer = ExportedTokenizer.of(vocabulary)
+    if model.logit_bias and bool(tokenizer.rows(trained.tensor("logit_bias")).any()):
         raise ConfigError(f"{trained.run}: expected model.logit_bias=false, as GPT-2 has none, found a bias")
+    first = first_token(trained.config, vocabulary)
+    symbols = {
+        "bos_token_id": tokenizer.number(first),
+        "eos_token_id": tokenizer.number(EOS),
+        "pad_token_id": tokenizer.number(PAD),
+    }
+    content = {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        "vocab_size": len(tokenizer.kept),
+        **their_keys(model, _KEYS),
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+        **symbols,
+    }
+    tensors = their_tensors(_table(model, tokenizer.changes), trained.parameter)
+    named = {_PREFIX + name: tensor for name, tensor in tensors.items()}
+    write_model(trained, folder, content, named, symbols)
+    begin = BOS if tokenizer.number(BOS) is not None else EOS
+    names = {"pad": PAD, "unk": UNK, "bos": begin, "eos": EOS}
+    before = [first] if vocabulary.opens else []
+    tokenizer.write(folder, (before, []), names, model_max_length=model.max_length)
+    return ["GPT2LMHeadModel and PreTrainedTokenizerFast: AutoModelForCausalLM and AutoTokenizer load them"]

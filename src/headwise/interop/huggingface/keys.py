@@ -14,11 +14,11 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from headwise import bounds
-from headwise.config import DecodingConfig, ModelConfig
+from headwise.config import Config, DecodingConfig, ModelConfig
 from headwise.config.base import Length, Natural, Section
 from headwise.config.support import Support
 from headwise.errors import CheckpointError
-from headwise.interop.reading import checked
+from headwise.interop.base import checked
 from headwise.parsing import read_object
 
 # Their names of activations, and ours.
@@ -66,6 +66,11 @@ class SymbolKeys(Keys):
     forced_bos_token_id: Natural | None = None
 
 
+def read_tree(file: Path) -> dict[str, Any]:
+    """Read a JSON file; raises `CheckpointError` if it is damaged."""
+    return read_object(file, error=CheckpointError, finite=False, most=MOST_BYTES)
+
+
 def read_keys(source: Path, kind: type[Kind], main: str = "config.json") -> Kind:
     """Read config.json, or another main file, and generation_config.json.
 
@@ -74,8 +79,7 @@ def read_keys(source: Path, kind: type[Kind], main: str = "config.json") -> Kind
     tree: dict[str, Any] = {}
     for name in (main, "generation_config.json"):
         file = source / name
-        if name == main or file.is_file():
-            tree |= read_object(file, error=CheckpointError, finite=False, most=MOST_BYTES)
+        tree |= read_tree(file) if name == main or file.is_file() else {}
     known = {key: value for key, value in tree.items() if value is not None}
     return checked(kind, known, source / main)
 
@@ -163,6 +167,16 @@ def search_options(fields: SymbolKeys, longest: int, notes: list[str]) -> Decodi
         "Headwise divides by ((5 + |Y|) / 6)^alpha, transformers by |Y|^length_penalty"
     )
     return decoding
+
+
+def search_keys(config: Config) -> dict[str, Any]:
+    """Return the search options of generation_config.json."""
+    return {
+        "num_beams": config.decoding.beam,
+        "length_penalty": config.decoding.alpha,
+        "max_length": config.model.max_length,
+        "min_new_tokens": 1,  # no empty translation
+    }
 
 
 def read_labels(source: Path, found: Mapping[str, str]) -> list[str]:

@@ -8,12 +8,11 @@ from typing import Any
 
 from pydantic import Field
 
-from headwise import bounds
-from headwise.config import Config, ModelConfig, SubwordConfig
+from headwise.config import Config, ModelConfig
 from headwise.config.base import Natural
 from headwise.interop.base import Imported
 from headwise.interop.huggingface.keys import Keys, VocabularySize, make_config, unexpected
-from headwise.interop.huggingface.tokenizer import Original, read_original, take_over
+from headwise.interop.huggingface.tokenizer import Original, read_original, subword_config, take_over
 from headwise.interop.single import shapes_of
 from headwise.interop.table import Changes, Left, Row
 from headwise.models.build import build_decoder_only
@@ -57,9 +56,9 @@ def language_model(
     text, rows = take_over(original, [pad, original.unknown, begin, end])
     found: dict[str, Any] = dict(left.take_rows(table(rows.into(source))))
     left.finish()
-    model.logit_bias = bool(rows.never)
     bias = rows.logit_bias(None, str(source))
-    found |= {} if bias is None else {"logit_bias": lambda: bias}
+    model.logit_bias = bool(bias.any())
+    found |= {"logit_bias": lambda: bias} if model.logit_bias else {}
     notes = [f"task language_model, from {fields.architectures[0]}"]
     if len(fields.ends) > 1:
         notes.append(f"a text ends with {end!r}, the first of {len(fields.ends)} symbols that end one there")
@@ -68,9 +67,7 @@ def language_model(
         Config,
         task="language_model",
         model=model,
-        subwords=SubwordConfig(
-            kind="imported", size=max(text.size, bounds.LEAST_VOCABULARY), lowercase=text.lowercases
-        ),
+        subwords=subword_config(text),
         language_model={"lines_are_documents": True},
     )
     return Imported(config, shapes_of(lambda: build_decoder_only(model, text.size)), found, text, notes)

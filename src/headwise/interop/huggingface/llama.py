@@ -53,11 +53,7 @@ _ALWAYS = {
     "scale_embeddings": False,
     "dropout": 0.0,
 }
-_ARCHITECTURES = {
-    "llama": "LlamaForCausalLM",
-    "mistral": "MistralForCausalLM",
-    "qwen2": "Qwen2ForCausalLM",
-}
+_ARCHITECTURES = {"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM"}
 _Base = Annotated[float, Field(gt=1.0, le=bounds.ROTARY_BASE)]
 
 

@@ -17,16 +17,14 @@ from headwise.config import Config, ModelConfig
 from headwise.config.base import Heads, Layers, Length, Probability, Width
 from headwise.engine.native.positions import sinusoids
 from headwise.errors import CheckpointError
-from headwise.files import write_bytes, write_text
-from headwise.interop import base
-from headwise.interop.base import Array, Imported, Trained
-from headwise.interop.huggingface.card import model_card
+from headwise.interop.base import Array, Imported, Trained, assembled
+from headwise.interop.huggingface.card import write_model
 from headwise.interop.huggingface.keys import (
     SymbolKeys,
     VocabularySize,
-    as_json,
     model_config,
     read_keys,
+    search_keys,
     search_options,
     supported,
     their_keys,
@@ -34,20 +32,14 @@ from headwise.interop.huggingface.keys import (
 from headwise.interop.huggingface.marian_text import languages, read_text, write_tokenizer
 from headwise.interop.huggingface.tensors import folder_tensors
 from headwise.interop.pieces import Rows, source_code_notes
-from headwise.interop.reading import assembled
 from headwise.interop.residual import reordered, sines_first
-from headwise.interop.table import Change, Left, Row, both, their_tensors
+from headwise.interop.table import VECTOR, Change, Left, Row, both, their_tensors
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK
-from headwise.weights import saved
 
 # Our names of a layer's parts, and theirs.
 _ATTENTION = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
 _PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
-_PARTS = {
-    "around_feed_forward.norm": "final_layer_norm",
-    "feed_forward.w1": "fc1",
-    "feed_forward.w2": "fc2",
-}
+_PARTS = {"around_feed_forward.norm": "final_layer_norm", "feed_forward.w1": "fc1", "feed_forward.w2": "fc2"}
 _NORMS = {
     "encoder": {"around_attention.norm": "self_attn_layer_norm"},
     "decoder": {
@@ -155,7 +147,7 @@ def read(source: Path) -> Imported:
     _drop_positions(left, fields, source)
     stored = left.take(_LOGIT_BIAS)() if _LOGIT_BIAS in left else None
     biases = rows[-1].logit_bias(stored, f"{source}: {_LOGIT_BIAS}")
-    model.logit_bias = biases is not None
+    model.logit_bias = bool(biases.any())
     if model.share_embeddings != "all":
         left.drop(_SHARED)
 
@@ -169,7 +161,7 @@ def read(source: Path) -> Imported:
         model.attention_bias = False
         left.drop(*names)
     parameters: dict[str, Any] = dict(left.take_rows(_table(model, rows=change)))
-    parameters |= {} if biases is None else {"logit_bias": lambda: biases}
+    parameters |= {"logit_bias": lambda: biases} if model.logit_bias else {}
     left.finish()
     notes: list[str] = []
     decoding = search_options(fields, fields.max_position_embeddings, notes)
@@ -212,35 +204,30 @@ def _drop_positions(left: Left, fields: Fields, source: Path) -> None:
 SUPPORTED = supported(_KEYS, "norm", "attention_bias", "logit_bias", "share_embeddings")
 
 
-class Exporter(base.Exporter):
-    """Writer of Marian and Pegasus directories."""
+def refuses(config: Config) -> str | None:
+    """Return why a model is neither Marian's nor Pegasus', naming the keys; None where it is."""
+    found, shared = SUPPORTED.problems(config.model), config.model.share_embeddings
+    if config.model.norm == "pre" and shared != "all":
+        found.append(f"model.share_embeddings={shared} beside model.norm=pre")
+    return f"it has no {', '.join(found)}" if found else None
 
-    library = "transformers"
 
-    def refuses(self, config: Config) -> str | None:  # noqa: D102
-        found, shared = SUPPORTED.problems(config.model), config.model.share_embeddings
-        if config.model.norm == "pre" and shared != "all":
-            found.append(f"model.share_embeddings={shared} beside model.norm=pre")
-        return f"it has no {', '.join(found)}" if found else None
-
-    def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:  # noqa: D102
-        config, generation = _configurations(trained)
-        for name, content in (("config.json", config), ("generation_config.json", generation)):
-            write_text(folder / name, as_json(content))
-        write_bytes(folder / "model.safetensors", saved(_tensors(trained), {"format": "pt"}))
-        write_tokenizer(trained, folder)
-        write_text(folder / "README.md", model_card(trained, config["architectures"][0]))
-        notes = [
-            f"{config['architectures'][0]} and MarianTokenizer: AutoModelForSeq2SeqLM and AutoTokenizer load them"
-        ]
-        return notes + source_code_notes(trained.subwords)
+def write(trained: Trained, folder: Path) -> list[str]:
+    """Write a Marian or Pegasus directory; return notes. Raises `ConfigError` for another tokenizer."""
+    config, generation = _configurations(trained)
+    write_model(trained, folder, config, _tensors(trained), generation)
+    write_tokenizer(trained, folder)
+    loaded = (
+        f"{config['architectures'][0]} and MarianTokenizer: AutoModelForSeq2SeqLM and AutoTokenizer load them"
+    )
+    return [loaded, *source_code_notes(trained.subwords)]
 
 
 def _configurations(trained: Trained) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the contents of config.json and generation_config.json."""
-    model, decoding, subwords = trained.config.model, trained.config.decoding, trained.subwords
+    model, subwords = trained.config.model, trained.subwords
     marian = model.norm == "post"
-    symbols = {
+    symbols: dict[str, Any] = {
         "pad_token_id": PAD,
         "bos_token_id": BOS,
         "eos_token_id": EOS,
@@ -264,15 +251,7 @@ def _configurations(trained: Trained) -> tuple[dict[str, Any], dict[str, Any]]:
         config["share_encoder_decoder_embeddings"] = model.share_embeddings == "all"
     if subwords.given:
         symbols["forced_bos_token_id"] = subwords.given[0]
-    generation = {
-        **symbols,
-        "bad_words_ids": [[PAD], [UNK], [BOS]],
-        "num_beams": decoding.beam,
-        "length_penalty": decoding.alpha,
-        "max_length": model.max_length,
-        "min_new_tokens": 1,  # no empty translation
-    }
-    return config, generation
+    return config, symbols | {"bad_words_ids": [[PAD], [UNK], [BOS]]} | search_keys(trained.config)
 
 
 def _tensors(trained: Trained) -> dict[str, Array]:
@@ -280,12 +259,7 @@ def _tensors(trained: Trained) -> dict[str, Array]:
     model = trained.config.model
     biased = model.model_copy(update={"attention_bias": True})
     table = _table(biased, rows=lambda ours, _: reordered(f"{ours}.weight"))
+    table.append(Row("logit_bias", _LOGIT_BIAS, VECTOR, (trained.subwords.target_size,)))
     tensors = their_tensors(table, trained.parameter)
-    bias = (
-        trained.tensor("logit_bias")
-        if model.logit_bias
-        else np.zeros(trained.subwords.target_size, np.float32)
-    )
-    tensors[_LOGIT_BIAS] = bias[None]
     positions = sines_first(sinusoids(model.max_length, model.d_model), 1)
     return tensors | {f"model.{side}.embed_positions.weight": positions for side in ("encoder", "decoder")}

@@ -14,10 +14,9 @@ from headwise.config.data import SPECIAL_PIECES
 from headwise.errors import CheckpointError
 from headwise.files import write_bytes, write_text
 from headwise.interop.base import Trained
-from headwise.interop.huggingface.keys import MOST_BYTES, SymbolKeys, as_json
+from headwise.interop.huggingface.keys import SymbolKeys, as_json, read_tree
 from headwise.interop.huggingface.tokenizer import read_settings
 from headwise.interop.pieces import Rows, arranged, make_subwords
-from headwise.parsing import read_object
 from headwise.text.tokens.subwords import PAD, UNK, Subwords, read_file
 
 _ADDED = "added_tokens.json"
@@ -33,7 +32,7 @@ def read_text(source: Path, fields: SymbolKeys, sizes: tuple[int, int]) -> tuple
     separate = settings.get("separate_vocabs") is True
     names = ("vocab.json", "target_vocab.json") if separate else ("vocab.json",)
     added = read_added(source)
-    contents = [_object(source / name) for name in names]
+    contents = [read_tree(source / name) for name in names]
     if not separate:
         contents[0] = added | contents[0]
     elif more := next((piece for piece in added if piece not in contents[0]), None):
@@ -70,13 +69,9 @@ def _start(fields: SymbolKeys) -> int:
     return fields.pad_token_id if fields.decoder_start_token_id is None else fields.decoder_start_token_id
 
 
-def _object(file: Path) -> dict[str, Any]:
-    return read_object(file, error=CheckpointError, finite=False, most=MOST_BYTES)
-
-
 def read_added(source: Path) -> dict[str, Any]:
     """Return the ids of the tokens that somebody added; raises `CheckpointError` for a damaged file."""
-    return _object(source / _ADDED) if (source / _ADDED).is_file() else {}
+    return read_tree(source / _ADDED) if (source / _ADDED).is_file() else {}
 
 
 def added_symbols(added: Collection[str], pieces: Sequence[str]) -> tuple[str, ...]:
@@ -150,11 +145,9 @@ def write_tokenizer(trained: Trained, folder: Path) -> None:
     """Write the files of `MarianTokenizer`."""
     subwords = trained.subwords
     source, target = subwords.lists()
-    write_text(folder / "vocab.json", as_json({piece: number for number, piece in enumerate(source)}))
+    write_text(folder / "vocab.json", as_json({piece: n for n, piece in enumerate(source)}))
     if not subwords.joint:
-        write_text(
-            folder / "target_vocab.json", as_json({piece: number for number, piece in enumerate(target)})
-        )
+        write_text(folder / "target_vocab.json", as_json({piece: n for n, piece in enumerate(target)}))
     for name, content in zip(("source.spm", "target.spm"), trained.sentencepiece(), strict=True):
         write_bytes(folder / name, content)
     if subwords.vocabulary is not None:

@@ -21,9 +21,8 @@ from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Wi
 from headwise.config.data import SPECIAL_PIECES
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import write_bytes, write_text
-from headwise.interop import base
-from headwise.interop.base import Imported, Trained
-from headwise.interop.huggingface.card import model_card
+from headwise.interop.base import Imported, Trained, assembled
+from headwise.interop.huggingface.card import write_model
 from headwise.interop.huggingface.keys import (
     THEIR_ACTIVATIONS,
     SymbolKeys,
@@ -33,27 +32,20 @@ from headwise.interop.huggingface.keys import (
     find_activation,
     model_config,
     read_keys,
+    search_keys,
     search_options,
     supported,
     their_keys,
 )
-from headwise.interop.huggingface.marian_text import (
-    added_symbols,
-    numbered,
-    placed,
-    read_added,
-    write_added,
-)
+from headwise.interop.huggingface.marian_text import added_symbols, numbered, placed, read_added, write_added
 from headwise.interop.huggingface.tensors import folder_tensors
 from headwise.interop.huggingface.tokenizer import byte_pairs, read_settings, sentence_steps
 from headwise.interop.huggingface.unigram import is_unigram, read_unigram, sentinels
 from headwise.interop.pieces import Rows, make_subwords
-from headwise.interop.reading import assembled
 from headwise.interop.table import SAME, Change, Changes, Left, Row, their_tensors, times
 from headwise.text.tokens.splitting import open_processor
 from headwise.text.tokens.subwords import BOS, EOS, PAD, SPECIAL, UNK, Subwords, read_file
 from headwise.text.tokens.tokenizer_json import MOST_UNUSED, renumbered
-from headwise.weights import saved
 
 _ARCHITECTURES = ("T5ForConditionalGeneration", "T5WithLMHeadModel")
 _SHARED, _OUTPUT = "shared.weight", "lm_head.weight"
@@ -161,8 +153,8 @@ def read(source: Path) -> Imported:
     if not tied:
         found["target_embedding.weight"] = found["source_embedding.weight"]
     bias = rows.logit_bias(None, str(source))
-    model.logit_bias = bias is not None
-    found |= {} if bias is None else {"logit_bias": lambda: bias}
+    model.logit_bias = bool(bias.any())
+    found |= {"logit_bias": lambda: bias} if model.logit_bias else {}
     notes = [f"task translation, from {name}; a task's prefix, such as `summarize: `, is part of the text"]
     decoding = search_options(fields, fields.n_positions, notes)
     return assembled(model, decoding, text, found, notes)
@@ -231,50 +223,38 @@ SUPPORTED = supported(
 )
 
 
-class Exporter(base.Exporter):
-    """Writer of T5 directories."""
+def refuses(config: Config) -> str | None:
+    """Return why a model isn't T5's, naming the keys; None where it is."""
+    model = config.model
+    found = SUPPORTED.problems(model)
+    if model.key_size != model.value_size:
+        found.append(f"model.d_v={model.value_size} beside model.d_k={model.key_size}")
+    if model.gated and model.activation == "gelu":
+        found.append("model.activation=gelu beside model.gated=true")
+    if model.share_embeddings == "target":
+        found.append("model.share_embeddings=target")
+    if not config.subwords.joint:
+        found.append("subwords.joint=false")
+    return f"T5 has no {', '.join(found)}" if found else None
 
-    library = "transformers"
 
-    def refuses(self, config: Config) -> str | None:  # noqa: D102
-        model = config.model
-        found = SUPPORTED.problems(model)
-        if model.key_size != model.value_size:
-            found.append(f"model.d_v={model.value_size} beside model.d_k={model.key_size}")
-        if model.gated and model.activation == "gelu":
-            found.append("model.activation=gelu beside model.gated=true")
-        if model.share_embeddings == "target":
-            found.append("model.share_embeddings=target")
-        if not config.subwords.joint:
-            found.append("subwords.joint=false")
-        return f"T5 has no {', '.join(found)}" if found else None
-
-    def write(self, trained: Trained, folder: Path, precision: str) -> list[str]:  # noqa: D102
-        trained.check_joiners()
-        rows, model = _rows(trained.subwords, trained.run), trained.config.model
-        _check(trained, rows)
-        symbols = {
-            "pad_token_id": rows.index(PAD) if PAD in rows else rows.index(BOS),
-            "eos_token_id": rows.index(EOS),
-            "decoder_start_token_id": rows.index(BOS),
-        }
-        decoding = trained.config.decoding
-        generation = {
-            **symbols,
-            "num_beams": decoding.beam,
-            "length_penalty": decoding.alpha,
-            "max_length": model.max_length,
-            "min_new_tokens": 1,
-        }
-        order = Change(outward=lambda tensor: tensor[rows])
-        table = _table(model, lambda _: order, scales_output=False, tied=False)
-        write_text(folder / "config.json", as_json(_configuration(trained, len(rows)) | symbols))
-        write_text(folder / "generation_config.json", as_json(generation))
-        tensors = their_tensors(table, trained.parameter)
-        write_bytes(folder / "model.safetensors", saved(tensors, {"format": "pt"}))
-        _write_text(trained, rows, folder)
-        write_text(folder / "README.md", model_card(trained, "T5ForConditionalGeneration"))
-        return ["T5ForConditionalGeneration: AutoModelForSeq2SeqLM and AutoTokenizer load it"]
+def write(trained: Trained, folder: Path) -> list[str]:
+    """Write a T5 directory; return notes. Raises `ConfigError` for weights and pieces that T5 has no place for."""
+    trained.check_joiners()
+    rows, model = _rows(trained.subwords, trained.run), trained.config.model
+    _check(trained, rows)
+    symbols = {
+        "pad_token_id": rows.index(PAD) if PAD in rows else rows.index(BOS),
+        "eos_token_id": rows.index(EOS),
+        "decoder_start_token_id": rows.index(BOS),
+    }
+    order = Change(outward=lambda tensor: tensor[rows])
+    table = _table(model, lambda _: order, scales_output=False, tied=False)
+    config = _configuration(trained, len(rows)) | symbols
+    generation = symbols | search_keys(trained.config)
+    write_model(trained, folder, config, their_tensors(table, trained.parameter), generation)
+    _write_text(trained, rows, folder)
+    return ["T5ForConditionalGeneration: AutoModelForSeq2SeqLM and AutoTokenizer load it"]
 
 
 def _rows(subwords: Subwords, run: Path) -> list[int]:
@@ -352,21 +332,15 @@ def _write_text(trained: Trained, rows: list[int], folder: Path) -> None:
         decoders.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
         pieces = subwords.lists()[0]
         end = pieces[EOS]
-        tree = renumbered(tree, pieces, SPECIAL, None) | {
-            "post_processor": {
-                "type": "TemplateProcessing",
-                "single": [
-                    {"Sequence": {"id": "A", "type_id": 0}},
-                    {"SpecialToken": {"id": end, "type_id": 0}},
-                ],
-                "pair": [
-                    {"Sequence": {"id": "A", "type_id": 0}},
-                    {"Sequence": {"id": "B", "type_id": 0}},
-                    {"SpecialToken": {"id": end, "type_id": 0}},
-                ],
-                "special_tokens": {end: {"id": end, "ids": [EOS], "tokens": [end]}},
-            }
+        first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+        last = {"SpecialToken": {"id": end, "type_id": 0}}
+        template = {
+            "type": "TemplateProcessing",
+            "single": [first, last],
+            "pair": [first, second, last],
+            "special_tokens": {end: {"id": end, "ids": [EOS], "tokens": [end]}},
         }
+        tree = renumbered(tree, pieces, SPECIAL, None) | {"post_processor": template}
         write_text(folder / "tokenizer.json", as_json(tree))
         settings["tokenizer_class"] = "PreTrainedTokenizerFast"
     else:

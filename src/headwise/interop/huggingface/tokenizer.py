@@ -14,22 +14,19 @@ from typing import Any
 
 from sentencepiece import SentencePieceProcessor
 
+from headwise import bounds
+from headwise.config import SubwordConfig
 from headwise.config.data import SPECIAL_PIECES
 from headwise.errors import CheckpointError
 from headwise.files import write_text
 from headwise.interop.base import Array
-from headwise.interop.huggingface.keys import MOST_BYTES, as_json
+from headwise.interop.huggingface.keys import MOST_BYTES, as_json, read_tree
 from headwise.interop.pieces import Rows
 from headwise.interop.table import Change
 from headwise.parsing import read_bounded, read_object
 from headwise.text.tokens.imported import MISSING, ImportedVocabulary, spell, spelling_of
 from headwise.text.tokens.subwords import EOS, UNK
-from headwise.text.tokens.tokenizer_json import (
-    numbered_pieces,
-    opening_piece,
-    parse_tokenizer,
-    renumbered,
-)
+from headwise.text.tokens.tokenizer_json import numbered_pieces, opening_piece, parse_tokenizer, renumbered
 from headwise.text.tokens.vocabulary import LINE_END, TOKENIZER_FILE, Characters, Pieces, Vocabulary
 
 _LONGEST_LINE_END = len("<0x0A>")
@@ -100,15 +97,9 @@ def take_over(
     first: list[int | None] = [None if piece is None else ids[piece] for piece in found]
     first += [] if mask is None else [ids[mask]]
     ordinary = len(first)
-    spelling, line_end = spelling_of(original.tree, str(original.file)), None
-    for number, piece in enumerate(pieces):
-        if (
-            len(piece) <= _LONGEST_LINE_END
-            and number not in first
-            and spell(piece, spelling) == LINE_END.encode()
-        ):
-            line_end = number
-            break
+    spelling = spelling_of(original.tree, str(original.file))
+    short = (n for n, piece in enumerate(pieces) if len(piece) <= _LONGEST_LINE_END and n not in first)
+    line_end = next((n for n in short if spell(pieces[n], spelling) == LINE_END.encode()), None)
     first += [] if line_end is None else [line_end]
     used = set(first)
     order = [*first, *(number for number in range(len(pieces)) if number not in used)]
@@ -128,31 +119,30 @@ def take_over(
     return ImportedVocabulary(content, origin=str(original.file)), Rows(tuple(order))
 
 
+def subword_config(text: ImportedVocabulary) -> SubwordConfig:
+    """Return the options of a vocabulary."""
+    size = max(text.size, bounds.LEAST_VOCABULARY)
+    return SubwordConfig(kind="imported", size=size, lowercase=text.lowercases)
+
+
 def read_settings(source: Path) -> dict[str, Any]:
     """Return the settings of tokenizer_config.json and special_tokens_map.json; raises `CheckpointError`."""
     settings: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         file = source / name
-        if file.is_file():
-            settings |= read_object(file, error=CheckpointError, finite=False, most=MOST_BYTES)
+        settings |= read_tree(file) if file.is_file() else {}
     return settings
 
 
 def _wordpiece(file: Path, settings: dict[str, Any]) -> bytes:
     """Return the tokenizer.json of BERT's vocab.txt, which has a piece on each line."""
-    content = read_bounded(file, MOST_BYTES, CheckpointError, "pieces, one on each line")
-    try:
-        pieces = content.decode("utf-8").removesuffix("\n").split("\n")
-    except UnicodeDecodeError:
-        raise CheckpointError(f"{file}: expected pieces in UTF-8, found other bytes") from None
-    vocabulary = {piece.removesuffix("\r"): number for number, piece in enumerate(pieces)}
+    vocabulary = {piece.removesuffix("\r"): n for n, piece in enumerate(_lines(file, "pieces"))}
+    accents = settings.get("strip_accents")
     normalizer = {
         "type": "BertNormalizer",
         "clean_text": True,
         "handle_chinese_chars": settings.get("tokenize_chinese_chars", True) is True,
-        "strip_accents": settings["strip_accents"]
-        if isinstance(settings.get("strip_accents"), bool)
-        else None,
+        "strip_accents": accents if isinstance(accents, bool) else None,
         "lowercase": settings.get("do_lower_case", True) is True,
     }
     model = {
@@ -168,17 +158,21 @@ def _wordpiece(file: Path, settings: dict[str, Any]) -> bytes:
 
 def _byte_level(source: Path) -> bytes:
     """Return the tokenizer.json of GPT-2's vocab.json and merges.txt, which has a pair on each line."""
-    file = source / "merges.txt"
-    content = read_bounded(file, MOST_BYTES, CheckpointError, "pairs of pieces, one on each line")
-    try:
-        lines = content.decode("utf-8").split("\n")
-    except UnicodeDecodeError:
-        raise CheckpointError(f"{file}: expected pairs of pieces in UTF-8, found other bytes") from None
+    lines = _lines(source / "merges.txt", "pairs of pieces")
     merges = [line for line in lines if line.strip() and not line.startswith("#version")]
     vocabulary = read_object(source / "vocab.json", error=CheckpointError, most=MOST_BYTES)
     step = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     model = {"type": "BPE", "vocab": vocabulary, "merges": merges, "fuse_unk": False, "byte_fallback": False}
     return json.dumps({"added_tokens": [], "pre_tokenizer": step, "decoder": step, "model": model}).encode()
+
+
+def _lines(file: Path, kind: str) -> list[str]:
+    """Return the lines of a file; raises `CheckpointError` with what they are where it is damaged."""
+    content = read_bounded(file, MOST_BYTES, CheckpointError, f"{kind}, one on each line")
+    try:
+        return content.decode("utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError:
+        raise CheckpointError(f"{file}: expected {kind} in UTF-8, found other bytes") from None
 
 
 @dataclass(frozen=True)

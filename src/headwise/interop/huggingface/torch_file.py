@@ -24,9 +24,8 @@ from headwise.parsing import kind_of
 _REFUSED = re.compile(r"Unsupported (?:global|class|operand|type)\W+(?:GLOBAL\W+)?([\w.]+)")
 # What an opcode of a pickle makes that may be referred to.
 _REFERRED = ("GLOBAL", "BINUNICODE", "SHORT_BINSTRING", "BINPERSID", "REDUCE", "EMPTY_DICT", "EMPTY_LIST")
-_DAMAGED = (
-    *(RuntimeError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, OSError),
-)  # what torch.load raises
+# What torch.load raises.
+_DAMAGED = (RuntimeError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, OSError)
 
 
 def torch_file(path: Path) -> Tensors:

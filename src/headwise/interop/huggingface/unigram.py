@@ -77,17 +77,14 @@ def sentinels(pieces: Sequence[str]) -> tuple[str, ...]:
 
 def is_unigram(file: Path) -> bool:
     """Whether a tokenizer.json is of that kind; raises `CheckpointError` if it isn't JSON."""
-    tree = read_json(file, error=CheckpointError, finite=False, most=MOST_BYTES)
-    model = tree.get("model") if isinstance(tree, dict) else None
-    return isinstance(model, dict) and model.get("type") == "Unigram"
+    return _parts(file)[1].get("type") == "Unigram"
 
 
 def read_unigram(file: Path) -> Unigram:
     """Read a tokenizer.json; raises `CheckpointError` if it isn't a Unigram tokenizer, or is damaged."""
-    tree = read_json(file, error=CheckpointError, finite=False, most=MOST_BYTES)
-    model = tree.get("model") if isinstance(tree, dict) else None
-    if not isinstance(model, dict) or model.get("type") != "Unigram" or model.get("byte_fallback"):
-        found = model.get("type") if isinstance(model, dict) else None
+    tree, model = _parts(file)
+    found = model.get("type")
+    if found != "Unigram" or model.get("byte_fallback"):
         raise CheckpointError(
             f"{file}: model: expected Unigram without byte_fallback, found {str(found)[:60]!r}"
         )
@@ -104,6 +101,13 @@ def read_unigram(file: Path) -> Unigram:
             f"{file}: model.unk_id: expected an id from 0 to {len(pieces) - 1}, found {str(unknown)[:60]!r}"
         )
     return Unigram(pieces, scores, unknown, _table(tree, file), _added(tree.get("added_tokens"), file))
+
+
+def _parts(file: Path) -> tuple[Any, dict[str, Any]]:
+    """Return a tokenizer.json, and its part `model`, empty where it has none."""
+    tree = read_json(file, error=CheckpointError, finite=False, most=MOST_BYTES)
+    model = tree.get("model") if isinstance(tree, dict) else None
+    return tree, model if isinstance(model, dict) else {}
 
 
 def _vocabulary(vocabulary: Any, file: Path) -> tuple[list[str], list[float]]:

@@ -13,11 +13,10 @@ from pydantic import Field
 from headwise import bounds
 from headwise.config import Config, ModelConfig
 from headwise.config.base import Epsilon, Heads, Layers, Pixels, Probability, Width
-from headwise.files import write_bytes, write_text
+from headwise.files import write_text
 from headwise.images.prepared import FORMAT_FILE, Channels, ImageFormat
-from headwise.interop import base
 from headwise.interop.base import Array, Imported, TrainedSingle
-from headwise.interop.huggingface.card import model_card
+from headwise.interop.huggingface.card import write_model
 from headwise.interop.huggingface.keys import (
     TABLES,
     Keys,
@@ -36,7 +35,6 @@ from headwise.interop.huggingface.tensors import folder_tensors
 from headwise.interop.single import shapes_of
 from headwise.interop.table import Change, Left, Row, both, their_tensors
 from headwise.tasks.image_classification import build_for_images
-from headwise.weights import saved
 
 # Our names of an encoder layer's parts, and theirs; those of queries, keys and values may lack a bias.
 _INPUTS = {
@@ -202,47 +200,41 @@ def _format(source: Path, fields: Fields, shape: tuple[Channels, int, int]) -> I
 SUPPORTED = supported(_KEYS, "max_length", "attention_bias", always=_ALWAYS, positions=TABLES)
 
 
-class Exporter(base.Exporter):
-    """Writer of ViT directories."""
+def refuses(config: Config) -> str | None:
+    """Return why a model isn't ViT's, naming the keys; None where it is."""
+    found = SUPPORTED.problems(config.model)
+    if config.image_classification.pooling != "class":
+        found.append(f"image_classification.pooling={config.image_classification.pooling}")
+    return f"ViT has no {', '.join(found)}" if found else None
 
-    library = "transformers"
-    tasks = ("image_classification",)
 
-    def refuses(self, config: Config) -> str | None:  # noqa: D102
-        found = SUPPORTED.problems(config.model)
-        if config.image_classification.pooling != "class":
-            found.append(f"image_classification.pooling={config.image_classification.pooling}")
-        return f"ViT has no {', '.join(found)}" if found else None
-
-    def write(self, trained: TrainedSingle, folder: Path, precision: str) -> list[str]:  # noqa: D102
-        form, model = trained.form, trained.config.model
-        assert form is not None
-        side, (channels, height, width) = trained.config.image_classification.patch, form.shape
-        content = {
-            "architectures": ["ViTForImageClassification"],
-            "model_type": "vit",
-            **their_keys(model, _KEYS),
-            "image_size": (height, width),
-            "patch_size": side,
-            "num_channels": channels,
-            "qkv_bias": model.attention_bias,
-            "dtype": "float32",
-            **label_keys(trained.labels),
-        }
-        processor = {
-            "image_processor_type": "ViTImageProcessor",
-            "do_resize": True,
-            "size": {"height": height, "width": width},
-            "do_rescale": True,
-            "rescale_factor": 1 / form.full,
-            "do_normalize": True,
-            "image_mean": form.mean,
-            "image_std": form.deviation,
-        }
-        rows = _table(model, form.shape, side, biased=model.attention_bias)
-        tensors = their_tensors(rows, trained.parameter)
-        write_text(folder / "config.json", as_json(content))
-        write_text(folder / _PROCESSOR, as_json(processor))
-        write_bytes(folder / "model.safetensors", saved(tensors, {"format": "pt"}))
-        write_text(folder / "README.md", model_card(trained, "ViTForImageClassification"))
-        return [f"ViTForImageClassification and ViTImageProcessor, for pixels from 0 to {form.full}"]
+def write(trained: TrainedSingle, folder: Path) -> list[str]:
+    """Write a ViT directory; return notes."""
+    form, model = trained.form, trained.config.model
+    assert form is not None
+    side, (channels, height, width) = trained.config.image_classification.patch, form.shape
+    content = {
+        "architectures": ["ViTForImageClassification"],
+        "model_type": "vit",
+        **their_keys(model, _KEYS),
+        "image_size": (height, width),
+        "patch_size": side,
+        "num_channels": channels,
+        "qkv_bias": model.attention_bias,
+        "dtype": "float32",
+        **label_keys(trained.labels),
+    }
+    processor = {
+        "image_processor_type": "ViTImageProcessor",
+        "do_resize": True,
+        "size": {"height": height, "width": width},
+        "do_rescale": True,
+        "rescale_factor": 1 / form.full,
+        "do_normalize": True,
+        "image_mean": form.mean,
+        "image_std": form.deviation,
+    }
+    rows = _table(model, form.shape, side, biased=model.attention_bias)
+    write_model(trained, folder, content, their_tensors(rows, trained.parameter))
+    write_text(folder / _PROCESSOR, as_json(processor))
+    return [f"ViTForImageClassification and ViTImageProcessor, for pixels from 0 to {form.full}"]

@@ -28,7 +28,7 @@ from headwise.interop.marian.table import NORM_EPSILON, OPTIONS, OUTPUT, POSITIO
 from headwise.interop.marian.vocabulary import vocabulary_text
 from headwise.interop.pieces import source_code_notes, symbol_notes
 from headwise.interop.residual import sines_first
-from headwise.interop.table import their_tensors
+from headwise.interop.table import VECTOR, Row, their_tensors
 from headwise.text.tokens.subwords import BOS, Subwords
 
 SUPPORTED = Support(
@@ -96,6 +96,7 @@ def _tensors(trained: Trained) -> dict[str, Array]:
     model = trained.config.model
     biased = model.model_copy(update={"attention_bias": True})
     rows = table(biased, permuted=model.positions == "sinusoidal")
+    rows.append(Row("logit_bias", f"{OUTPUT}_b", VECTOR, (trained.subwords.target_size,)))
     ours: dict[str, Array] = {}
     for row in rows:
         (name,) = row.names
@@ -103,12 +104,6 @@ def _tensors(trained: Trained) -> dict[str, Array]:
         ours[name] = np.zeros(row.zeros, np.float32) if tensor is None else tensor
     _start_from_zero(ours, model)
     tensors = their_tensors(rows, ours.get)
-    bias = (
-        trained.tensor("logit_bias")
-        if model.logit_bias
-        else np.zeros(trained.subwords.target_size, np.float32)
-    )
-    tensors[f"{OUTPUT}_b"] = bias[None]
     if model.positions == "sinusoidal":
         tensors[POSITIONS] = sines_first(sinusoids(model.max_length, model.d_model), 1)
     else:

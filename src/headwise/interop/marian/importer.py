@@ -17,8 +17,7 @@ from pydantic import ValidationError
 from headwise.config import DecodingConfig, ModelConfig
 from headwise.engine.native.positions import sinusoids, tensor2tensor_sinusoids
 from headwise.errors import CheckpointError
-from headwise.interop import base
-from headwise.interop.base import Imported
+from headwise.interop.base import Imported, assembled
 from headwise.interop.marian.npz import Array, npz_arrays
 from headwise.interop.marian.options import (
     ACTIVATIONS,
@@ -30,7 +29,6 @@ from headwise.interop.marian.options import (
 from headwise.interop.marian.table import NORM_EPSILON, OPTIONS, OUTPUT, POSITIONS, embeddings, table
 from headwise.interop.marian.vocabulary import MarianVocabulary, read_vocabulary
 from headwise.interop.pieces import Rows, arranged, make_subwords
-from headwise.interop.reading import assembled
 from headwise.interop.residual import sines_first
 from headwise.interop.table import Change, Left, Read
 from headwise.text.tokens.subwords import Subwords, read_file
@@ -38,43 +36,44 @@ from headwise.text.tokens.subwords import Subwords, read_file
 _LENGTH = 512  # subwords, where the options don't ask for more; Marian has no limit
 
 
-class Importer(base.Importer):
-    """Reader of a .npz file, or of a directory with one."""
+def recognizes(source: Path) -> bool:
+    """Whether a source is a .npz file of Marian, or a directory with one."""
+    files = [source] if source.is_file() else sorted(source.glob("*.npz"))
+    return any(_is_marian(file) for file in files if file.suffix == ".npz")
 
-    def recognizes(self, source: Path) -> bool:  # noqa: D102
-        files = [source] if source.is_file() else sorted(source.glob("*.npz"))
-        return any(_is_marian(file) for file in files if file.suffix == ".npz")
 
-    def read(self, source: Path) -> Imported:  # noqa: D102
-        files = _find(source)
-        arrays = npz_arrays(files.model)
-        options = model_options(arrays, files.model)
-        model = _model(options, files.model)
-        del arrays[OPTIONS]
-        _tie(arrays, options)
-        vocabularies = [
-            read_vocabulary(file, size)
-            for file, size in zip(files.vocabularies, options.dim_vocabs, strict=True)
-        ]
-        text, rows = _text(vocabularies, files, arrays, model)
-        biases = _logit_bias(arrays, rows[-1], files.model)
-        model.logit_bias = biases is not None
-        model.attention_bias = _has_attention_bias(arrays, model)
-        permuted = _set_positions(arrays, model, files.model)
-        parameters: dict[str, Any] = {} if biases is None else {"logit_bias": lambda: biases}
-        parameters |= _parameters(arrays, model, rows, permuted, files.model)
-        notes: list[str] = []
-        if text.vocabulary is not None and text.vocabulary.split == "words":
-            notes.append(
-                "texts are pieces with spaces between them, because there is no source.spm and target.spm"
-            )
-        if model.norm == "pre":
-            notes.append(
-                "norm=pre, as Marian trains and scores: its decoder doesn't normalize the keys and values of earlier "
-                "positions, so its translations differ"
-            )
-        decoding = _decoding(files.options, model, notes)
-        return assembled(model, decoding, text, parameters, notes)
+def read(source: Path) -> Imported:
+    """Read a .npz file, or a directory with one; raises `CheckpointError` for what Headwise can't express."""
+    files = _find(source)
+    arrays = npz_arrays(files.model)
+    options = model_options(arrays, files.model)
+    model = _model(options, files.model)
+    del arrays[OPTIONS]
+    _tie(arrays, options)
+    vocabularies = [
+        read_vocabulary(file, size) for file, size in zip(files.vocabularies, options.dim_vocabs, strict=True)
+    ]
+    text, rows = _text(vocabularies, files, arrays, model)
+    bias = f"{OUTPUT}_b"
+    stored = arrays.pop(bias).read() if bias in arrays else None
+    biases = rows[-1].logit_bias(stored, f"{files.model}: {bias}")
+    model.logit_bias = bool(biases.any())
+    model.attention_bias = _has_attention_bias(arrays, model)
+    permuted = _set_positions(arrays, model, files.model)
+    parameters: dict[str, Any] = {"logit_bias": lambda: biases} if model.logit_bias else {}
+    parameters |= _parameters(arrays, model, rows, permuted, files.model)
+    notes: list[str] = []
+    if text.vocabulary is not None and text.vocabulary.split == "words":
+        notes.append(
+            "texts are pieces with spaces between them, because there is no source.spm and target.spm"
+        )
+    if model.norm == "pre":
+        notes.append(
+            "norm=pre, as Marian trains and scores: its decoder doesn't normalize the keys and values of earlier "
+            "positions, so its translations differ"
+        )
+    decoding = _decoding(files.options, model, notes)
+    return assembled(model, decoding, text, parameters, notes)
 
 
 @dataclass(frozen=True)
@@ -153,11 +152,8 @@ def _model(options: ModelOptions, path: Path) -> ModelConfig:
 
 def _tie(arrays: dict[str, Array], options: ModelOptions) -> None:
     """Give the embeddings of source and target the names that they have where they aren't tied."""
-    if (
-        options.tied_embeddings_src
-        and not (options.tied_embeddings or options.tied_embeddings_all)
-        and "Wemb" in arrays
-    ):
+    others = options.tied_embeddings or options.tied_embeddings_all
+    if options.tied_embeddings_src and not others and "Wemb" in arrays:
         arrays["encoder_Wemb"] = arrays["decoder_Wemb"] = arrays.pop("Wemb")
 
 
@@ -206,12 +202,6 @@ def _is_zero(arrays: dict[str, Array], matrix: str, row: int | None) -> bool:
         return False
     tensor = arrays[matrix].read()
     return tensor.ndim == 2 and row < len(tensor) and not bool(tensor[row].any())
-
-
-def _logit_bias(arrays: dict[str, Array], rows: Rows, path: Path) -> base.Array | None:
-    name = f"{OUTPUT}_b"
-    stored = arrays.pop(name).read() if name in arrays else None
-    return rows.logit_bias(stored, f"{path}: {name}")
 
 
 def _has_attention_bias(arrays: dict[str, Array], model: ModelConfig) -> bool:

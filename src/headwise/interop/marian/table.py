@@ -6,14 +6,13 @@ from collections.abc import Callable
 
 from headwise.config import ModelConfig
 from headwise.interop.residual import reordered
-from headwise.interop.table import SAME, TRANSPOSED, Change, Row
+from headwise.interop.table import SAME, TRANSPOSED, VECTOR, Change, Row
 
 OPTIONS = "special:model.yml"  # array of the characters of a YAML text
 POSITIONS = "Wpos"
 OUTPUT = "decoder_ff_logit_out"
 NORM_EPSILON = 1e-6
 _PROJECTIONS = {"query": "q", "key": "k", "value": "v", "output": "o"}
-_VECTOR = Change(lambda tensor: tensor[0] if tensor.ndim == 2 else tensor, lambda tensor: tensor[None])
 
 
 def embeddings(model: ModelConfig) -> dict[str, str]:
@@ -42,7 +41,7 @@ def table(
 
     def norm(ours: str, theirs: str, suffix: str) -> list[Row]:
         names = {f"{ours}.weight": f"{theirs}_scale{suffix}", f"{ours}.bias": f"{theirs}_bias{suffix}"}
-        return [row(own, name, _VECTOR) for own, name in names.items()]
+        return [row(own, name, VECTOR) for own, name in names.items()]
 
     pre = "_pre" if model.norm == "pre" else ""
     for side, layers in (("encoder", model.encoder_layers), ("decoder", model.decoder_layers)):
@@ -56,12 +55,12 @@ def table(
                     own, name = f"{attention}.{projection}", f"{theirs}_{part}"
                     rows.append(row(f"{own}.weight", f"{name}_W{letter}", TRANSPOSED))
                     if model.attention_bias:
-                        rows.append(row(f"{own}.bias", f"{name}_b{letter}", _VECTOR, (model.d_model,)))
+                        rows.append(row(f"{own}.bias", f"{name}_b{letter}", VECTOR, (model.d_model,)))
                 rows += norm(f"{ours}.around_{around}.norm", f"{theirs}_{part}_Wo_ln", pre)
             for index in (1, 2):
                 own = f"{ours}.feed_forward.w{index}"
                 rows.append(row(f"{own}.weight", f"{theirs}_ffn_W{index}", TRANSPOSED))
-                rows.append(row(f"{own}.bias", f"{theirs}_ffn_b{index}", _VECTOR))
+                rows.append(row(f"{own}.bias", f"{theirs}_ffn_b{index}", VECTOR))
             rows += norm(f"{ours}.around_feed_forward.norm", f"{theirs}_ffn_ffn_ln", pre)
         if model.norm == "pre":
             rows += norm(f"{side}_norm", f"{side}_top_ln", "")

@@ -30,10 +30,9 @@ SUPPORTED = Support(
     *("attention_bias", "logit_bias", "max_length", "share_embeddings", "scale_embeddings"),
     positions=POSITIONS,
 )
-_MOST_BYTES = (
-    2**31 - 2**20
-)  # protobuf's limit, less room for the nodes; larger tensors are in a file beside it
-SETTINGS = "headwise.json"
+# Protobuf's limit, less room for the nodes; larger tensors are in a file beside it.
+_MOST_BYTES = 2**31 - 2**20
+_SETTINGS = "headwise.json"
 
 
 class Exporter(base.Exporter):
@@ -55,11 +54,9 @@ class Exporter(base.Exporter):
         for name, graph in (("encoder", encoder_graph), ("decoder", decoder_graph)):
             _write(graph(model), folder / f"{name}.onnx", precision)
         _write_text(trained.subwords, folder)
-        settings = [
-            f"  {json.dumps(key)}: {json.dumps(value)}"
-            for key, value in _settings(trained, precision).items()
-        ]
-        write_text(folder / SETTINGS, "{\n" + ",\n".join(settings) + "\n}\n")
+        found = _settings(trained, precision)
+        settings = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in found.items()]
+        write_text(folder / _SETTINGS, "{\n" + ",\n".join(settings) + "\n}\n")
         notes = [
             "examples/onnx_translate.py translates with it; it needs onnxruntime, sentencepiece and numpy"
         ]

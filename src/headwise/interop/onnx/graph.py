@@ -13,7 +13,7 @@ from torch import Tensor
 from headwise import __version__
 
 # ONNX Runtime 1.17 and newer read these versions; operator set 20 is the first that has Gelu.
-OPERATOR_SET = 20
+_OPERATOR_SET = 20
 _FORMAT = 9
 
 # The name of a value, or a constant: a scalar, a vector of whole numbers, or a tensor.
@@ -35,12 +35,12 @@ class Graph:
         self._inputs.append(helper.make_tensor_value_info(name, TensorProto.DataType.Value(dtype), shape))
         return name
 
-    def output(self, value: str, name: str, dtype: str, shape: Sequence[int | str]) -> str:
-        """Make a value, which no node has used yet, an output of this name; return the name."""
+    def output(self, value: str, name: str, shape: Sequence[int | str]) -> str:
+        """Make a value in float32, which no node has used yet, an output of this name; return the name."""
         assert not any(value in node.input for node in self._nodes), value
         producer = next(node for node in self._nodes if value in node.output)
         producer.output[list(producer.output).index(value)] = name
-        self._outputs.append(helper.make_tensor_value_info(name, TensorProto.DataType.Value(dtype), shape))
+        self._outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
         return name
 
     def constant(self, value: int | float | Sequence[int] | Tensor, name: str | None = None) -> str:
@@ -72,7 +72,7 @@ class Graph:
         graph = helper.make_graph(
             self._nodes, self._name, self._inputs, self._outputs, [*self._constants.values()], description
         )
-        imports = [helper.make_operatorsetid("", OPERATOR_SET)]
+        imports = [helper.make_operatorsetid("", _OPERATOR_SET)]
         return helper.make_model(
             graph,
             opset_imports=imports,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -15,17 +14,23 @@ from headwise.nn.layers import FeedForward, LayerNorm, Residual, RMSNorm
 from headwise.nn.linear import Linear
 from headwise.nn.multihead import MultiHeadAttention
 
-_LOWEST = (
-    torch.finfo(torch.float32).min / 2
-)  # added to the scores of masked keys, as in `headwise.nn.attention`
+# Added to the scores of masked keys, as in `headwise.nn.attention`.
+_LOWEST = torch.finfo(torch.float32).min / 2
 
 
-class Past(Protocol):
-    """Keys and values of the past positions."""
+class Past:
+    """The key/value cache of a layer: inputs past.N.keys and past.N.values, outputs present.N.keys and …values."""
 
-    def extended(self, keys: str, values: str) -> tuple[str, str]:
-        """Return all keys and values, the new ones at the end."""
-        ...
+    def __init__(self, graph: Graph, number: int, parent: str) -> None:
+        self._graph, self._number, self._parent = graph, number, parent
+
+    def extended(self, name: str, new: str, heads: int, size: int) -> str:
+        """Return the `keys` or `values` of all positions: the past of each row's parent, then the new ones."""
+        shape = ("previous rows", heads, "past", size)
+        past = self._graph.input(f"past.{self._number}.{name}", "FLOAT", shape)
+        joined = self._graph.op("Concat", self._graph.op("Gather", past, self._parent), new, axis=2)
+        shape = ("rows", heads, "past + 1", size)
+        return self._graph.output(joined, f"present.{self._number}.{name}", shape)
 
 
 class Network:
@@ -78,7 +83,8 @@ class Network:
         q, k, v = self.project(layer, x, layer.query, layer.key, layer.value)
         q, k = self._positions.rotate(layer.positions, q), self._positions.rotate(layer.positions, k)
         if past is not None:
-            k, v = past.extended(k, v)
+            k = past.extended("keys", k, layer.key_value_heads, layer.key_size)
+            v = past.extended("values", v, layer.key_value_heads, layer.value_size)
         q = self._op("Mul", q, layer.key_size**-0.5)
         bias = self._positions.bias(layer, q)
         weights = self._weights(layer, q, k, padding, bias)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import onnx
 
 from headwise.interop.onnx.graph import Graph
-from headwise.interop.onnx.network import Network
+from headwise.interop.onnx.network import Network, Past
 from headwise.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from headwise.nn.multihead import MultiHeadAttention
 
@@ -42,7 +42,7 @@ def encoder_graph(model: Transformer) -> onnx.ModelProto:
         cross = layer.cross_attention
         memory = net.project(cross, x, cross.key, cross.value)
         for value, (name, shape) in zip(memory, _memory(number, cross), strict=True):
-            graph.output(value, name, "FLOAT", shape)
+            graph.output(value, name, shape)
     return graph.model("Source tokens to keys and values of the decoder layers' cross-attention")
 
 
@@ -62,9 +62,9 @@ def decoder_graph(model: Transformer) -> onnx.ModelProto:
     x = net.embed(embeddings, graph.op("Unsqueeze", token, [1]))  # (rows, 1, d_model)
     for number, layer in enumerate(model.decoder):
         attention, cross, feed_forward = _attention(layer), layer.cross_attention, layer.feed_forward
-        cache, memory = _Cache(graph, number, attention, parent), memories[number]
+        past, memory = Past(graph, number, parent), memories[number]
         x = net.residual(
-            layer.around_self_attention, x, lambda y, a=attention, c=cache: net.self_attention(a, y, past=c)
+            layer.around_self_attention, x, lambda y, a=attention, p=past: net.self_attention(a, y, past=p)
         )
         x = net.residual(
             layer.around_cross_attention,
@@ -76,29 +76,8 @@ def decoder_graph(model: Transformer) -> onnx.ModelProto:
     tied = model.output_weight is model.target_embedding.weight
     logits = net.logits(hidden, embeddings if tied else graph.constant(model.output_weight))
     log_probabilities = graph.op("LogSoftmax", logits, axis=-1)
-    graph.output(log_probabilities, "log_probabilities", "FLOAT", ("rows", model.target_size))
+    graph.output(log_probabilities, "log_probabilities", ("rows", model.target_size))
     return graph.model("The newest tokens of hypotheses to the log-probabilities of the next ones")
-
-
-class _Cache:
-    """The key/value cache of one layer: inputs past.N.keys and past.N.values, outputs present.N.keys and …values."""
-
-    def __init__(self, graph: Graph, number: int, attention: MultiHeadAttention, parent: str) -> None:
-        self._graph, self._number, self._parent = graph, number, parent
-        self._heads = attention.key_value_heads
-        self._sizes = {"keys": attention.key_size, "values": attention.value_size}
-
-    def extended(self, keys: str, values: str) -> tuple[str, str]:
-        """Return the keys and values of all positions: the past of each row's parent, then the new ones."""
-        return self._extended("keys", keys), self._extended("values", values)
-
-    def _extended(self, name: str, new: str) -> str:
-        size = self._sizes[name]
-        shape = ("previous rows", self._heads, "past", size)
-        past = self._graph.input(f"past.{self._number}.{name}", "FLOAT", shape)
-        joined = self._graph.op("Concat", self._graph.op("Gather", past, self._parent), new, axis=2)
-        shape = ("rows", self._heads, "past + 1", size)
-        return self._graph.output(joined, f"present.{self._number}.{name}", "FLOAT", shape)
 
 
 def _memory(number: int, cross: MultiHeadAttention) -> list[tuple[str, tuple[str | int, ...]]]:
