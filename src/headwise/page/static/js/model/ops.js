@@ -156,6 +156,26 @@ export function logSoftmax({ shape: [rows, n], data }) {
   }
 }
 
+/**
+ * The places of the largest numbers, largest first; of equal ones, the first. −∞ isn't among them.
+ * @param {Float32Array} values
+ * @param {number} count
+ */
+export function largest(values, count) {
+  /** @type {number[]} */
+  const places = [];
+  let threshold = Number.NEGATIVE_INFINITY;
+  for (let place = 0; place < values.length; place++) {
+    if (!(values[place] > threshold)) continue;
+    let rank = places.length;
+    while (rank > 0 && values[places[rank - 1]] < values[place]) rank--;
+    places.splice(rank, 0, place);
+    if (places.length > count) places.pop();
+    if (places.length === count) threshold = values[places[count - 1]];
+  }
+  return places;
+}
+
 /** The activations of feed-forward networks, by their names in the configuration. */
 export const ACTIVATIONS = {
   relu: (/** @type {number} */ x) => Math.max(0, x),
