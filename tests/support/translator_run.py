@@ -30,6 +30,13 @@ GERMAN = [
     "Ein Mädchen in einem blauen Kleid springt über das Seil.",
 ]
 
+# The attention modules of each part, by layer.
+ATTENTION = {
+    "encoder": "encoder.{}.self_attention",
+    "decoder": "decoder.{}.self_attention",
+    "cross": "decoder.{}.cross_attention",
+}
+
 
 def make_run(
     directory: Path,
