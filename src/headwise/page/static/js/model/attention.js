@@ -72,9 +72,7 @@ export class Attention {
       linear(x, this.weight(projection), weights.get(`${name}.${projection}.bias`));
   }
 
-  /**
-   * Empty keys and values.
-   */
+  /** Empty keys and values. */
   newRows() {
     return {
       keys: new Rows(this.keyHeads * this.keySize),

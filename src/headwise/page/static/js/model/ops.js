@@ -127,10 +127,7 @@ export function normalize(x, { weight, bias }, epsilon, rms) {
   return new Tensor(x.shape, result);
 }
 
-/**
- * Replace scores by softmax(scores).
- * @param {Float32Array} scores
- */
+/** Replace scores by softmax(scores). @param {Float32Array} scores */
 export function softmax(scores) {
   let [highest, sum] = [Number.NEGATIVE_INFINITY, 0];
   for (const score of scores) highest = Math.max(highest, score);
@@ -141,10 +138,7 @@ export function softmax(scores) {
   for (let i = 0; i < scores.length; i++) scores[i] /= sum;
 }
 
-/**
- * Replace each row by log softmax(row).
- * @param {Tensor} logits
- */
+/** Replace each row by log softmax(row). @param {Tensor} logits */
 export function logSoftmax({ shape: [rows, n], data }) {
   for (let row = 0; row < rows; row++) {
     const values = data.subarray(row * n, (row + 1) * n);

@@ -41,11 +41,7 @@ export function readWeights(buffer) {
   return weights;
 }
 
-/**
- * The numbers of a tensor in float32.
- * @param {Stored} stored
- * @returns {Float32Array<ArrayBuffer>}
- */
+/** The numbers of a tensor in float32. @param {Stored} stored @returns {Float32Array<ArrayBuffer>} */
 function floats({ dtype, bytes }) {
   const own = bytes.slice().buffer; // aligned for every type
   switch (dtype) {
