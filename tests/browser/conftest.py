@@ -19,6 +19,7 @@ import pytest
 pytest.importorskip("starlette", reason="the page needs starlette: pip install 'headwise[serve]'")
 pytest.importorskip("playwright", reason="the browser tests need playwright: pip install 'headwise[dev]'")
 
+import numpy as np
 import uvicorn
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
@@ -115,6 +116,24 @@ class Visit:
             toggle.click()
         rows = self.page.locator(f"#{panel} .twin tr").all()
         return [row.locator("th, td").all_inner_texts() for row in rows]
+
+    def numbers(self, panel: str) -> np.ndarray:
+        """Return the numbers of a panel's table, without the names of its rows."""
+        return np.array([[number(cell) for cell in row[1:]] for row in self.table(panel)[1:]])
+
+    def vectors(self, fragment: str) -> dict[str, np.ndarray]:
+        """Open a step of a box; return its vectors by their labels, from the table."""
+        self.open(fragment)
+        head, *rows = self.table("inside")
+        columns = zip(*[row[1:] for row in rows], strict=True)
+        return {
+            label: np.array([number(cell) for cell in column if cell])
+            for label, column in zip(head[1:], columns, strict=True)
+        }
+
+    def panels(self) -> list[str]:
+        """Return the panels that are shown."""
+        return self.page.locator(".panel:visible").evaluate_all("all => all.map((one) => one.id)")
 
     def refused(self) -> None:
         """Expect that a request to the server failed, if there is one, and drop the browser's messages about it."""

@@ -35,16 +35,9 @@ def test_the_next_token_and_what_it_is_drawn_from(browser: Browser, writer: Path
 
     with serving(writer) as served, visiting(browser, served) as visit:
         page = visit.open(f"text={PROMPT}&temperature=0.5&topk=5")
-        panels = page.locator(".panel:visible").evaluate_all("all => all.map((one) => one.id)")
-        assert panels == [
-            "language",
-            "heads",
-            "microscope",
-            "architecture",
-            "inside",
-            "interventions",
-            "recurrence",
-            "training",
+        assert visit.panels() == [
+            *("language", "heads", "microscope", "architecture"),
+            *("inside", "interventions", "recurrence", "training"),
         ]
         expect(page.locator("#language .detail")).to_contain_text("5 tokens can be drawn")
         rows = visit.table("language")[1:]

@@ -29,14 +29,7 @@ def deep(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def vectors(visit: Visit, box: str, step: int, more: str = "") -> dict[str, np.ndarray]:
-    """Open a step of a box; return its vectors by their labels, from the table."""
-    visit.open(f"text={TEXT}&box={box}&boxStep={step}&position=2{more}")
-    head, *rows = visit.table("inside")
-    columns = zip(*[row[1:] for row in rows], strict=True)
-    return {
-        label: np.array([number(cell) for cell in column if cell])
-        for label, column in zip(head[1:], columns, strict=True)
-    }
+    return visit.vectors(f"text={TEXT}&box={box}&boxStep={step}&position=2{more}")
 
 
 def facts(visit: Visit) -> dict[str, float]:

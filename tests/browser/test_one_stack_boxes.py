@@ -39,14 +39,7 @@ def served(runs: dict[str, Path]) -> Iterator[Served]:
 
 
 def vectors(visit: Visit, run: str, box: str, step: int, more: str = "&position=2") -> dict[str, np.ndarray]:
-    """Open a step of a box; return its vectors by their labels, from the table."""
-    visit.open(f"run={run}&{TEXTS[run]}&box={box}&boxStep={step}{more}")
-    head, *rows = visit.table("inside")
-    columns = zip(*[row[1:] for row in rows], strict=True)
-    return {
-        label: np.array([number(cell) for cell in column if cell])
-        for label, column in zip(head[1:], columns, strict=True)
-    }
+    return visit.vectors(f"run={run}&{TEXTS[run]}&box={box}&boxStep={step}{more}")
 
 
 def test_a_language_models_boxes_recombine(browser: Browser, served: Served, runs: dict[str, Path]) -> None:

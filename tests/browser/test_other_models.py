@@ -67,7 +67,7 @@ def cross(translator: Translator, target: list[int]) -> np.ndarray:
 
 
 def ribbon(visit: Visit) -> np.ndarray:
-    return np.array([[number(cell) for cell in row[1:]] for row in visit.table("ribbon")[1:]])
+    return visit.numbers("ribbon")
 
 
 @pytest.mark.parametrize("name", ATTENDING)
@@ -93,18 +93,9 @@ def test_translation_alignment_and_beam_are_the_models(
 @pytest.mark.parametrize("name", ATTENDING)
 def test_what_is_not_there_is_hidden_or_says_so(visit: Visit, runs: dict[str, Path], name: str) -> None:
     page = visit.open(f"run={name}&text={TEXT}&part=decoder")
-    panels = page.locator(".panel:visible").evaluate_all("all => all.map((one) => one.id)")
-    assert panels == [
-        "translate",
-        "ribbon",
-        "heads",
-        "microscope",
-        "beam",
-        "words",
-        "interventions",
-        "evidence",
-        "recurrence",
-        "training",
+    assert visit.panels() == [
+        *("translate", "ribbon", "heads", "microscope", "beam"),
+        *("words", "interventions", "evidence", "recurrence", "training"),
     ]
     assert page.locator("#heads [role=tab]").all_inner_texts() == ["Cross"]
     expect(page.locator("#stage")).to_contain_text("isn’t softmax(QKᵀ/√dₖ)")
@@ -143,8 +134,10 @@ def test_the_arithmetic_is_that_of_each_part(visit: Visit) -> None:
 
 def test_a_model_without_attention_still_translates_and_obeys(visit: Visit, runs: dict[str, Path]) -> None:
     page = visit.open(f"run=forgetful&text={TEXT}")
-    panels = page.locator(".panel:visible").evaluate_all("all => all.map((one) => one.id)")
-    assert panels == ["translate", "beam", "words", "interventions", "evidence", "recurrence", "training"]
+    assert visit.panels() == [
+        *("translate", "beam", "words", "interventions"),
+        *("evidence", "recurrence", "training"),
+    ]
     expect(page.locator("#interventions")).to_contain_text("This model has no attention")
     page.keyboard.press("x")
     assert "changes" not in visit.state()

@@ -69,7 +69,7 @@ def held_out(run: Path, row: int) -> tuple[ImageClassifier, Tensor, np.ndarray, 
 
 
 def weights(visit: Visit) -> np.ndarray:
-    return np.array([[number(cell) for cell in row[1:]] for row in visit.table("patches")[1:]])
+    return visit.numbers("patches")
 
 
 def test_weights_and_rollout_equal_a_pass_written_out(visit: Visit, digits: Path) -> None:
@@ -91,8 +91,7 @@ def test_weights_and_rollout_equal_a_pass_written_out(visit: Visit, digits: Path
 @torch.no_grad()
 def test_images_are_stepped_through_and_classified(visit: Visit, digits: Path) -> None:
     page = visit.open("")
-    panels = page.locator(".panel:visible").evaluate_all("all => all.map((one) => one.id)")
-    assert panels == ["patches", "heads", "architecture", "inside", "interventions", "training"]
+    assert visit.panels() == ["patches", "heads", "architecture", "inside", "interventions", "training"]
     page.locator("[aria-label='Next image']").click()
     visit.settled()
     assert visit.state()["image"] == "1"

@@ -44,16 +44,12 @@ def explained(visit: Visit, run: Path, out: Path, text: str, *more: str) -> Page
     return visit.page
 
 
-def shown(page: Page) -> list[str]:
-    return page.locator(".panel:visible").evaluate_all("all => all.map((one) => one.id)")
-
-
 def test_a_translation_is_shown_in_one_file(
     offline: Visit, run: Path, tracer: TranslationTracer, tmp_path: Path
 ) -> None:
     page = explained(offline, run, tmp_path / "a.html", TEXT)
     trace = tracer.trace(TEXT)
-    assert shown(page) == PANELS
+    assert offline.panels() == PANELS
     expect(page.get_by_role("textbox", name="Text to translate")).to_have_value(TEXT)
     texts = page.locator(".hypothesis > span:first-child").all_inner_texts()
     assert texts == [hypothesis.text for hypothesis in trace.hypotheses]
@@ -84,7 +80,7 @@ def test_interventions_and_their_effect_are_recorded(
 ) -> None:
     change = "silence:cross.1.*"
     page = explained(offline, run, tmp_path / "a.html", TEXT, "--do", change, "--beam", "3", "--alpha", "0.9")
-    assert shown(page) == [*PANELS, "interventions"]
+    assert offline.panels() == [*PANELS, "interventions"]
     before = tracer.trace(TEXT, beam=3, alpha=0.9)
     under = tracer.force(TEXT, before.path(before.hypotheses[0].node), parse_interventions([change]))
     row = page.locator("#interventions .result tbody tr").first.locator("td").all_inner_texts()
@@ -102,7 +98,7 @@ def test_models_of_one_text_are_recorded(
 ) -> None:
     page = explained(offline, runs[kind], tmp_path / "a.html", TEXTS[kind])
     first = {"writer": "language", "masked": "masked"}[kind]
-    assert shown(page) == [first, "heads", "microscope"]
+    assert offline.panels() == [first, "heads", "microscope"]
     expect(page.locator(f"#{first} textarea")).to_have_value(TEXTS[kind])
     assert page.locator("#heads .head").count() > 0
 

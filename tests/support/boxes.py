@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from headwise.analysis.boxes.architecture import box_of
 from headwise.analysis.boxes.steps import Box, Step
@@ -72,6 +74,15 @@ class Case:
     @property
     def config(self) -> ModelConfig:
         return self.recorded.structure.config
+
+
+def vary_vectors(model: nn.Module) -> None:
+    """Give norms and biases other values than their initial ones and zeros."""
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(torch.randn_like(parameter) * 0.3)
 
 
 def expected_output(case: Case, place: BoxPlace) -> np.ndarray | None:

@@ -30,6 +30,13 @@ GERMAN = [
     "Ein Mädchen in einem blauen Kleid springt über das Seil.",
 ]
 
+# The attention modules of each part, by layer.
+ATTENTION = {
+    "encoder": "encoder.{}.self_attention",
+    "decoder": "decoder.{}.self_attention",
+    "cross": "decoder.{}.cross_attention",
+}
+
 
 def assert_same_weights(run: Path, other: Path) -> None:
     """Check that two runs have the same tensors, bit for bit."""

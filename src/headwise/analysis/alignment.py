@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,12 +70,8 @@ def align(attention: CrossAttention, rule: Rule) -> Links:
 
 def all_rules(attention: CrossAttention) -> list[Rule]:
     """Return every rule for this attention: the mean, each layer, each head, without and with the shift."""
-    layers, heads = attention.weights.shape[:2]
-    selections: list[tuple[int | None, int | None]] = [
-        (None, None),
-        *((layer, None) for layer in range(layers)),
-    ]
-    selections += [(layer, head) for layer in range(layers) for head in range(heads)]
+    layers, heads = map(range, attention.weights.shape[:2])
+    selections = [(None, None), *product(layers, (None,)), *product(layers, heads)]
     return [Rule(layer, head, shift) for shift in (0, 1) for layer, head in selections]
 
 

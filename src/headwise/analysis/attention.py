@@ -69,14 +69,8 @@ def cross_attention(
         [[*ids, EOS] for ids in source_ids], target_ids, translator.symbols
     )
     return [
-        _by_words(
-            weights,
-            source,
-            target,
-            subwords.source_pieces(source_tokens),
-            subwords.target_pieces(target_tokens),
-        )
-        for weights, source, target, source_tokens, target_tokens in zip(
+        _by_words(weights, source, target, subwords.source_pieces(s), subwords.target_pieces(t))
+        for weights, source, target, s, t in zip(
             recorded, sources, targets, source_ids, target_ids, strict=True
         )
     ]
@@ -90,10 +84,8 @@ def _by_words(
     target_pieces: Sequence[str],
 ) -> CrossAttention:
     """Aggregate subword weights (layers, heads, target, source), end symbols on both sides, into words."""
-    columns = overlap(source, source_pieces)  # (words, pieces)
-    rows = (overlap(target, target_pieces) > 0).astype(np.float64)
-    columns = columns / np.maximum(columns.sum(axis=0), 1)
-    rows = rows / np.maximum(rows.sum(axis=1, keepdims=True), 1)
+    _, columns = joining(overlap(source, source_pieces))
+    rows, _ = joining(overlap(target, target_pieces))
 
     def aggregate(steps: NDArray[np.float32]) -> NDArray[np.float32]:
         by_source_word = np.concatenate([steps[..., :-1] @ columns.T, steps[..., -1:]], axis=3)
@@ -102,6 +94,16 @@ def _by_words(
     return CrossAttention(
         (*source.words, "</s>"), target.words, aggregate(weights[:, :, :-1]), aggregate(weights[:, :, 1:])
     )
+
+
+def joining(shared: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return matrices (words, pieces) that make words of pieces, as means of rows and as sums of columns.
+
+    `shared` is `overlap`: a piece that several words share counts for each by its bytes.
+    """
+    covered = shared > 0
+    rows = covered / np.maximum(covered.sum(axis=1, keepdims=True), 1)
+    return rows, shared / np.maximum(shared.sum(axis=0), 1)
 
 
 def overlap(sentence: SentenceWords, pieces: Sequence[str]) -> NDArray[np.float64]:
@@ -117,10 +119,7 @@ def shared_bytes(sentence: SentenceWords, lengths: Sequence[int]) -> NDArray[np.
     for word in sentence.words:
         end = text.index(word, end) + len(word)
         ends.append(len(text[:end].encode()))
-    word_ends, piece_ends = (
-        np.array(ends, np.int64),
-        np.cumsum(lengths, dtype=np.int64),
-    )
+    word_ends, piece_ends = np.array(ends, np.int64), np.cumsum(lengths, dtype=np.int64)
     word_starts, piece_starts = np.r_[0, word_ends[:-1]], np.r_[0, piece_ends[:-1]]
     first = np.maximum(word_starts[:, None], piece_starts)
     last = np.minimum(word_ends[:, None], piece_ends)

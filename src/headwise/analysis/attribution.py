@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headwise.analysis.attention import SentenceWords, overlap
+from headwise.analysis.attention import SentenceWords, joining, overlap
 from headwise.analysis.trace import ForcedDecoding, Side
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.decoding.batching import padded
@@ -80,10 +80,9 @@ def attribute(tracer: TranslationTracer, text: str, target: str) -> Attribution:
         raise ConfigError("attribution: expected a source and a target with words, found an empty one")
     source_side, _ = tracer.read(text)
     forced = tracer.force(source_side, target)
-    columns = overlap(source, source_side.pieces[:-1])
-    rows = overlap(translation, forced.target.pieces[:-1]) > 0
-    columns = columns / np.maximum(columns.sum(axis=0), 1)  # (source words, pieces)
-    mean_rows = rows / np.maximum(rows.sum(axis=1, keepdims=True), 1)  # (target words, pieces)
+    _, columns = joining(overlap(source, source_side.pieces[:-1]))  # (source words, pieces)
+    mean_rows, _ = joining(overlap(translation, forced.target.pieces[:-1]))  # (target words, pieces)
+    rows = mean_rows > 0
     cross = forced.attention.get("cross")
     attention = None if cross is None else mean_rows @ cross.mean((0, 1))[:-1, :-1] @ columns.T
     rolled_out = rollout(forced)

@@ -22,27 +22,19 @@ _FITS = 0.34  # inches: side of a cell into which a number fits
 _BAR = 0.6  # inches: width of the color bar
 
 
-def draw_cross_attention(
-    attention: CrossAttention, file: Path, *, title: str, shown: tuple[int, int] | None = None
-) -> None:
-    """Draw every layer's mean over heads side by side, or one (layer, head), as PNG, with numbers.
+def draw_cross_attention(attention: CrossAttention, file: Path, *, title: str) -> None:
+    """Draw every layer's mean over heads side by side, as PNG, with numbers.
 
     Darker is larger. Rows are target words, each with the weights of the step that predicts it; columns are source
     words.
     """
-    layers = attention.weights.shape[0]
-    if shown is None:
-        panels = [
-            (f"layer {layer + 1}, mean of heads", attention.weights[layer].mean(0)) for layer in range(layers)
-        ]
-    else:
-        layer, head = shown
-        panels = [(f"layer {layer + 1}, head {head + 1}", attention.weights[layer, head])]
+    layers = attention.weights.mean(1)  # (layers, target words, source words)
     width = _FITS * len(attention.source_words) + 0.7
     height = _FITS * len(attention.target_words) + 1.5
-    figure = Figure(figsize=(width * len(panels) + 1.3 + _BAR, height), layout="constrained")
-    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)
-    for axis, (name, weights) in zip(axes.flat, panels, strict=True):
+    figure = Figure(figsize=(width * len(layers) + 1.3 + _BAR, height), layout="constrained")
+    axes = figure.subplots(1, len(layers), sharey=True, squeeze=False)
+    for layer, (axis, weights) in enumerate(zip(axes.flat, layers, strict=True)):
+        name = f"layer {layer + 1}, mean of heads"
         _draw(axis, name, weights, attention.target_words, attention.source_words, 9.0)
         _write(axis, weights)
     _add_bar(figure, axes)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from headwise.analysis.difference import Difference
 from headwise.analysis.interventions import PART_NAMES, PARTS, Part
 from headwise.analysis.stepwise import Stepwise
-from headwise.analysis.trace import Side, Trace, join_words
+from headwise.analysis.trace import Alternative, Side, Trace, join_words
 from headwise.errors import ConfigError
 
 _BAR = 24  # characters
@@ -39,11 +39,7 @@ def describe(trace: Trace, *, word: str | None = None, words: bool = False) -> l
         lines += ["", *_word_attention(trace, word)]
     for part in PARTS:
         if part in forced.attention:
-            lines += [
-                "",
-                f"{PART_NAMES[part]}: strongest connections",
-                *_connections(trace, part, words),
-            ]
+            lines += ["", f"{PART_NAMES[part]}: strongest connections", *_connections(trace, part, words)]
     return lines
 
 
@@ -74,12 +70,8 @@ def step_lines(stepwise: Stepwise) -> list[str]:
         "the decoder step by step: token, its probability, that with teacher forcing, and the likeliest tokens"
     ]
     for name, step in zip(names, stepwise.steps, strict=True):
-        likely = "  ".join(
-            f"{plain(one.piece)} {math.exp(one.log_probability):.2f}"
-            for one in step.alternatives[:_LIKELIEST]
-        )
         own, forced = math.exp(step.chosen.log_probability), math.exp(step.forced)
-        lines.append(f"  {padded(name, width)}  {own:.4f}  {forced:.4f}   {likely}")
+        lines.append(f"  {padded(name, width)}  {own:.4f}  {forced:.4f}   {_likely(step.alternatives)}")
     return [
         *lines,
         f"  largest difference of a probability over the whole vocabulary: {stepwise.difference:.1e}",
@@ -154,11 +146,12 @@ def _confidence(trace: Trace) -> Iterator[str]:
     for token, piece, value, others in zip(
         forced.target.ids, pieces, forced.log_probabilities, forced.alternatives, strict=True
     ):
-        likely = "  ".join(
-            f"{plain(other.piece)} {math.exp(other.log_probability):.2f}"
-            for other in [other for other in others if other.id != token][:_LIKELIEST]
-        )
+        likely = _likely([other for other in others if other.id != token])
         yield f"  {padded(piece, width)}  {bar(math.exp(value), 12)} {math.exp(value):.2f}   {likely}"
+
+
+def _likely(tokens: Sequence[Alternative]) -> str:
+    return "  ".join(f"{plain(one.piece)} {math.exp(one.log_probability):.2f}" for one in tokens[:_LIKELIEST])
 
 
 def _word_attention(trace: Trace, word: str) -> Iterator[str]:

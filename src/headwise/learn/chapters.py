@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from headwise.errors import DataError
 from headwise.files import write_text
@@ -51,10 +52,10 @@ def with_outputs(text: str, name: str, folder: Path, *, record: bool = False) ->
             printed = _python(code, namespace, name, line)
         elif match["kind"] == "sh run":
             printed = _shell(code, name, line)
-        elif not record:
-            return match[0]
-        else:
+        elif record:
             printed = _recorded(code, name, line)
+        else:
+            return match[0]
         block = f"```{match['kind']}\n{code}```\n"
         return f"{block}\n```output\n{printed.rstrip()}\n```\n" if printed.strip() else block
 
@@ -77,26 +78,22 @@ def _shell(code: str, name: str, line: int) -> str:
     if not words or words[0] != "headwise":
         raise DataError(f"{name}, line {line}: expected a command of headwise, found {code.strip()!r}")
     command = [sys.executable, "-P", "-m", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
-    if done.returncode:
-        raise DataError(f"{name}, line {line}: {code.strip()} fails: {done.stderr.strip()}")
-    return done.stdout
+    return _printed(command, f"{name}, line {line}: {code.strip()}", timeout=_SECONDS)
 
 
 def _recorded(code: str, name: str, line: int) -> str:
     """Run command lines in an empty folder."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            ["bash", "-c", code],
-            cwd=folder,
-            env={**os.environ, "PATH": path},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        environment = {**os.environ, "PATH": path}
+        command = ["bash", "-c", code]
+        return _printed(command, f"{name}, line {line}: {code.strip()}", cwd=folder, env=environment)
+
+
+def _printed(command: list[str], what: str, **options: Any) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
     if done.returncode:
-        raise DataError(f"{name}, line {line}: {code.strip()} fails: {done.stderr.strip()}")
+        raise DataError(f"{what} fails: {done.stderr.strip()}")
     return done.stdout
 
 

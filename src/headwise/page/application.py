@@ -16,7 +16,6 @@ POST /api/continue             a language model's continuation of a text
 POST /api/patches              a vision model's attention over the patches of an image
 GET  /api/metrics?run=NAME     the training curves
 GET  /api/evidence?run=NAME    statistics of the heads over many sentences
-
 """
 
 from __future__ import annotations
@@ -25,12 +24,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
 from headwise.errors import DataError
-from headwise.page.chapters import chapters
+from headwise.learn.rendering import PICTURES, names, page
 from headwise.page.evaluation_pairs import EvaluationPairs
 from headwise.page.evidence import Evidence
 from headwise.page.request_queue import RequestQueue
@@ -76,10 +77,29 @@ class Page:
 
         files = Mount("/", StaticFiles(directory=FILES, html=True), name="page")
         endpoints = interface(self._runs, self._evidence, self._queue)
-        return [*endpoints.routes, *others.routes, *chapters(), files]
+        return [*endpoints.routes, *others.routes, *_chapters(), files]
 
     async def close(self) -> None:
         """Do nothing: what is computed for the page isn't waited for."""
+
+
+def _chapters() -> list[BaseRoute]:
+    """Return the routes of the chapters and their pictures."""
+    known = frozenset(names())
+    endpoints = Endpoints()
+
+    @endpoints("GET", "/learn")
+    def to_list(request: Request) -> Response:
+        return RedirectResponse("learn/")
+
+    @endpoints("GET", "/learn/{name}")
+    @endpoints("GET", "/learn/")
+    def chapter(request: Request, name: str = "") -> Response:
+        if name not in known:
+            raise HTTPException(404)
+        return HTMLResponse(page(name))
+
+    return [Mount("/learn/pictures", StaticFiles(directory=PICTURES), name="pictures"), *endpoints.routes]
 
 
 def page_app(

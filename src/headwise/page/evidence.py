@@ -15,7 +15,7 @@ from headwise.analysis.attention import cross_attention
 from headwise.analysis.attribution import attributable, attribute
 from headwise.analysis.calibration import free_running, teacher_forced
 from headwise.analysis.heads.measuring import PartReport, measure_heads
-from headwise.analysis.heads.roles import HeadRoles, Rate, RelationRate
+from headwise.analysis.heads.roles import HeadRoles, Rate
 from headwise.analysis.interventions import attention_parts
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.decoding.translator_model import pytorch_model, with_model
@@ -130,21 +130,13 @@ def _roles(head: HeadRoles) -> list[dict[str, Any]]:
         "position": _role(_offset_name(head.offset), f"{head.offset:+d}".replace("-", "−"), head.position),
         "rare": _role("rarest token", "rare", head.rare),
         "separator": _role("separators", "sep", head.separator, "weight"),
-        "semantic": None
-        if head.similarity is None
-        else _role("semantic similarity", "sim", head.similarity, "correlation"),
-        "coreference": None
-        if head.coreference is None
-        else _role("pronoun → its noun", "coref", head.coreference.found),
-        "relation": _relation(head.relation, head.relation.relation if head.relation else ""),
+        "semantic": head.similarity and _role("semantic similarity", "sim", head.similarity, "correlation"),
+        "coreference": head.coreference and _role("pronoun → its noun", "coref", head.coreference.found),
+        "relation": head.relation and _role(head.relation.name, head.relation.relation, head.relation.found),
     }
     named = ("position", "rare", "separator", "semantic", "coreference")
     kinds = [next((kind for kind in named if role.startswith(kind)), "relation") for role in head.roles]
     return [role for kind in kinds if (role := candidates[kind]) is not None]
-
-
-def _relation(relation: RelationRate | None, short: str) -> dict[str, Any] | None:
-    return None if relation is None else _role(relation.name, short, relation.found)
 
 
 def _role(name: str, short: str, rate: Rate, unit: str = "share") -> dict[str, Any]:

@@ -20,7 +20,6 @@ MOST_PIXELS = 200_000  # characters that encode an image's bytes
 MOST_WORDS = 8  # forced words: each needs a search of its own
 
 Text = Annotated[str, Field(max_length=MOST_CHARACTERS)]
-Arrays = Literal["lists", "packed"]
 Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=1_024)]
 After = Annotated[int, Field(ge=0, lt=2**31)]  # number of a record of metrics.jsonl, from 0
 Number = Annotated[int, Field(ge=0, lt=100_000)]  # of a layer, head or query, from 0
@@ -38,16 +37,19 @@ class CurvesFields(RunFields):
     after: After = 0
 
 
-class InterventionsRequest(BaseModel):
-    """Base of the requests with interventions."""
+class PageRequest(BaseModel):
+    """Base of all requests with a body: the run, and the form of arrays in the response, if it has any."""
 
     model_config = ConfigDict(extra="forbid")
 
     run: Annotated[str, Field(max_length=200)]
-    interventions: Annotated[
-        list[Annotated[str, Field(max_length=MOST_CHARACTERS)]], Field(max_length=MOST_CHANGES)
-    ] = []
-    arrays: Arrays = "lists"
+    arrays: Literal["lists", "packed"] = "lists"
+
+
+class InterventionsRequest(PageRequest):
+    """Base of the requests with interventions."""
+
+    interventions: Annotated[list[Text], Field(max_length=MOST_CHANGES)] = []
 
     def array(self, lists: Callable[[NDArray], Any] = rounded) -> Callable[[NDArray], Any]:
         """Return what makes an array JSON: `packed`, or `lists`."""
@@ -75,17 +77,13 @@ class TraceRequest(RunRequest):
     alpha: Annotated[float, Field(ge=0, le=5)] | None = None
 
 
-class TextRequest(BaseModel):
+class TextRequest(PageRequest):
     """Return a language model's next-token distribution after a text; sampling as in `headwise predict`."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    run: Annotated[str, Field(max_length=200)]
     text: Text
     temperature: Annotated[float, Field(ge=bounds.COLDEST, le=10)] = 1.0
     top_k: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    arrays: Arrays = "lists"  # has no effect; every request of the page sends it
 
 
 class ContinueRequest(TextRequest):
@@ -145,14 +143,10 @@ class RecurrenceRequest(RunRequest):
     radius: Annotated[float, Field(ge=bounds.LEAST_RADIUS, le=bounds.MOST_RADIUS)] = STRETCHING
 
 
-class TimesRequest(BaseModel):
+class TimesRequest(PageRequest):
     """Time a recurrent layer and an attention layer over length, as wide as those of `RecurrenceRequest`."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    run: Annotated[str, Field(max_length=200)]
     width: Annotated[int, Field(ge=1, le=WIDEST)] = WIDEST
-    arrays: Arrays = "lists"  # has no effect; every request of the page sends it
 
 
 class StepsRequest(RunRequest):

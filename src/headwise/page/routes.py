@@ -14,7 +14,6 @@ from headwise.analysis.json_arrays import as_json, listed
 from headwise.analysis.recurrence.comparing import compare
 from headwise.analysis.recurrence.timing import measure_times
 from headwise.analysis.stepwise import step_by_step
-from headwise.page.curves import read_curves
 from headwise.page.evidence import Evidence
 from headwise.page.request_queue import RequestQueue
 from headwise.page.requests import (
@@ -73,7 +72,7 @@ def interface(
 
     @endpoints("GET", "/api/metrics", "Metrics")
     def metrics(request: Request, fields: CurvesFields) -> dict[str, Any]:
-        return read_curves(find(fields.run), fields.after)
+        return find(fields.run).curves(fields.after)
 
     @endpoints("GET", "/api/evidence", "Evidence")
     def measured(request: Request, fields: RunFields) -> dict[str, Any]:

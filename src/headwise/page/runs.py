@@ -1,7 +1,9 @@
-"""The runs that are served: their models, loaded once there are any, and their descriptions for the page."""
+"""The runs that are served: their models, loaded once there are any, their descriptions and their training curves."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,11 +12,13 @@ from headwise.config import Config
 from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
+from headwise.metrics import read_metrics
 from headwise.page.views import VIEWS, TranslationView, View
 from headwise.page.views.view import CAPABILITIES
 from headwise.web.run_directories import RunDirectory, unique_name
 
 SomeView = TypeVar("SomeView", bound=View)
+_STILL_RUNNING = 120.0  # seconds since the last record, within which an unfinished training counts as running
 
 
 class PageRun(RunDirectory[View]):
@@ -58,6 +62,26 @@ class PageRun(RunDirectory[View]):
             return description
         view = self.view()
         return {**description, "can": {**description["can"], **view.can()}, **view.describe()}
+
+    def curves(self, after: int = 0) -> dict[str, Any]:
+        """Return the training curves: the records from number `after` on, the number of all, and whether it still runs.
+
+        Numbers that aren't finite become None, because JSON has no such numbers.
+        """
+        file = self.path / "metrics.jsonl"
+        records = [{key: _finite(value) for key, value in record.items()} for record in read_metrics(file)]
+        ended = any(record.get("kind") == "averaged" for record in records)
+        recent = file.exists() and time.time() - file.stat().st_mtime < _STILL_RUNNING
+        return {
+            "records": records[after:],
+            "count": len(records),
+            "max_steps": self.config.training.max_steps,
+            "going_on": recent and not ended,
+        }
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def open_runs(paths: Sequence[Path], device: str = "auto", threads: int = 0) -> dict[str, PageRun]:

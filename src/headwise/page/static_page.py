@@ -18,7 +18,6 @@ from headwise.errors import ConfigError
 from headwise.files import write_text
 from headwise.interop import base
 from headwise.interop.base import Trained
-from headwise.page.curves import read_curves
 from headwise.page.evaluation_pairs import EvaluationPairs
 from headwise.page.evidence import Evidence
 from headwise.page.runs import PageRun
@@ -98,7 +97,7 @@ def write_page(trained: Trained, run: PageRun, folder: Path, corpus: EvaluationP
     evidence = Evidence(corpus, run.translator)
     if corpus is not None:
         evidence.measure()
-    curves = read_curves(run) | {"going_on": False}
+    curves = run.curves() | {"going_on": False}
     description = run.describe()
     available = {"evidence": evidence.status == "measured", "metrics": curves["count"] > 0}
     can = description["can"] | available
@@ -116,7 +115,7 @@ def write_page(trained: Trained, run: PageRun, folder: Path, corpus: EvaluationP
     files.mkdir()
     for name, content in responses.items():
         write_text(files / name, json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")
-    for name in _run_files(trained):
+    for name in (_WEIGHTS, *trained.subwords.content()):
         shutil.copyfile(trained.run / name, files / name)
     return evidence
 
@@ -131,16 +130,10 @@ def _copy_page(folder: Path) -> None:
     write_text(folder / "index.html", index)
 
 
-def _run_files(trained: Trained) -> list[str]:
-    """Return the names of the run's files that the browser's model reads."""
-    return [_WEIGHTS, *trained.subwords.content()]
-
-
 def _model_json(trained: Trained, longest: int) -> dict[str, Any]:
     """Return what `js/model/answers.js` reads about the model: its configuration and its files."""
-    config, subwords = trained.config, trained.subwords
-    models = [name for name in subwords.content() if name != VOCABULARY]
-    names = _run_files(trained)
+    config, names = trained.config, list(trained.subwords.content())
+    models = [name for name in names if name != VOCABULARY]
     options = config.model.position_options.model_dump()
     return {
         "model": {key: getattr(config.model, key) for key in _MODEL_KEYS} | {"position_options": options},

@@ -9,7 +9,14 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from boxes import Case, Watched, each_begins_with_the_last, outputs_are_those_of, steps_recombine
+from boxes import (
+    Case,
+    Watched,
+    each_begins_with_the_last,
+    outputs_are_those_of,
+    steps_recombine,
+    vary_vectors,
+)
 from headwise.analysis.boxes.architecture import architecture, box_of
 from headwise.analysis.boxes.tensors import BoxTensors
 from headwise.analysis.interventions import parse_interventions
@@ -53,11 +60,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     tracer = TranslationTracer(Translator.load(path))
     model = tracer.trained
     assert isinstance(model, Transformer)
-    with torch.no_grad():  # norms and biases other than their initial ones and zeros
-        torch.manual_seed(1)
-        for parameter in model.parameters():
-            if parameter.dim() == 1:
-                parameter.add_(torch.randn_like(parameter) * 0.3)
+    vary_vectors(model)
     recorded = BoxTensors(tracer.record(TEXT, TARGET))
     oracle = Watched(oracle_of(model, model.config))
     source, reads = list(recorded.forward.sides["encoder"].ids), [BOS, *TARGET[:-1]]

@@ -12,7 +12,14 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from boxes import Case, Watched, each_begins_with_the_last, outputs_are_those_of, steps_recombine
+from boxes import (
+    Case,
+    Watched,
+    each_begins_with_the_last,
+    outputs_are_those_of,
+    steps_recombine,
+    vary_vectors,
+)
 from headwise.analysis.boxes.architecture import architecture, box_of
 from headwise.analysis.boxes.tensors import BoxTensors
 from headwise.analysis.language_models import TextTracer, open_tracer
@@ -106,11 +113,7 @@ def embedded(oracle: Oracle, recorded: BoxTensors) -> Array:
 @pytest.fixture(scope="module", params=MODELS)
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     model, recorded_now = recorded_of(tmp_path_factory.mktemp("runs") / request.param, request.param)
-    with torch.no_grad():  # norms and biases other than their initial ones and zeros
-        torch.manual_seed(1)
-        for parameter in model.parameters():
-            if parameter.dim() == 1:
-                parameter.add_(torch.randn_like(parameter) * 0.3)
+    vary_vectors(model)
     recorded = recorded_now()
     structure = recorded.structure
     layers = structure.layers(structure.stacks[0])

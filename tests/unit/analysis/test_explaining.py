@@ -399,25 +399,12 @@ def test_attribute_and_calibration_print(
     code, out, err = call("analyze", "attribute", run, "--text", TEXT)
     assert code == 0, err
     assert "deletion" in out
-    code, out, _ = call(
-        "analyze", "attribute", run, "--source", source, "--target", target, "--limit", 2, "--json"
-    )
+    files_of = ["--source", source, "--target", target]
+    code, out, _ = call("analyze", "attribute", run, *files_of, "--limit", 2, "--json")
     assert code == 0
     assert json.loads(out)["sentences"] == 2
-    code, out, err = call(
-        "analyze",
-        "calibration",
-        run,
-        run,
-        "--source",
-        source,
-        "--reference",
-        target,
-        "--beam",
-        1,
-        "-o",
-        tmp_path / "c.png",
-    )
+    options = ["--source", source, "--reference", target, "--beam", 1, "-o", tmp_path / "c.png"]
+    code, out, err = call("analyze", "calibration", run, run, *options)
     assert code == 0, err
     assert out.count("free-running") == 2
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")

@@ -31,7 +31,7 @@ from headwise.engine.translator import Translator
 from headwise.nn.multihead import MultiHeadAttention
 from headwise.text.tokens.subwords import EOS
 from planted_heads import Planted, antecedent, previous, subject
-from translator_run import ENGLISH, GERMAN, make_run
+from translator_run import ATTENTION, ENGLISH, GERMAN, make_run
 from world import world_trees
 
 
@@ -124,14 +124,8 @@ def test_a_head_on_separators_is_found(translator: Translator, pairs: list[Annot
 @pytest.mark.parametrize(
     ("piece", "expected"),
     [
-        ("▁.", True),
-        (",", True),
-        ("▁«", True),
-        ("...", True),
-        ("▁a.", False),
-        ("▁", False),
-        ("1", False),
-        ("", False),
+        *((piece, True) for piece in ("▁.", ",", "▁«", "...")),
+        *((piece, False) for piece in ("▁a.", "▁", "1", "")),
     ],
 )
 def test_punctuation_is_a_separator(piece: str, expected: bool) -> None:
@@ -268,15 +262,10 @@ def test_masking_is_the_loss_without_the_heads_part_of_the_output_weight(
 ) -> None:
     found = importance_by_masking(translator, encoded)
     whole = loss(pytorch_model(translator), encoded)
-    names = {
-        "encoder": "encoder.{}.self_attention",
-        "decoder": "decoder.{}.self_attention",
-        "cross": "decoder.{}.cross_attention",
-    }
     assert set(found) == set(head_places(pytorch_model(translator)))
     for place in list(found)[::5]:
         model = copy.deepcopy(pytorch_model(translator))
-        attention = model.get_submodule(names[place.part].format(place.layer))
+        attention = model.get_submodule(ATTENTION[place.part].format(place.layer))
         with torch.no_grad():
             attention.output.weight[:, place.head * 8 : (place.head + 1) * 8] = 0  # type: ignore[union-attr,index]
         assert found[place] == pytest.approx(loss(model, encoded) - whole, abs=1e-5)
@@ -294,9 +283,8 @@ def test_the_gradient_is_that_of_scaling_the_heads_part_of_the_output_weight(tra
         hidden = model(source, torch.ones_like(source, dtype=torch.bool), reads)
         logits = model.project(hidden[0])
         torch.nn.functional.cross_entropy(logits, torch.tensor([*said, EOS])).backward()
-        names = {"encoder": "encoder.{}.self", "decoder": "decoder.{}.self", "cross": "decoder.{}.cross"}
         for place in found:
-            attention = model.get_submodule(names[place.part].format(place.layer) + "_attention")
+            attention = model.get_submodule(ATTENTION[place.part].format(place.layer))
             assert isinstance(attention, MultiHeadAttention)
             weight, columns = attention.output.weight, slice(place.head * 8, (place.head + 1) * 8)
             assert weight.grad is not None

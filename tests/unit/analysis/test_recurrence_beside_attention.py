@@ -36,15 +36,6 @@ from translator_run import ENGLISH, make_run
 TEXT = ENGLISH[0]
 
 
-def tracer_of(folder: Path, **changes: object) -> TranslationTracer:
-    return TranslationTracer(Translator.load(make_run(folder, seed=3, **changes), device="cpu"))
-
-
-@pytest.fixture(scope="module")
-def tracer(tmp_path_factory: pytest.TempPathFactory) -> TranslationTracer:
-    return tracer_of(tmp_path_factory.mktemp("runs") / "small")
-
-
 class Linear(nn.Module):
     """h_t = ρ Q h_{t-1} + x_t for an orthogonal Q: ∂h_T/∂x_{T-k} = ρ^k Q^k, whose norm is ρ^k √size."""
 
@@ -109,7 +100,8 @@ def test_gates_begin_open_for_as_long_as_they_should_remember() -> None:
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_a_recurrent_runs_own_states_are_the_models(tmp_path: Path, cell: str, reading: str) -> None:
     options = {"cell": cell, "reading": reading, "attention": "additive", "query": "previous"}
-    tracer = tracer_of(tmp_path / "run", architecture="recurrent", recurrent=options)
+    run = make_run(tmp_path / "run", seed=3, architecture="recurrent", recurrent=options)
+    tracer = TranslationTracer(Translator.load(run, device="cpu"))
     found = compare(tracer, TEXT)
     own = found.networks[0]
     assert own.sequential

@@ -20,11 +20,6 @@ from translator_run import ENGLISH, GERMAN, make_run
 TEXT, TARGET = ENGLISH[0], GERMAN[1]
 
 
-@pytest.fixture(scope="module")
-def tracer(tmp_path_factory: pytest.TempPathFactory) -> TranslationTracer:
-    return TranslationTracer(Translator.load(make_run(tmp_path_factory.mktemp("runs") / "de", seed=3)))
-
-
 def test_each_step_is_a_forward_pass_of_its_prefix(tracer: TranslationTracer) -> None:
     found = step_by_step(tracer, TEXT, TARGET, alternatives=4)
     model = tracer.trained

@@ -29,17 +29,12 @@ from headwise.models.transformer import Transformer
 from headwise.nn.multihead import MultiHeadAttention
 from headwise.nn.recording import private_copy, recording
 from headwise.text.tokens.subwords import EOS
-from translator_run import ENGLISH, make_run
+from translator_run import ATTENTION, ENGLISH, make_run
 
 TEXT = ENGLISH[0]
 HEADS = [
     (part, layer, head) for part in ("encoder", "decoder", "cross") for layer in (0, 1) for head in (0, 1)
 ]
-
-
-@pytest.fixture(scope="module")
-def tracer(tmp_path_factory: pytest.TempPathFactory) -> TranslationTracer:
-    return TranslationTracer(Translator.load(make_run(tmp_path_factory.mktemp("runs") / "de", seed=3)))
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +56,8 @@ def test_what_is_shown_equals_an_independent_forward_pass(tracer: TranslationTra
     weights = {name: p.detach().double().numpy() for name, p in model.named_parameters()}
     scratch = from_scratch.Transformer(weights, 2, 2, model.config.heads)
     log_probs = scratch.log_probabilities(trace.source.ids, forced(trace).reads.ids)
-    names = {
-        "encoder": "encoder.{}.self_attention.weights",
-        "decoder": "decoder.{}.self_attention.weights",
-        "cross": "decoder.{}.cross_attention.weights",
-    }
     for part, shown in forced(trace).attention.items():
-        expected = np.stack([scratch.trace[names[part].format(layer)] for layer in (0, 1)])
+        expected = np.stack([scratch.trace[f"{ATTENTION[part].format(n)}.weights"] for n in (0, 1)])
         assert np.allclose(shown, expected, atol=1e-5), part
         assert np.allclose(shown.sum(-1), 1.0, atol=1e-5)
     ids = forced(trace).target.ids
@@ -238,14 +228,8 @@ def test_an_intervention_is_parsed_as_it_is_written(intervention: Intervention) 
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "mute:cross.1.1",
-        "silence:cross.0.1",
-        "silence:cross.1",
-        "shift:cross.1.1",
-        "uniform:cross.1.1@2",
-        "word:x:y",
-        "prefix:",
+        *("", "mute:cross.1.1", "silence:cross.0.1", "silence:cross.1", "shift:cross.1.1"),
+        *("uniform:cross.1.1@2", "word:x:y", "prefix:"),
     ],
 )
 def test_an_invalid_intervention_is_refused(text: str) -> None:
@@ -275,12 +259,7 @@ def test_silencing_equals_a_head_without_its_part_of_the_output_weight(
     path = trace.path(trace.hypotheses[0].node)
     silent = tracer.force(TEXT, path, parse_interventions([f"silence:{part}.{layer + 1}.{head + 1}"]))
     model = copy.deepcopy(tracer.trained)
-    name = {
-        "encoder": "encoder.{}.self_attention",
-        "decoder": "decoder.{}.self_attention",
-        "cross": "decoder.{}.cross_attention",
-    }
-    attention = model.get_submodule(name[part].format(layer))
+    attention = model.get_submodule(ATTENTION[part].format(layer))
     assert isinstance(attention, MultiHeadAttention)
     with torch.no_grad():
         attention.output.weight[:, head * 8 : (head + 1) * 8] = 0

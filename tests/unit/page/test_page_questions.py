@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,6 +14,7 @@ import httpx
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 from headwise.page.application import page_app
 from headwise.page.runs import open_runs
@@ -30,41 +29,24 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Starlette:
     return page_app(open_runs(runs, "cpu"))
 
 
+Asker = Callable[..., httpx.Response]
+
+
 @pytest.fixture(scope="module")
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as pool:
-        yield pool
+def ask(app: Starlette) -> Asker:
+    client = TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
 
-
-class Asker:
-    """Client that runs in its own thread, because another test may have left an event loop in this one."""
-
-    def __init__(self, app: Starlette, pool: ThreadPoolExecutor) -> None:
-        self.app, self.pool = app, pool
-
-    def __call__(self, method: str, path: str, body: bytes = b"") -> httpx.Response:
-        async def ask() -> httpx.Response:
-            transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-                headers = {"Content-Type": "application/json"}
-                return await client.request(method, path, content=body, headers=headers)
-
-        answer = self.pool.submit(asyncio.run, ask()).result()
-        assert answer.status_code in (200, 400, 404, 405, 409, 413, 422), (
-            path,
-            body[:500],
-            answer.text[:500],
-        )
+    def ask(method: str, path: str, body: bytes = b"") -> httpx.Response:
+        answer = client.request(method, path, content=body, headers={"Content-Type": "application/json"})
+        context = (path, body[:500], answer.text[:500])
+        assert answer.status_code in (200, 400, 404, 405, 409, 413, 422), context
         if answer.status_code != 200:
             sentence = answer.json()["error"]
             assert len(sentence.splitlines()) == 1
             assert len(sentence) < 500
         return answer
 
-
-@pytest.fixture(scope="module")
-def ask(app: Starlette, pool: ThreadPoolExecutor) -> Asker:
-    return Asker(app, pool)
+    return ask
 
 
 @pytest.mark.parametrize(
@@ -131,24 +113,13 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "/api/trace": {"run": "small", "text": ENGLISH[0], "beam": 2, "alpha": 0.6, "interventions": []},
     "/api/force": {"run": "small", "text": ENGLISH[0], "target": "Ein", "interventions": []},
     "/api/products": {
-        "run": "small",
-        "text": ENGLISH[0],
-        "target": [5, 6, 3],
-        "part": "cross",
-        "layer": 0,
-        "head": 0,
-        "query": 0,
+        **{"run": "small", "text": ENGLISH[0], "target": [5, 6, 3]},
+        **{"part": "cross", "layer": 0, "head": 0, "query": 0},
     },
     "/api/boxes": {"run": "small", "text": ENGLISH[0], "target": "Ein", "interventions": []},
     "/api/box": {
-        "run": "small",
-        "text": ENGLISH[0],
-        "target": [5, 6, 3],
-        "box": "softmax",
-        "layer": None,
-        "position": 0,
-        "temperature": 1.0,
-        "interventions": [],
+        **{"run": "small", "text": ENGLISH[0], "target": [5, 6, 3], "interventions": []},
+        **{"box": "softmax", "layer": None, "position": 0, "temperature": 1.0},
     },
     "/api/steps": {"run": "small", "text": ENGLISH[0], "target": [5, 6, 3], "alternatives": 3},
     "/api/recurrence": {"run": "small", "text": ENGLISH[0], "radius": 1.5, "interventions": []},
@@ -160,25 +131,21 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 NUMBERS = [0, -1, 1, 3, 2**31, 2**63, 2**64, -(10**25), 10**400, 0.5, -0.0, 1e-320, 1e308, "NaN", True]
 ODD = [float("nan"), float("inf"), -float("inf")]
 KINDS = (
-    "silence",
-    "uniform",
-    "zero",
-    "shuffle",
-    "shift",
-    "prefix",
-    "word",
-    "only",
-    "temperature",
-    "no-scaling",
+    *(
+        "silence",
+        "uniform",
+        "zero",
+        "shuffle",
+        "shift",
+        "prefix",
+        "word",
+        "only",
+        "temperature",
+        "no-scaling",
+    ),
 )
 LAYER_KINDS = (
-    "no-residual",
-    "no-norm",
-    "no-ffn",
-    "no-mask",
-    "no-positions",
-    "shuffle-positions",
-    "checkpoint",
+    *("no-residual", "no-norm", "no-ffn", "no-mask", "no-positions", "shuffle-positions", "checkpoint"),
 )
 
 change = st.one_of(

@@ -6,10 +6,8 @@ import asyncio
 import base64
 import json
 import shutil
-from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +15,7 @@ import pytest
 pytest.importorskip("starlette", reason="needs pip install 'headwise[serve]'")
 
 import httpx
+from starlette.testclient import TestClient
 
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.analysis.viewer import open_viewer
@@ -33,60 +32,32 @@ from headwise.web.server import listen
 from image_run import make_image_run
 from translator_run import ENGLISH, make_run
 
-T = TypeVar("T")
+
+def client_of(run: Path) -> TestClient:
+    return TestClient(page_app(open_runs([run], "cpu")), base_url="http://localhost")
 
 
-def awaited(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in its own thread; a browser test in this process may have left an event loop in this one."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, work).result()
+def post(client: TestClient, path: str, **question: Any) -> httpx.Response:
+    return client.post(path, json=question)
 
 
-class Client:
-    """HTTP client of an application in this process."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-
-    def __call__(self, method: str, path: str, **arguments: Any) -> httpx.Response:
-        async def ask() -> httpx.Response:
-            transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-                return await client.request(method, path, **arguments)
-
-        return awaited(ask())
-
-    def post(self, path: str, **question: Any) -> httpx.Response:
-        return self("POST", path, json=question)
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("runs") / "small")
-
-
-@pytest.fixture(scope="module")
-def client(run: Path) -> Client:
-    return Client(page_app(open_runs([run], "cpu")))
-
-
-def test_a_trace_is_the_librarys(client: Client, run: Path) -> None:
+def test_a_trace_is_the_librarys(client: TestClient, run: Path) -> None:
     tracer = TranslationTracer(Translator.load(run, device="cpu"))
     expected = tracer.trace(ENGLISH[0], beam=2).to_json()
-    answer = client.post("/api/trace", run="small", text=ENGLISH[0], beam=2).json()
+    answer = post(client, "/api/trace", run="small", text=ENGLISH[0], beam=2).json()
     assert answer == json.loads(json.dumps(expected))
-    packed = client.post("/api/trace", run="small", text=ENGLISH[0], beam=2, arrays="packed").json()
+    packed = post(client, "/api/trace", run="small", text=ENGLISH[0], beam=2, arrays="packed").json()
     array = packed["forced"]["attention"]["cross"]
     values = np.frombuffer(base64.b64decode(array["float32"]), "<f4").reshape(array["shape"])
     assert np.abs(values - np.array(expected["forced"]["attention"]["cross"])).max() <= 5e-7
-    forced = client.post(
-        "/api/force", run="small", text=ENGLISH[0], target=expected["forced"]["target"]["ids"]
+    forced = post(
+        client, "/api/force", run="small", text=ENGLISH[0], target=expected["forced"]["target"]["ids"]
     ).json()
     assert forced["log_probability"] == expected["forced"]["log_probability"]
 
 
-def test_a_run_says_what_it_can_do(client: Client) -> None:
-    answer = client("GET", "/api/run?run=small").json()
+def test_a_run_says_what_it_can_do(client: TestClient) -> None:
+    answer = client.get("/api/run?run=small").json()
     assert [name for name, can in answer["can"].items() if can] == [
         "translate",
         "read",
@@ -108,8 +79,8 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_image_is_looked_at_as_the_library_does(digits: Path) -> None:
-    client = Client(page_app(open_runs([digits], "cpu")))
-    answer = client("GET", "/api/run?run=digits").json()
+    client = client_of(digits)
+    answer = client.get("/api/run?run=digits").json()
     assert [name for name, can in answer["can"].items() if can] == ["boxes", "vision", "metrics"]
     assert (answer["images"], answer["shape"], answer["parts"]) == (
         599,
@@ -119,7 +90,7 @@ def test_an_image_is_looked_at_as_the_library_does(digits: Path) -> None:
     viewer = open_viewer(digits, Config.load(digits / "config.yaml"), "cpu")
     example = viewer.held_out(7)
     expected = viewer.view(example.pixels, "")
-    patches = client.post("/api/patches", run="digits", image=7).json()
+    patches = post(client, "/api/patches", run="digits", image=7).json()
     assert np.abs(np.array(patches["attention"]) - expected.seen.attention).max() <= 5.1e-7
     assert np.array(patches["pixels"]).shape == (1, 8, 8)
     assert patches["truth"] == example.truth
@@ -128,21 +99,21 @@ def test_an_image_is_looked_at_as_the_library_does(digits: Path) -> None:
         ({"pixels": "AAAA"}, "pixels: expected 64 bytes (channels, height, width: (1, 8, 8)), found 3"),
         ({"pixels": "?"}, "pixels: expected base64, found something else"),
     ):
-        answer = client.post("/api/patches", run="digits", **question)
+        answer = post(client, "/api/patches", run="digits", **question)
         assert (answer.status_code, answer.json()["error"]) == (400, sentence)
     assert (
         "expected a run of the task translation"
-        in client.post("/api/trace", run="digits", text="a").json()["error"]
+        in post(client, "/api/trace", run="digits", text="a").json()["error"]
     )
 
 
 def test_without_its_images_a_run_still_looks_at_others(digits: Path, tmp_path: Path) -> None:
     shutil.copytree(digits, tmp_path / "digits", ignore=shutil.ignore_patterns("prepared"))
-    client = Client(page_app(open_runs([tmp_path / "digits"], "cpu")))
-    assert client("GET", "/api/run?run=digits").json()["images"] == 0
-    assert "prepared" in client.post("/api/patches", run="digits").json()["error"]
+    client = client_of(tmp_path / "digits")
+    assert client.get("/api/run?run=digits").json()["images"] == 0
+    assert "prepared" in post(client, "/api/patches", run="digits").json()["error"]
     pixels = base64.b64encode(bytes(range(64))).decode()
-    assert len(client.post("/api/patches", run="digits", pixels=pixels).json()["probabilities"]) == 10
+    assert len(post(client, "/api/patches", run="digits", pixels=pixels).json()["probabilities"]) == 10
 
 
 MISTAKES = [
@@ -166,21 +137,21 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("status", "question", "sentence"), MISTAKES, ids=[m[2][:24] for m in MISTAKES])
 def test_a_mistake_is_one_sentence(
-    client: Client, status: int, question: dict[str, Any], sentence: str
+    client: TestClient, status: int, question: dict[str, Any], sentence: str
 ) -> None:
-    answer = client.post("/api/trace", **question)
+    answer = post(client, "/api/trace", **question)
     assert answer.status_code == status
     assert sentence in answer.json()["error"]
     assert "\n" not in answer.json()["error"]
 
 
-def test_what_is_no_json_and_what_is_too_long_is_refused(client: Client) -> None:
+def test_what_is_no_json_and_what_is_too_long_is_refused(client: TestClient) -> None:
     headers = {"Content-Type": "application/json"}
-    assert client("POST", "/api/trace", content=b"{", headers=headers).status_code == 422
-    assert client("POST", "/api/trace", content=b" " * (MOST_BYTES + 1), headers=headers).status_code == 413
-    assert client("GET", "/api/nothing").status_code == 404
-    assert client("GET", "/nothing").json() == {"error": "there is nothing at /nothing"}
-    assert client("GET", "/../app.py").status_code == 404
+    assert client.post("/api/trace", content=b"{", headers=headers).status_code == 422
+    assert client.post("/api/trace", content=b" " * (MOST_BYTES + 1), headers=headers).status_code == 413
+    assert client.get("/api/nothing").status_code == 404
+    assert client.get("/nothing").json() == {"error": "there is nothing at /nothing"}
+    assert client.get("/../app.py").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -195,31 +166,31 @@ def test_what_is_no_json_and_what_is_too_long_is_refused(client: Client) -> None
     ],
     ids=["digits", "depth", "nan", "surrogate", "twice", "bytes"],
 )
-def test_a_body_that_is_not_sound_is_one_sentence(client: Client, body: bytes, sentence: str) -> None:
-    answer = client("POST", "/api/trace", content=body, headers={"content-type": "application/json"})
+def test_a_body_that_is_not_sound_is_one_sentence(client: TestClient, body: bytes, sentence: str) -> None:
+    answer = client.post("/api/trace", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == 422
     assert answer.json()["error"].startswith(f"request: expected JSON, found {sentence}")
 
 
-def test_the_page_and_its_guard(client: Client) -> None:
-    page = client("GET", "/")
+def test_the_page_and_its_guard(client: TestClient) -> None:
+    page = client.get("/")
     assert page.status_code == 200
     assert "default-src 'self'" in page.headers["content-security-policy"]
     assert "http://" not in page.text.replace("http://www.w3.org", "")
     assert "https://" not in page.text
-    assert client("GET", "/js/main.js").headers["content-type"].startswith("text/javascript")
+    assert client.get("/js/main.js").headers["content-type"].startswith("text/javascript")
 
 
 def test_a_run_in_training_has_curves_and_no_model(tmp_path: Path) -> None:
     run = make_run(tmp_path / "young")
     (run / "model.safetensors").unlink()
     (run / "metrics.jsonl").write_text('{"kind": "train", "step": 1, "loss": NaN}\n{"kind": "tra')
-    client = Client(page_app(open_runs([run])))
-    assert client("GET", "/api/run?run=young").json()["can"]["translate"] is False
-    curves = client("GET", "/api/metrics?run=young").json()
+    client = client_of(run)
+    assert client.get("/api/run?run=young").json()["can"]["translate"] is False
+    curves = client.get("/api/metrics?run=young").json()
     assert curves["records"] == [{"kind": "train", "step": 1, "loss": None}]
     assert curves["going_on"] is True
-    answer = client.post("/api/trace", run="young", text="a")
+    answer = post(client, "/api/trace", run="young", text="a")
     assert answer.status_code == 409
     assert "still in training" in answer.json()["error"]
 
@@ -247,7 +218,7 @@ def test_one_request_at_a_time_in_order_and_none_for_nobody() -> None:
         assert queue.idle
         return results
 
-    results = awaited(many())
+    results = asyncio.run(many())
     assert done == [0, 2]
     assert [type(result).__name__ for result in results] == [
         "NoneType",

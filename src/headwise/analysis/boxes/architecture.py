@@ -17,11 +17,10 @@ from headwise.analysis.boxes.outputs import head_steps, pooling_steps, projectio
 from headwise.analysis.boxes.steps import Box, Floats, Step, floats
 from headwise.analysis.boxes.structure import BoxPlace, Kind, Structure, find_place, places
 from headwise.analysis.boxes.tensors import BoxTensors
+from headwise.analysis.head_arithmetic import has_products
 from headwise.analysis.recording import ForwardPass
 from headwise.errors import ConfigError
 from headwise.models.counting import attention_flops, feed_forward_flops, projection_flops
-from headwise.nn.attention import attention_kind, attention_weights
-from headwise.nn.multihead import MultiHeadAttention
 
 
 @dataclass(frozen=True)
@@ -147,13 +146,9 @@ def _flops(recorded: BoxTensors, place: BoxPlace) -> int | None:
     if place.kind != "attention":
         return 0
     module = structure.model.get_submodule(place.module)
-    if not isinstance(module, MultiHeadAttention):
+    if not has_products(module):
         return None
-    if attention_kind(module.kind).weights is not attention_weights:
-        return None
-    cross = place.module.endswith("cross_attention")
-    keys = len(recorded.forward.sides["encoder"].pieces) if cross else tokens
-    return attention_flops(config, tokens, keys)
+    return attention_flops(config, tokens, len(recorded.forward.sides[place.reads].pieces))
 
 
 def _output(recorded: BoxTensors, place: BoxPlace) -> Tensor:
@@ -216,16 +211,17 @@ def _options(structure: Structure) -> tuple[str, ...]:
 
 def _embeddings(structure: Structure) -> str:
     """Say how the embeddings are shared; for images, the patches."""
-    vision, shared = structure.vision, structure.config.share_embeddings
+    vision = structure.vision
     if vision is not None:
         rows, columns = vision.grid
         token = "no class token" if vision.class_token is None else "a class token"
         return f"{rows} × {columns} patches of {vision.side} × {vision.side} pixels, {token}"
-    if len(structure.stacks) == 1:
-        shares = shared != "none" or structure.masked_head is not None
-        return "embeddings shared with the projection" if shares else "separate embeddings"
-    ways = {"all": "three", "target": "two"}.get(shared)
-    return "separate embeddings" if ways is None else f"embeddings shared {ways} ways"
+    return {
+        "all": "embeddings shared three ways",
+        "target": "embeddings shared two ways",
+        "one": "embeddings shared with the projection",
+        "none": "separate embeddings",
+    }[structure.sharing]
 
 
 def architecture_lines(found: Architecture) -> list[str]:

@@ -15,9 +15,9 @@ from headwise.analysis.boxes.inputs import rotated
 from headwise.analysis.boxes.steps import Floats, Grid, Step, Vector, floats
 from headwise.analysis.boxes.structure import BoxPlace
 from headwise.analysis.boxes.tensors import BoxTensors
+from headwise.analysis.head_arithmetic import has_products
 from headwise.analysis.terminal import plain
 from headwise.errors import ConfigError
-from headwise.nn.attention import attention_kind, attention_weights
 from headwise.nn.multihead import Attended, MultiHeadAttention
 
 
@@ -31,38 +31,30 @@ def attention_steps(recorded: BoxTensors, place: BoxPlace, position: int) -> lis
         found = recorded.structure.config.attention
         raise ConfigError(f"box: expected multi-head attention in {place.name}, found a {found} layer")
     attended = recorded.attended(place.module)
-    cross = place.module.endswith("cross_attention")
-    pieces = recorded.forward.sides["encoder" if cross else place.stack].pieces
-    changes = _changes(recorded, place)
-    x = Vector("x", floats(recorded.read(place)[position]))
-    heads = attended.q.size(1)
+    heads, joined = attended.q.size(1), Vector("heads", _joined(attended.heads, position))
     return [
-        _query(recorded, place, attention, x, position),
-        _keys_and_values(recorded, place, attention, attended, pieces, cross=cross),
-        *_weights(attention, attended, pieces, position, changes),
+        _query(recorded, place, attention, position),
+        _keys_and_values(recorded, place, attention),
+        *_weights(recorded, place, attention, position),
         Step(
             "concat",
             "Concat(head_1, …, head_h)",
             f"Each of the {heads} heads sums the values by its own weights, Σ α v; the {heads} vectors of "
             f"{attention.value_size} numbers are joined."
             f"{'' if _off(recorded, place) else _added(attention)}",
-            (Vector("heads", _joined(attended.heads, position)),),
+            (joined,),
         ),
         Step(
             "W^O",
             "out = Concat(head_1, …, head_h) W^O" + _bias(attention),
             f"W^O mixes the heads: {heads * attention.value_size} numbers become {attention.output.out_features}.",
-            (
-                Vector("heads", _joined(attended.heads, position)),
-                Vector("out", floats(recorded.written(place)[position])),
-            ),
+            (joined, Vector("out", floats(recorded.written(place)[position]))),
         ),
     ]
 
 
-def _query(
-    recorded: BoxTensors, place: BoxPlace, attention: MultiHeadAttention, x: Vector, position: int
-) -> Step:
+def _query(recorded: BoxTensors, place: BoxPlace, attention: MultiHeadAttention, position: int) -> Step:
+    x = Vector("x", floats(recorded.read(place)[position]))
     q = Vector("q", _joined(recorded.attended(place.module).q, position))
     sentence = f"The queries of all {attention.heads} heads, {attention.key_size} numbers each, side by side."
     with torch.inference_mode():
@@ -75,16 +67,9 @@ def _query(
     return Step("W^Q", "q = rotated x W^Q" + _bias(attention), sentence, (x, before, q))
 
 
-def _keys_and_values(
-    recorded: BoxTensors,
-    place: BoxPlace,
-    attention: MultiHeadAttention,
-    attended: Attended,
-    pieces: tuple[str, ...],
-    *,
-    cross: bool,
-) -> Step:
-    structure = recorded.structure
+def _keys_and_values(recorded: BoxTensors, place: BoxPlace, attention: MultiHeadAttention) -> Step:
+    attended, pieces = recorded.attended(place.module), recorded.forward.sides[place.reads].pieces
+    structure, cross = recorded.structure, place.reads != place.stack
     read = recorded.last(structure.stack("encoder")) if cross else recorded.read(place)
     config = structure.config
     groups = config.key_value_heads or config.heads
@@ -121,7 +106,7 @@ class _Changes:
 
 
 def _changes(recorded: BoxTensors, place: BoxPlace) -> _Changes:
-    part = "cross" if place.module.endswith("cross_attention") else place.stack
+    part = place.stack if place.reads == place.stack else "cross"
     acting = [
         change
         for change in recorded.forward.interventions
@@ -139,16 +124,14 @@ def _changes(recorded: BoxTensors, place: BoxPlace) -> _Changes:
 
 
 def _weights(
-    attention: MultiHeadAttention,
-    attended: Attended,
-    pieces: tuple[str, ...],
-    position: int,
-    changes: _Changes,
+    recorded: BoxTensors, place: BoxPlace, attention: MultiHeadAttention, position: int
 ) -> list[Step]:
     """Return the softmax of the scores, and what interventions made of its weights."""
+    attended, pieces = recorded.attended(place.module), recorded.forward.sides[place.reads].pieces
+    changes = _changes(recorded, place)
     used = attended.weights[0, :, position].float().cpu()  # (heads, keys)
     rows = tuple(f"head {head + 1}" for head in range(len(used)))
-    if attention_kind(attention.kind).weights is not attention_weights:
+    if not has_products(attention):
         sentence = _largest(used, rows, pieces) + (f" {_changed(changes)}" if changes.later else "")
         grid = Grid("α", floats(used), rows, pieces)
         return [Step(attention.kind, f"α by {attention.kind} attention", sentence, grids=(grid,))]

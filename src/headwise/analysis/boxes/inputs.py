@@ -67,14 +67,14 @@ def patch_steps(recorded: BoxTensors, place: BoxPlace, position: int) -> list[St
 
 def _sharing(structure: Structure, place: BoxPlace) -> str:
     """Say with what the table of a stack is shared."""
-    shared = structure.config.share_embeddings
-    if len(structure.stacks) == 1:
-        shares = shared != "none" or structure.masked_head is not None
-        return ", which the output projection shares" if shares else ""
-    if shared == "all":
-        return ", which the encoder, the decoder and the output projection share"
-    decoder = shared == "target" and place.stack == "decoder"
-    return ", which the decoder and the output projection share" if decoder else ""
+    if structure.sharing == "target" and place.stack == "encoder":
+        return ""
+    return {
+        "all": ", which the encoder, the decoder and the output projection share",
+        "target": ", which the decoder and the output projection share",
+        "one": ", which the output projection shares",
+        "none": "",
+    }[structure.sharing]
 
 
 def _scaled(structure: Structure, embedded: Vector) -> list[Step]:
@@ -125,7 +125,7 @@ def _table_steps(
     table = module.table
     assert table is not None
     shown = table.detach().float().cpu()
-    row = Vector("PE", floats(shown[number]))
+    row, rows = Vector("PE", floats(shown[number])), shown[: max(len(pieces), MAPPED)]
     formula = {"sinusoidal": "PE_{pos,2i} = sin(pos / 10000^{2i/d})", "learned": "PE = P_{pos}"}.get(
         kind, f"PE = {kind}(pos)"
     )
@@ -139,7 +139,7 @@ def _table_steps(
         f"The encoding is a table with a row for each position, {source}. {plain(pieces[position])!r} has row "
         f"{number}, counted from 0.{shuffled}",
         (row,),
-        (_map(shown, len(pieces), number),),
+        (Grid("PE", floats(rows), tuple(map(str, range(len(rows)))), marked=number),),
         {"pos": number},
     )
     share = float(shown[number].norm() / max(1e-12, float(torch.from_numpy(before.values).norm())))
@@ -153,12 +153,6 @@ def _number_of(module: InputEmbedding, call: Call, position: int) -> int:
     assert module.table is not None
     same = (module.table.detach().float().cpu() == call.table[position]).all(1)
     return position if bool(same[position]) else int(same.nonzero()[0, 0])
-
-
-def _map(table: Tensor, tokens: int, position: int) -> Grid:
-    rows = table[: max(tokens, MAPPED)]
-    names = tuple(str(number) for number in range(len(rows)))
-    return Grid("PE", floats(rows), names, marked=position)
 
 
 def _inside(kind: str) -> str:
@@ -184,6 +178,6 @@ def _off_inside(recorded: BoxTensors, place: BoxPlace) -> str:
 def rotated(recorded: BoxTensors, place: BoxPlace) -> bool:
     """Whether positions inside this attention rotate its queries and keys."""
     inside = position_encoding(recorded.structure.config.positions).inside
-    if inside is None or "rotation" not in inside.needs or place.module.endswith("cross_attention"):
+    if inside is None or "rotation" not in inside.needs or place.reads != place.stack:
         return False
     return f"{place.module}.positions" not in recorded.forward.off

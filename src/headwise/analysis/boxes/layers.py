@@ -22,18 +22,19 @@ def add_steps(recorded: BoxTensors, place: BoxPlace, position: int) -> list[Step
     """Return x + Sublayer(x), or Sublayer(x) alone where the residual connection is switched off."""
     x, y = recorded.residual(place)[position], recorded.written(place)[position]
     total = recorded.added(place)[position]
+    lengths = [f"{float(vector.norm()):.3f}" for vector in (y, x, total)]
     normalized = place.kind == "add" and place.norm not in recorded.forward.off
     sub_layer = Vector(f"Sublayer({'Norm(x)' if normalized else 'x'})", floats(y))
     vectors = (Vector("x", floats(x)), sub_layer, Vector("s", floats(total)))
     if place.around in recorded.forward.off:
         sentence = (
-            f"The residual connection is switched off: what the sub-layer returned, of length {_length(y):.3f}, takes "
-            f"the place of x, of length {_length(x):.3f}."
+            f"The residual connection is switched off: what the sub-layer returned, of length {lengths[0]}, takes "
+            f"the place of x, of length {lengths[1]}."
         )
         return [Step("no +", f"s = {sub_layer.label}", sentence, vectors)]
     sentence = (
-        f"The residual connection adds what the sub-layer returned, of length {_length(y):.3f}, to x, of length "
-        f"{_length(x):.3f}. The sum has length {_length(total):.3f}."
+        f"The residual connection adds what the sub-layer returned, of length {lengths[0]}, to x, of length "
+        f"{lengths[1]}. The sum has length {lengths[2]}."
     )
     return [Step("+", f"s = x + {sub_layer.label}", sentence, vectors)]
 
@@ -91,23 +92,13 @@ def normalization_steps(recorded: BoxTensors, module_name: str, position: int, n
 def _gain(module: LayerNorm | RMSNorm, normalized: Tensor, out: Tensor) -> Step:
     assert module.weight is not None
     vectors = [Vector("n", floats(normalized)), Vector("γ", floats(module.weight.detach().float().cpu()))]
-    formula, sentence = "γ n", "Each dimension has a learned gain γ"
+    name, formula, sentence = "γ", "out = γ n", "Each dimension has a learned gain γ."
     if isinstance(module, LayerNorm):
         vectors.append(Vector("β", floats(module.bias.detach().float().cpu())))
-        formula, sentence = "γ n + β", f"{sentence} and bias β"
+        name, formula, sentence = "γ, β", "out = γ n + β", "Each dimension has a learned gain γ and bias β."
     vectors.append(Vector("out", floats(out)))
     facts = {"mean of the result": float(out.mean()), "variance of the result": float(out.var(correction=0))}
-    return Step(
-        "γ, β" if isinstance(module, LayerNorm) else "γ",
-        f"out = {formula}",
-        f"{sentence}.",
-        tuple(vectors),
-        facts=facts,
-    )
-
-
-def _length(x: Tensor) -> float:
-    return float(x.norm())
+    return Step(name, formula, sentence, tuple(vectors), facts=facts)
 
 
 LARGEST = 10  # units that are named
@@ -133,6 +124,7 @@ def feed_forward_steps(recorded: BoxTensors, place: BoxPlace, position: int) -> 
     x, pre = Vector("x", floats(call.given[position])), Vector("z", floats(call.returned[position]))
     output = recorded.call(f"{name}.w2")
     hidden = output.given[position]
+    h = Vector("h", floats(hidden))
     first = Step(
         "W_1",
         f"z = x W_1{bias[0]}",
@@ -149,32 +141,21 @@ def feed_forward_steps(recorded: BoxTensors, place: BoxPlace, position: int) -> 
         gate = recorded.call(f"{name}.gate").returned[position]
         activated = recorded.structure.model.get_submodule(name).activation(call.returned[position])  # type: ignore[operator]
         a = Vector("a", floats(activated))
+        sentence = f"Each unit is multiplied by its gate, another product with x. {share}."
         steps += [
             Step(config.activation, f"a = {formula}", "The activation of each unit.", (pre, a)),
             Step(
-                "gate",
-                f"h = a · (x V{bias[1]})",
-                f"Each unit is multiplied by its gate, another product with x. {share}.",
-                (a, Vector("gate", floats(gate)), Vector("h", floats(hidden))),
-                facts=facts,
+                "gate", f"h = a · (x V{bias[1]})", sentence, (a, Vector("gate", floats(gate)), h), facts=facts
             ),
         ]
     else:
-        steps.append(
-            Step(
-                config.activation,
-                f"h = {formula}",
-                f"{share}.",
-                (pre, Vector("h", floats(hidden))),
-                facts=facts,
-            )
-        )
+        steps.append(Step(config.activation, f"h = {formula}", f"{share}.", (pre, h), facts=facts))
     result = Vector("FFN(x)", floats(output.returned[position]))
     last = Step(
         "W_2",
         f"FFN(x) = h W_2{bias[2]}",
         f"The units' values weigh the rows of W₂, whose sum has {len(result.values)} numbers again.",
-        (Vector("h", floats(hidden)), result),
+        (h, result),
     )
     return [*steps, _units(recorded, place, position), last]
 

@@ -111,11 +111,16 @@ class Structure:
         """What the rows of the last linear map are."""
         if self.vision is not None:
             return "the classifier's matrix"
-        if isinstance(self.model, Transformer):
-            owners = {"all": "the embedding table", "target": "the decoder's embedding table"}
-            return owners.get(self.config.share_embeddings, "a matrix of its own")
-        own = self.config.share_embeddings == "none" and self.masked_head is None
-        return "a matrix of its own" if own else "the embedding table"
+        owners = {"none": "a matrix of its own", "target": "the decoder's embedding table"}
+        return owners.get(self.sharing, "the embedding table")
+
+    @property
+    def sharing(self) -> Literal["all", "target", "one", "none"]:
+        """Which embeddings the output projection shares: all, the decoder's, those of the only stack, or none."""
+        shared = self.config.share_embeddings
+        if len(self.stacks) > 1:
+            return shared
+        return "none" if shared == "none" and self.masked_head is None else "one"
 
     def stack(self, name: Stack) -> StackModules:
         """Return a stack by its name."""
@@ -247,6 +252,11 @@ class BoxPlace:
         """The dotted name of the sub-layer's module."""
         assert self.sub_layer is not None
         return f"{self.of_layer}.{self.modules.sub_layers[self.sub_layer][1]}"
+
+    @property
+    def reads(self) -> Stack:
+        """The stack whose tokens are the keys of the attention that it is."""
+        return "encoder" if self.module.endswith("cross_attention") else self.stack
 
     @property
     def around(self) -> str:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from headwise.analysis.attention import SentenceWords, overlap
+from headwise.analysis.attention import SentenceWords, joining, overlap
 from headwise.analysis.heads.roles import HeadRoles, LinkCounts, RelationRate, TokenCounts, head_roles
 from headwise.analysis.heads.similarity import SimilarityCounts
 from headwise.analysis.interventions import PARTS, Part
@@ -120,7 +120,8 @@ class _Measured:
             return
         inner = weights[:, :, words, words]
         texts.similarity.add(inner, ids[words])
-        by_word = _by_words(inner, texts.shared(annotated.sentence, pieces))
+        means, sums = joining(texts.shared(annotated.sentence, pieces))
+        by_word = (means @ inner @ sums.T).astype(np.float32)
         self.links.add(by_word, annotated.edges)
         antecedents = [(pronoun, noun, "coreference") for pronoun, noun in annotated.coreference]
         self.pronouns.add(by_word, antecedents, both=False)
@@ -211,10 +212,3 @@ def similarity_of(embedding: nn.Module, ids: Iterable[Iterable[int]], *, causal:
     """Return the counts of similar tokens for an embedding and the ids of the whole text."""
     weight = embedding.get_parameter("weight").detach().float().cpu().numpy()
     return SimilarityCounts(weight, (number for row in ids for number in row), causal=causal)
-
-
-def _by_words(weights: NDArray[np.float32], shared: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Aggregate token weights into words, sum over columns, mean over rows; `shared` is `overlap` (words, pieces)."""
-    columns = shared / np.maximum(shared.sum(axis=0), 1)
-    rows = (shared > 0) / np.maximum((shared > 0).sum(axis=1, keepdims=True), 1)
-    return (rows @ weights @ columns.T).astype(np.float32)

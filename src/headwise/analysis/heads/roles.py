@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,26 +97,18 @@ class HeadRoles:
     roles: tuple[str, ...]
 
 
-@dataclass
 class TokenCounts:
     """Accumulator of the measurements that need no gold annotation; `add` takes one sentence at a time."""
 
-    causal: bool = False
-    sentences: int = 0
-    rows: int = 0
-    offsets: NDArray[np.int64] | None = (
-        None  # argmaxes at key minus query, from -_REACH, (L, H, 2 _REACH + 1)
-    )
-    chances: NDArray[np.float64] = field(default_factory=lambda: np.zeros(2 * _REACH + 1))
-    rare: NDArray[np.float64] | float = 0.0  # (L, H)
-    rare_chance: float = 0.0
-    entropy: NDArray[np.float64] | float = 0.0
-    entropy_uniform: float = 0.0
-    confidence: NDArray[np.float64] | float = 0.0
-    confidence_uniform: float = 0.0
-    end: NDArray[np.float64] | float = 0.0
-    separator: NDArray[np.float64] | float = 0.0
-    separator_uniform: float = 0.0
+    def __init__(self, causal: bool = False) -> None:
+        self.causal, self.sentences, self.rows = causal, 0, 0
+        # Argmaxes at key minus query, from -_REACH, (L, H, 2 _REACH + 1), and how many there are by chance.
+        self.offsets: NDArray[np.int64] | None = None
+        self.chances = np.zeros(2 * _REACH + 1)
+        self.totals: defaultdict[str, NDArray[np.float64] | float] = defaultdict(
+            float
+        )  # (L, H) by measurement
+        self.baselines: defaultdict[str, float] = defaultdict(float)
 
     def add(
         self,
@@ -147,17 +139,17 @@ class TokenCounts:
             self.chances[_REACH - row : _REACH - row + visible] += 1 / visible
             self.offsets[*heads, argmax - row + _REACH] += 1
             is_rarest = counts[:visible] == counts[:visible].min()
-            self.rare = self.rare + is_rarest[argmax]
-            self.rare_chance += is_rarest.mean()
-            self.entropy = self.entropy - (
-                row_weights * np.log(np.where(row_weights > 0, row_weights, 1.0))
-            ).sum(-1)
-            self.entropy_uniform += np.log(visible)
-            self.confidence = self.confidence + row_weights.max(-1)
-            self.confidence_uniform += 1 / visible
-            self.end = self.end + row_weights[..., end]
-            self.separator = self.separator + row_weights[..., is_separator[:visible]].sum(-1)
-            self.separator_uniform += is_separator[:visible].mean()
+            logarithms = np.log(np.where(row_weights > 0, row_weights, 1.0))
+            separator = row_weights[..., is_separator[:visible]].sum(-1)
+            for name, found, baseline in (
+                ("rare", is_rarest[argmax], is_rarest.mean()),
+                ("entropy", -(row_weights * logarithms).sum(-1), np.log(visible)),
+                ("confidence", row_weights.max(-1), 1 / visible),
+                ("end", row_weights[..., end], 0.0),
+                ("separator", separator, is_separator[:visible].mean()),
+            ):
+                self.totals[name] = self.totals[name] + found
+                self.baselines[name] += baseline
             self.rows += 1
 
 
@@ -291,15 +283,17 @@ def _head(
 ) -> HeadRoles:
     n = tokens.rows
 
-    def rate(total: NDArray | float, name: str = "", baseline: float = 0.0) -> Rate:
+    def rate(name: str, baseline: str | None) -> Rate:
+        total = tokens.totals[name]
         assert isinstance(total, np.ndarray)
-        return Rate(float(total[layer, head]) / n, {name: baseline / n} if name else {}, n)
+        baselines = {baseline: tokens.baselines[name] / n} if baseline else {}
+        return Rate(float(total[layer, head]) / n, baselines, n)
 
     assert tokens.offsets is not None
     index = offset + _REACH
-    position = rate(tokens.offsets[:, :, index], "chance", float(tokens.chances[index]))
-    rare = rate(tokens.rare, "chance", tokens.rare_chance)
-    separator = rate(tokens.separator, "uniform", tokens.separator_uniform)
+    chance = float(tokens.chances[index]) / n
+    position = Rate(float(tokens.offsets[layer, head, index]) / n, {"chance": chance}, n)
+    rare, separator = rate("rare", "chance"), rate("separator", "uniform")
     roles = []
     if position.rate >= POSITIONAL and n >= FEWEST:
         roles.append(f"position {offset:+d}" if offset else "position 0")
@@ -321,9 +315,9 @@ def _head(
         offset,
         position,
         rare,
-        rate(tokens.entropy, "uniform", tokens.entropy_uniform),
-        rate(tokens.confidence, "uniform", tokens.confidence_uniform),
-        rate(tokens.end),
+        rate("entropy", "uniform"),
+        rate("confidence", "uniform"),
+        rate("end", None),
         separator,
         similarity,
         relation,

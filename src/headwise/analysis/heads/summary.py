@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from headwise.analysis.heads.importance import HeadPlace
 from headwise.analysis.heads.measuring import PartReport
+from headwise.analysis.heads.roles import HeadRoles
 from headwise.analysis.interventions import PART_NAMES
 from headwise.analysis.picture import save
 
@@ -32,8 +33,7 @@ def draw_heads(
     The shade is the mean largest weight; the last line of a cell, if importance was measured, is the increase of the
     loss without the head.
     """
-    layers = max(head.layer for report in reports for head in report.heads) + 1
-    heads = max(head.head for report in reports for head in report.heads) + 1
+    layers, heads = _shape([head for report in reports for head in report.heads])
     figure = Figure(figsize=(1.45 * heads * len(reports) + 1, 0.85 * layers + 1.3), layout="constrained")
     axes = figure.subplots(1, len(reports), squeeze=False)[0]
     for axis, report in zip(axes, reports, strict=True):
@@ -45,22 +45,19 @@ def draw_heads(
 
 
 def _draw(axis: Axes, report: PartReport, importance: dict[HeadPlace, float] | None) -> None:
-    layers, heads = (max(getattr(head, name) for head in report.heads) + 1 for name in ("layer", "head"))
+    layers, heads = _shape(report.heads)
     shade = [[0.0] * heads for _ in range(layers)]
     for head in report.heads:
         shade[head.layer][head.head] = head.confidence.rate
     axis.imshow(shade, cmap="Blues", vmin=0, vmax=1.6, aspect="auto")
     for head in report.heads:
-        label = f"{head.position.rate:.0%} at {head.offset:+d}"
-        if head.roles:
-            label = "\n".join(head.roles[:2])
-        head_importance = (
-            "" if importance is None else importance.get(HeadPlace(report.part, head.layer, head.head), 0.0)
-        )
+        lines = [*head.roles[:2]] or [f"{head.position.rate:.0%} at {head.offset:+d}"]
+        if importance is not None:
+            lines.append(f"{importance.get(HeadPlace(report.part, head.layer, head.head), 0.0):+.3f}")
         axis.text(
             head.head,
             head.layer,
-            label + (f"\n{head_importance:+.3f}" if isinstance(head_importance, float) else ""),
+            "\n".join(lines),
             ha="center",
             va="center",
             fontsize=7.5,
@@ -72,6 +69,10 @@ def _draw(axis: Axes, report: PartReport, importance: dict[HeadPlace, float] | N
     axis.set_yticks(range(layers), [f"layer {number + 1}" for number in range(layers)], fontsize=8)
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
+
+
+def _shape(heads: Sequence[HeadRoles]) -> tuple[int, int]:
+    return max(head.layer for head in heads) + 1, max(head.head for head in heads) + 1
 
 
 def _kind(roles: Sequence[str]) -> str:

@@ -1,14 +1,13 @@
 """Parts of a model that are switched off for a while: residual connections, LayerNorm, FFN, positions, causal mask.
 
-The functions change a private copy of a model (`private_copy`) by replacing modules and
-attributes, never parameters. `Changes.undo` restores them, so that the model computes the same bits as before.
+The functions change a private copy of a model (`private_copy`) by replacing modules and attributes, never parameters.
+`Changes.undo` restores them, so that the model computes the same bits as before.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -22,6 +21,8 @@ from headwise.nn.multihead import MultiHeadAttention
 from headwise.nn.positions import AttentionPositions
 
 _Kind = TypeVar("_Kind", bound=nn.Module)
+# The table of positions, and the number of tokens, to another table.
+Table = Callable[[Tensor | None, int], Tensor | None]
 
 
 class Changes:
@@ -217,55 +218,36 @@ def _shallow_copy(module: _Kind) -> _Kind:
     return copied
 
 
-def _with_table(
-    model: nn.Module, part: str, changes: Changes, changed: Callable[[Tensor | None, int], Tensor | None]
-) -> None:
-    """Change the table of positions while a part computes; `changed` gets the table and the number of tokens.
+def _with_table(model: nn.Module, part: str, changes: Changes, changed: Table) -> None:
+    """Change the table of positions while a part computes.
 
     The encoder and the decoder of a translator share the table, so it is changed around the calls of their methods.
     """
-    names = [name for name, module in model.named_modules() if isinstance(module, InputEmbedding)]
     if not isinstance(model, Seq2Seq):
-        for name in names:
-            embedding = model.get_submodule(name)
-            assert isinstance(embedding, InputEmbedding)
-            changes.replace(model, name, _with_changed_table(embedding, changed))
-        return
+        return _change_tables(model, changes, changed)
     for method in ("encode",) if part == "encoder" else ("decode", "step"):
-        changes.set(model, method, _around(model, names, getattr(model, method), changed))
+        changes.set(model, method, _around(model, getattr(model, method), changed))
 
 
-def _around(
-    model: nn.Module,
-    names: list[str],
-    method: Callable[..., Any],
-    changed: Callable[[Tensor | None, int], Tensor | None],
-) -> Callable[..., Any]:
+def _around(model: nn.Module, method: Callable[..., Any], changed: Table) -> Callable[..., Any]:
     def call(*arguments: Any, **named: Any) -> Any:
-        with _changed_tables(model, names, changed):
+        changes = Changes()
+        try:
+            _change_tables(model, changes, changed)
             return method(*arguments, **named)
+        finally:
+            changes.undo()
 
     return call
 
 
-@contextmanager
-def _changed_tables(
-    model: nn.Module, names: list[str], changed: Callable[[Tensor | None, int], Tensor | None]
-) -> Iterator[None]:
-    changes = Changes()
-    try:
-        for name in names:
-            embedding = model.get_submodule(name)
-            assert isinstance(embedding, InputEmbedding)
+def _change_tables(model: nn.Module, changes: Changes, changed: Table) -> None:
+    for name, embedding in list(model.named_modules()):
+        if isinstance(embedding, InputEmbedding):
             changes.replace(model, name, _with_changed_table(embedding, changed))
-        yield
-    finally:
-        changes.undo()
 
 
-def _with_changed_table(
-    embedding: InputEmbedding, changed: Callable[[Tensor | None, int], Tensor | None]
-) -> InputEmbedding:
+def _with_changed_table(embedding: InputEmbedding, changed: Table) -> InputEmbedding:
     """Return a copy whose table is computed at each call, from that of an embedding that may be such a copy itself."""
     copied, table = _shallow_copy(embedding), embedding.table
     copied._parameters.pop("table", None)

@@ -1,8 +1,7 @@
 """What the page shows of a run, for each task: its model, its description, and answers that no other task has."""
 
 from headwise.page.views.images import ImagesView
-from headwise.page.views.language_model import LanguageModelView
-from headwise.page.views.masked_language_model import MaskedModelView
+from headwise.page.views.language_model import LanguageModelView, MaskedModelView
 from headwise.page.views.translation import TranslationView
 from headwise.page.views.view import View
 

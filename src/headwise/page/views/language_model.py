@@ -1,4 +1,4 @@
-"""The view of a language model, its next-token distribution before and after sampling options, and its text."""
+"""The views of a language model, with its next-token distribution and its text, and of a masked language model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from headwise.analysis.language_models import LanguageModelTracer
+from headwise.analysis.language_models import LanguageModelTracer, MaskedModelTracer
 from headwise.config import Config
 from headwise.decoding.generation import Generator, read_prompt
 from headwise.decoding.sampling import shaped
@@ -35,7 +35,20 @@ class LanguageModelView(TextView[LanguageModelTracer]):
         return self.model.generator
 
     def can(self) -> dict[str, bool]:  # noqa: D102
-        return {**super().can(), **dict.fromkeys(("language_model", "boxes", "switches"), True)}
+        return {**super().can(), "language_model": True}
+
+    def describe(self) -> dict[str, Any]:  # noqa: D102
+        return {**super().describe(), "subwords": self.model.vocabulary.size}
+
+
+class MaskedModelView(TextView[MaskedModelTracer]):
+    """View of an encoder-only model that fills masks."""
+
+    tasks = ("masked_language_model",)
+
+    @classmethod
+    def load(cls, run: Path, config: Config, device: str, threads: int) -> MaskedModelView:  # noqa: D102
+        return cls(MaskedModelTracer.load(run, device), config)
 
     def describe(self) -> dict[str, Any]:  # noqa: D102
         return {**super().describe(), "subwords": self.model.vocabulary.size}

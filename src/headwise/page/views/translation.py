@@ -26,8 +26,7 @@ class TranslationView(TextView[TranslationTracer]):
         return cls(TranslationTracer.load(run, device, threads), config, run)
 
     def can(self) -> dict[str, bool]:  # noqa: D102
-        switches = dict.fromkeys(("boxes", "switches"), self.config.model.architecture == "transformer")
-        return {**super().can(), **switches, **dict.fromkeys(("translate", "steps", "evidence"), True)}
+        return {**super().can(), **dict.fromkeys(("translate", "steps", "evidence"), True)}
 
     @cached_property
     def samples(self) -> list[str]:

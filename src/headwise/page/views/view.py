@@ -77,13 +77,15 @@ class TextView(View[SomeTracer]):
         return self.model.trained
 
     def can(self) -> dict[str, bool]:
-        """Return what models of text have in common: attention weights, where they have attention, and recurrence."""
+        """Return what models of text have in common: attention weights where they have attention, boxes, recurrence."""
         parts = self._parts()
         products = any(part["products"] for part in parts.values())
-        return {"read": bool(parts), "products": products, "recurrence": True}
+        boxes = dict.fromkeys(("boxes", "switches"), self.config.model.architecture == "transformer")
+        return {"read": bool(parts), "products": products, "recurrence": True, **boxes}
 
     def describe(self) -> dict[str, Any]:  # noqa: D102
-        multihead = self._multihead()
+        modules = self.trained.modules()
+        multihead = [module for module in modules if isinstance(module, MultiHeadAttention)]
         return {
             "parts": self._parts(),
             "key_size": multihead[0].key_size if multihead else None,
@@ -108,6 +110,3 @@ class TextView(View[SomeTracer]):
             for part, layers in attention_parts(self.trained).items()
             if layers
         }
-
-    def _multihead(self) -> list[MultiHeadAttention]:
-        return [module for module in self.trained.modules() if isinstance(module, MultiHeadAttention)]

@@ -10,10 +10,7 @@ const browserModel = folder ? new BrowserModel(new URL(folder, document.baseURI)
 
 /** An error response of the server, or no response at all (`lost`). */
 export class Failure extends Error {
-  /**
-   * @param {string} sentence
-   * @param {boolean} lost
-   */
+  /** @param {string} sentence @param {boolean} lost */
   constructor(sentence, lost) {
     super(sentence);
     this.lost = lost;

@@ -16,11 +16,7 @@ const INPUTS = [
   ...["image", "pixels", "caption"],
 ];
 
-/**
- * The settings of a translation.
- * @param {import("./state.js").State} state
- * @returns {Settings}
- */
+/** The settings of a translation. @param {import("./state.js").State} state @returns {Settings} */
 export function settingsOf({ text, beam, alpha, changes }) {
   return { text, beam, alpha, changes };
 }
@@ -104,25 +100,7 @@ export class Data {
 
   /** All slots; a failed one can be retried. */
   get slots() {
-    return [
-      this.run,
-      this.trace,
-      this.base,
-      this.under,
-      this.chosen,
-      this.cell,
-      this.boxes,
-      this.box,
-      this.stepwise,
-      this.evidence,
-      this.curves,
-      this.next,
-      this.written,
-      this.recurrence,
-      this.times,
-      this.view,
-      this.unchanged,
-    ];
+    return Object.values(this).filter((one) => one instanceof Slot);
   }
 
   /** The forced decoding that is shown: of the selected hypothesis, or the best. @returns {Reading | null} */
@@ -131,16 +109,13 @@ export class Data {
     return this.chosen.value;
   }
 
-  /** The weights that the overview of heads shows: of a text, or of an image. */
+  /** The weights that the overview of heads shows, of a text or of an image. @returns {Reading["attention"] | null} */
   get attention() {
     const { view } = this;
     return view.value ? { encoder: view.value.attention } : (this.reading?.attention ?? null);
   }
 
-  /**
-   * The token ids on the path from the root of the beam tree to a node.
-   * @param {number} node
-   */
+  /** The token ids on the path from the root of the beam tree to a node. @param {number} node */
   path(node) {
     const tree = this.trace.value?.tree ?? [];
     /** @type {number[]} */
@@ -163,10 +138,7 @@ export class Data {
     this.curves.ask(`metrics?run=${encodeURIComponent(run)}`, null);
   }
 
-  /**
-   * Send the requests that a change of the state needs.
-   * @param {Set<string>} changed
-   */
+  /** Send the requests that a change of the state needs. @param {Set<string>} changed */
   #follow(changed) {
     if (changed.has("run")) {
       for (const slot of this.slots) slot.clear();
@@ -211,22 +183,13 @@ export class Data {
     const { state } = this.store;
     if (this.trace.status !== "ready") return;
     if (state.node === null) this.chosen.clear();
-    else if (this.path(state.node).length > 0) {
-      this.chosen.ask("force", {
-        ...this.#common(),
-        target: this.path(state.node),
-        alpha: this.trace.value?.alpha,
-      });
-    } else this.store.set({ node: null });
+    else if (this.path(state.node).length > 0) this.chosen.ask("force", this.#forcing(this.path(state.node)));
+    else this.store.set({ node: null });
     const base = this.base.value;
     const sameText = baselineOf(state).text === state.text;
-    if (base?.forced && this.base.status === "ready" && sameText) {
-      this.under.ask("force", {
-        ...this.#common(),
-        target: base.forced.target.ids,
-        alpha: this.trace.value?.alpha,
-      });
-    } else this.under.clear();
+    if (base?.forced && this.base.status === "ready" && sameText)
+      this.under.ask("force", this.#forcing(base.forced.target.ids));
+    else this.under.clear();
     this.#askCell();
     this.#askBoxes();
   }
@@ -259,7 +222,7 @@ export class Data {
   /** Request the boxes of the model with the shown text or image. */
   #askBoxes() {
     const shown = this.#shown();
-    if (!shown || !hasBoxes(this.run.value)) {
+    if (!shown || !this.run.value?.can.boxes) {
       this.boxes.clear();
       this.box.clear();
       return;
@@ -325,16 +288,16 @@ export class Data {
     return { run, text, temperature, top_k: topk, top_p: topp };
   }
 
+  /** The body of a request for the forced decoding of a target. @param {number[]} target */
+  #forcing(target) {
+    return { ...this.#common(), target, alpha: this.trace.value?.alpha };
+  }
+
   /** The part of a request's body that is common to those of the current translation. */
   #common() {
     const { run, text, changes } = this.store.state;
     return { run, text, interventions: changes };
   }
-}
-
-/** Whether a run's computation can be shown box by box. @param {import("./types.js").Run | null} run */
-export function hasBoxes(run) {
-  return run?.can.boxes === true;
 }
 
 /**

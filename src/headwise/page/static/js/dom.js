@@ -103,12 +103,7 @@ export function fill(element, ...children) {
   }
 }
 
-/**
- * A button.
- * @param {Child | Child[]} label
- * @param {(event: Event) => void} onclick
- * @param {Props} [props]
- */
+/** A button. @param {Child | Child[]} label @param {(event: Event) => void} onclick @param {Props} [props] */
 export function button(label, onclick, props) {
   return h("button", { type: "button", onclick, ...props }, label);
 }
@@ -121,6 +116,20 @@ export function button(label, onclick, props) {
  */
 export function field(label, control, ...more) {
   return h("label", { class: "field" }, h("span", {}, label), control, ...more);
+}
+
+/**
+ * An input of a number; `change` gets each one that is typed.
+ * @param {Props} props
+ * @param {(value: number) => void} change
+ */
+export function numberInput(props, change) {
+  const input = h("input", {
+    type: "number",
+    ...props,
+    oninput: () => Number.isFinite(input.valueAsNumber) && change(input.valueAsNumber),
+  });
+  return input;
 }
 
 /**

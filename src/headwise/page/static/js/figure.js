@@ -28,10 +28,7 @@ const [TOP, BOTTOM] = [26, 30]; // room for the texts
 const MOST_DRAWN = 2; // layers of a stack that are drawn in full; of more, only the selected one is
 const LONGEST = 30; // characters of a text
 
-/**
- * The name of a box in the figure.
- * @param {BoxSize} box
- */
+/** The name of a box in the figure. @param {BoxSize} box */
 function nameOf({ kind, name, stack, row }) {
   const attention = name.endsWith("cross-attention")
     ? "Cross-attention"
@@ -54,11 +51,7 @@ function nameOf({ kind, name, stack, row }) {
   }[kind];
 }
 
-/**
- * Arrange the boxes of both stacks in rows.
- * @param {Boxes} boxes
- * @param {number} layer  the selected one
- */
+/** Arrange the boxes of both stacks in rows. @param {Boxes} boxes @param {number} layer  the selected one */
 function arranged({ boxes }, layer) {
   /** @type {Item[]} */
   const items = [];
@@ -170,11 +163,6 @@ function drawnBox(item, y, order, { boxes: all, named, open }) {
       "aria-label": told(item),
       style: { "--order": order },
       onclick: () => open(item),
-      onkeydown: (/** @type {KeyboardEvent} */ event) => {
-        if (event.key !== "Enter" && event.key !== " ") return;
-        event.preventDefault();
-        open(item);
-      },
     },
     s("rect", { class: "outline", x, y, width: BOX, height: HEIGHT, rx: 3 }),
     s("text", { x: x + 6, y: y + 13 }, name),
@@ -207,11 +195,7 @@ function told({ boxes, folded, stack }) {
   return `${what}: ${shape}, ${shared ? "shared parameters" : `${counted(parameters)} parameters`}`;
 }
 
-/**
- * @param {string} text
- * @param {number} x
- * @param {number} y
- */
+/** @param {string} text @param {number} x @param {number} y */
 function caption(text, x, y) {
   return s("text", { class: "caption", x, y: y + 4 }, shortened(text, LONGEST), s("title", {}, text));
 }
@@ -251,11 +235,7 @@ function frames(items, top) {
   );
 }
 
-/**
- * The arrows from each box to the next one.
- * @param {Item[]} items
- * @param {(row: number) => number} top
- */
+/** The arrows from each box to the next one. @param {Item[]} items @param {(row: number) => number} top */
 function arrows(items, top) {
   return items
     .filter((item, i) => items[i + 1]?.stack === item.stack)

@@ -38,11 +38,7 @@ export function asker(view, { query }) {
   return query !== null && query >= Number(view.class_token) && query < view.rollout.shape[0] ? query : null;
 }
 
-/**
- * The query token's weights on all tokens.
- * @param {ImageView} view
- * @param {Which} which
- */
+/** The query token's weights on all tokens. @param {ImageView} view @param {Which} which */
 export function weights(view, which) {
   const all = matrix(view, which);
   const token = asker(view, which) ?? (view.class_token ? 0 : null);
@@ -50,11 +46,7 @@ export function weights(view, which) {
   return mean(Array.from({ length: all.shape[0] }, (_, row) => all.at(row))).data;
 }
 
-/**
- * The query token's weights on the patches, (rows, columns).
- * @param {ImageView} view
- * @param {Which} which
- */
+/** The query token's weights on the patches, (rows, columns). @param {ImageView} view @param {Which} which */
 export function looked(view, which) {
   return new Tensor(view.grid, weights(view, which).subarray(Number(view.class_token)));
 }
@@ -68,10 +60,7 @@ export function sharesOf({ shares, grid }, word) {
   return shares ? shares.at(word) : new Tensor(grid, new Float32Array(grid[0] * grid[1]));
 }
 
-/**
- * The largest absolute value of a map, which gets the deepest shade.
- * @param {Tensor} map
- */
+/** The largest absolute value of a map, which gets the deepest shade. @param {Tensor} map */
 export function largest({ data }) {
   return Math.max(1e-12, ...data.map(Math.abs));
 }
@@ -81,11 +70,7 @@ export function sum(values) {
   return values.reduce((total, value) => total + value, 0);
 }
 
-/**
- * A patch's position in the grid, in words.
- * @param {number} row
- * @param {number} column
- */
+/** A patch's position in the grid, in words. @param {number} row @param {number} column */
 export function placed(row, column) {
   return `row ${row + 1}, column ${column + 1}`;
 }
@@ -101,11 +86,7 @@ export function patchOf({ class_token: hasClassToken, grid }, token) {
   return patch < 0 ? null : [Math.floor(patch / grid[1]), patch % grid[1]];
 }
 
-/**
- * The name of a query token; null as in `asker`.
- * @param {ImageView} view
- * @param {number | null} token
- */
+/** The name of a query token; null as in `asker`. @param {ImageView} view @param {number | null} token */
 export function tokenName(view, token) {
   const patch = patchOf(view, token);
   if (patch) return placed(...patch);
@@ -131,10 +112,7 @@ export function weightsTable(view, which, name) {
   };
 }
 
-/**
- * A table of each patch's contribution to each word.
- * @param {ImageView} view
- */
+/** A table of each patch's contribution to each word. @param {ImageView} view */
 export function sharesTable(view) {
   const [rows, columns] = view.grid;
   return {

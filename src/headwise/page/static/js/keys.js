@@ -16,7 +16,8 @@ const KEYS = [
 
 /**
  * Move the focus with arrow keys among the items of a container that is one tab stop (roving tabindex). `selector`
- * matches the items; they form a grid by `data-row` and `data-column` if they have them, otherwise one line.
+ * matches the items; they form a grid by `data-row` and `data-column` if they have them, otherwise one line. Enter and
+ * the space bar click an item of a drawing, as they do a button.
  * @param {HTMLElement | SVGElement} container
  * @param {string} selector
  */
@@ -27,10 +28,12 @@ export function roving(container, selector) {
     const all = items();
     const from = all.find((item) => item === document.activeElement);
     if (!from) return;
+    const pressed = from instanceof SVGElement && (key === "Enter" || key === " ");
     const to = key === "Home" ? all[0] : key === "End" ? all[all.length - 1] : neighbor(all, from, key);
-    if (!to) return;
+    if (!pressed && !to) return;
     event.preventDefault();
-    to.focus();
+    if (pressed) from.dispatchEvent(new MouseEvent("click"));
+    else to?.focus();
   });
   container.addEventListener("focusin", (event) => {
     const all = items();
@@ -39,14 +42,16 @@ export function roving(container, selector) {
   });
 }
 
+const CHOSEN = "[aria-pressed=true], [aria-selected=true], [aria-current]";
+
 /**
- * Leave one tab stop among new items: the marked one, or the first.
+ * Leave one tab stop among new items: the one that has the focus or is chosen, or the first.
  * @param {Iterable<Element>} items
- * @param {(item: Element) => boolean} [marked]
  */
-export function oneStop(items, marked = () => false) {
+export function oneStop(items) {
   const all = [...items];
-  const stop = all.find(marked) ?? all[0];
+  const stop =
+    all.find((item) => item === document.activeElement) ?? all.find((item) => item.matches(CHOSEN)) ?? all[0];
   for (const item of all) item.setAttribute("tabindex", item === stop ? "0" : "-1");
 }
 

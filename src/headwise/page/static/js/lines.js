@@ -32,13 +32,11 @@ export function lineChart(title, given, { logX = false, logY = false, xTicks, na
   }));
   const points = lines.flatMap((line) => line.points);
   if (points.length === 0) return null;
-  const onX = scale(
-    logX,
-    points.map(([x]) => x),
-  );
-  const onY = scale(
-    logY,
-    points.map(([, y]) => y),
+  const [onX, onY] = [logX, logY].map((log, i) =>
+    scale(
+      log,
+      points.map((point) => point[i]),
+    ),
   );
   const right = WIDTH - (named ? NAMES : 8);
   const x = (/** @type {number} */ value) => LEFT + (right - LEFT) * onX.share(value);

@@ -9,7 +9,7 @@ import { keysDialog, listen } from "./keys.js";
 import { architecturePanel } from "./panels/architecture.js";
 import { beamPanel } from "./panels/beam.js";
 import { evidencePanel } from "./panels/evidence.js";
-import { allHeads, hasAttention, headsPanel, silence } from "./panels/heads.js";
+import { allHeads, headsPanel, silence } from "./panels/heads.js";
 import { insidePanel } from "./panels/inside.js";
 import { interventionsPanel } from "./panels/interventions.js";
 import { languagePanel } from "./panels/language.js";
@@ -100,11 +100,7 @@ function followTheme() {
  */
 function header(runs) {
   const theme = select(
-    [
-      ["auto", "Auto"],
-      ["light", "Light"],
-      ["dark", "Dark"],
-    ],
+    Object.entries({ auto: "Auto", light: "Light", dark: "Dark" }),
     store.state.theme,
     (value) => store.set({ theme: /** @type {"auto" | "light" | "dark"} */ (value) }),
     { "aria-label": "Colors" },
@@ -155,8 +151,7 @@ function keys() {
     else store.set({ ...next, query: null, key: null });
   };
   const panels = () => /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".panel:not([hidden])")]);
-  const attends = () =>
-    data.run.value !== null && (hasAttention(data.run.value) || data.run.value.can.vision);
+  const attends = () => data.run.value?.can.read || data.run.value?.can.vision;
   const changes = () => data.run.value?.can.translate || attends();
   /** @type {Record<string, () => void>} */
   const actions = {

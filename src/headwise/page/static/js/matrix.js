@@ -18,6 +18,34 @@ const FITS = 20; // CSS pixels of a cell's side into which a number fits
 const MOST_NUMBERS = 900; // cells with numbers
 
 /**
+ * Put a mark on a cell, or hide it.
+ * @param {HTMLElement} mark
+ * @param {[row: number, column: number] | null} cell
+ */
+export function put(mark, cell) {
+  mark.hidden = cell === null;
+  mark.style.setProperty("--row", String(cell?.[0] ?? 0));
+  mark.style.setProperty("--column", String(cell?.[1] ?? 0));
+}
+
+/**
+ * The cell that the pointer is on, or the nearest one.
+ * @param {MouseEvent} event
+ * @param {HTMLElement} cells
+ * @param {number[]} shape  rows and columns
+ * @returns {[row: number, column: number]}
+ */
+export function cellAt(event, cells, [rows, columns]) {
+  const box = cells.getBoundingClientRect();
+  const index = (/** @type {number} */ share, /** @type {number} */ count) =>
+    Math.max(0, Math.min(count - 1, Math.floor(share * count)));
+  return [
+    index((event.clientY - box.top) / box.height, rows),
+    index((event.clientX - box.left) / box.width, columns),
+  ];
+}
+
+/**
  * The element of the heat map, and the functions that update it.
  * @param {object} tell
  * @param {(row: number, column: number) => void} tell.move  the cursor moved
@@ -50,25 +78,12 @@ export function matrixView({ move, pin }) {
   let shown = null;
   let [row, column] = [0, 0];
 
-  /**
-   * @param {HTMLElement} mark
-   * @param {number} r
-   * @param {number} c
-   */
-  const put = (mark, r, c) => {
-    mark.hidden = !shown;
-    mark.style.setProperty("--row", String(r));
-    mark.style.setProperty("--column", String(c));
-  };
-  /**
-   * @param {number} r
-   * @param {number} c
-   */
+  /** @param {number} r @param {number} c */
   const go = (r, c) => {
     if (!shown) return;
     const [height, width] = shown.weights.shape;
     [row, column] = [Math.max(0, Math.min(height - 1, r)), Math.max(0, Math.min(width - 1, c))];
-    put(cursor, row, column);
+    put(cursor, [row, column]);
     for (const [i, item] of [...rows.children].entries()) item.classList.toggle("on", i === row);
     for (const [i, item] of [...columns.children].entries()) item.classList.toggle("on", i === column);
     move(row, column);
@@ -84,18 +99,12 @@ export function matrixView({ move, pin }) {
     else return;
     event.preventDefault();
   });
-  const at = (/** @type {PointerEvent} */ event) => {
-    const box = cells.getBoundingClientRect();
-    const [height, width] = shown?.weights.shape ?? [1, 1];
-    const position = [
-      ((event.clientY - box.top) / box.height) * height,
-      ((event.clientX - box.left) / box.width) * width,
-    ];
-    return /** @type {[number, number]} */ (position.map(Math.floor));
+  const follow = (/** @type {MouseEvent} */ event) => {
+    go(...cellAt(event, cells, shown?.weights.shape ?? [1, 1]));
   };
-  cells.addEventListener("pointermove", (event) => go(...at(event)));
+  cells.addEventListener("pointermove", follow);
   cells.addEventListener("click", (event) => {
-    go(...at(/** @type {PointerEvent} */ (event)));
+    follow(event);
     pin(row, column);
   });
 
@@ -125,10 +134,7 @@ export function matrixView({ move, pin }) {
 
   return {
     root,
-    /**
-     * @param {Matrix | null} matrix
-     * @param {string} label
-     */
+    /** @param {Matrix | null} matrix @param {string} label */
     show(matrix, label) {
       shown = matrix;
       root.hidden = matrix === null;
@@ -155,9 +161,8 @@ export function matrixView({ move, pin }) {
      */
     place(r, c, at) {
       [row, column] = [r, c];
-      put(cursor, r, c);
-      put(pinned, ...(at ?? [0, 0]));
-      if (at === null) pinned.hidden = true;
+      put(cursor, [r, c]);
+      put(pinned, at);
     },
     /** @returns {[string | number, ...(string | number)[]][]} */
     table() {

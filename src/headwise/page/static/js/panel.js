@@ -1,6 +1,7 @@
 /** Parts common to all panels: heading, tools, loading state and errors, and a table for every chart. */
 
 import { button, fill, h } from "./dom.js";
+import { oneStop, roving } from "./keys.js";
 
 /**
  * @typedef {object} Panel
@@ -90,6 +91,90 @@ export function tableOf({ caption, head, rows }) {
 }
 
 /**
+ * A box for what may be larger than its place, which can be scrolled by keyboard.
+ * @param {string} label
+ * @param {HTMLElement | null} [content]
+ * @param {string} [kind]  a class
+ */
+export function scrolled(label, content = null, kind = "") {
+  return h("div", { class: `scroll ${kind}`, tabindex: "0", role: "group", "aria-label": label }, content);
+}
+
+/**
+ * A list of tabs, one tab stop with arrow keys, for the view below it.
+ * @param {string} label
+ * @param {HTMLElement} view
+ * @param {string} [kind]  a class
+ */
+export function tabList(label, view, kind = "steps") {
+  const root = h("div", { class: kind, role: "tablist", "aria-label": label });
+  roving(root, "[role=tab]");
+  /**
+   * @param {[id: string, text: import("./dom.js").Child | import("./dom.js").Child[]][]} tabs
+   * @param {number} selected
+   * @param {(index: number) => void} choose
+   */
+  const show = (tabs, selected, choose) => {
+    const make = (/** @type {(typeof tabs)[number]} */ [id, text], /** @type {number} */ i) =>
+      button(text, () => choose(i), {
+        role: "tab",
+        id,
+        "data-key": id,
+        "aria-controls": view.id,
+        "aria-selected": String(i === selected),
+        onfocus: () => i !== selected && choose(i),
+      });
+    fill(root, ...tabs.map(make));
+    oneStop(root.children);
+    if (tabs[selected]) view.setAttribute("aria-labelledby", tabs[selected][0]);
+  };
+  return { root, show };
+}
+
+/**
+ * A button that repeats a step at regular times, until it returns false or the button is pressed again.
+ * @param {number} every  milliseconds
+ * @param {() => void} begin
+ * @param {() => boolean} step
+ * @param {string} key
+ */
+export function player(every, begin, step, key) {
+  let timer = 0;
+  const stop = () => {
+    clearInterval(timer);
+    timer = 0;
+    play.textContent = "Play";
+  };
+  const start = () => {
+    begin();
+    timer = window.setInterval(() => step() || stop(), every);
+    play.textContent = "Stop";
+  };
+  const play = button("Play", () => (timer ? stop() : start()), { "data-key": key });
+  return { play, stop };
+}
+
+/**
+ * A box for the text of the page's state.
+ * @param {import("./state.js").Store} store
+ * @param {import("./dom.js").Props} props
+ */
+export function textBox(store, props) {
+  const box = h("textarea", {
+    dir: "auto",
+    spellcheck: "false",
+    ...props,
+    oninput: () => store.set({ text: box.value }),
+  });
+  const show = () => {
+    if (box.value !== store.state.text) box.value = store.state.text;
+  };
+  store.on(show);
+  show();
+  return box;
+}
+
+/**
  * Show the state of slots: busy while one loads, a message and a button to try again if one failed.
  * @param {HTMLElement} body keeps its children; the message comes first
  * @param {import("./api.js").Slot<any>[]} slots
@@ -121,28 +206,22 @@ export function watch(body, slots) {
 /**
  * A group of radio buttons, one tab stop with arrow keys.
  * @param {string} label
- * @param {[value: string, label: string][]} options
+ * @param {Record<string, string>} options  labels by value
  * @param {(value: string) => void} choose
  */
 export function choice(label, options, choose) {
   const name = `choice-${label.replace(/\W/g, "-")}`;
-  const inputs = new Map(
-    options.map(([value]) => [
-      value,
-      h("input", { type: "radio", name, value, onchange: () => choose(value) }),
-    ]),
+  const inputs = Object.keys(options).map((value) =>
+    h("input", { type: "radio", name, value, onchange: () => choose(value) }),
   );
   const root = h(
     "fieldset",
     { class: "choice" },
     h("legend", { class: "hidden" }, label),
-    options.map(([value, text]) =>
-      h("label", {}, /** @type {HTMLInputElement} */ (inputs.get(value)), h("span", {}, text)),
-    ),
+    inputs.map((input) => h("label", {}, input, h("span", {}, options[input.value]))),
   );
   const show = (/** @type {string} */ value) => {
-    const input = inputs.get(value);
-    if (input) input.checked = true;
+    for (const input of inputs) input.checked = input.value === value;
   };
   return { root, show };
 }

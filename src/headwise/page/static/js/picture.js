@@ -1,6 +1,7 @@
 /** Images: drawn pixel by pixel under a grid of patches, and read from a file. */
 
 import { h } from "./dom.js";
+import { cellAt, put } from "./matrix.js";
 
 /**
  * An image with its patches; the pointer moves the cursor to a patch, a click pins it.
@@ -12,23 +13,9 @@ export function pictureView(move, pin) {
   const cursor = h("span", { class: "cell cursor" });
   const pinned = h("span", { class: "cell pinned", hidden: true });
   const root = h("div", { class: "picture", role: "img" }, canvas, pinned, cursor);
-  let [rows, columns] = [1, 1];
-  const at = (/** @type {MouseEvent} */ event) => {
-    const box = root.getBoundingClientRect();
-    const index = (/** @type {number} */ share, /** @type {number} */ count) =>
-      Math.max(0, Math.min(count - 1, Math.floor(share * count)));
-    return /** @type {[number, number]} */ ([
-      index((event.clientY - box.top) / box.height, rows),
-      index((event.clientX - box.left) / box.width, columns),
-    ]);
-  };
-  root.addEventListener("pointermove", (event) => move(...at(event)));
-  root.addEventListener("click", (event) => pin(...at(event)));
-  const put = (/** @type {HTMLElement} */ mark, /** @type {[number, number] | null} */ patch) => {
-    mark.hidden = patch === null;
-    mark.style.setProperty("--row", String(patch?.[0] ?? 0));
-    mark.style.setProperty("--column", String(patch?.[1] ?? 0));
-  };
+  let shape = [1, 1];
+  root.addEventListener("pointermove", (event) => move(...cellAt(event, root, shape)));
+  root.addEventListener("click", (event) => pin(...cellAt(event, root, shape)));
   return {
     root,
     /**
@@ -37,9 +24,9 @@ export function pictureView(move, pin) {
      * @param {string} label
      */
     show(pixels, grid, label) {
-      [rows, columns] = grid;
-      root.style.setProperty("--rows", String(rows));
-      root.style.setProperty("--columns", String(columns));
+      shape = grid;
+      root.style.setProperty("--rows", String(grid[0]));
+      root.style.setProperty("--columns", String(grid[1]));
       root.setAttribute("aria-label", label);
       const [channels, height, width] = pixels.shape;
       [canvas.width, canvas.height] = [width, height];

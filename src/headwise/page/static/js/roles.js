@@ -37,10 +37,7 @@ export function measured(evidence, part, layer, head) {
   return evidence?.heads[part]?.[layer]?.[head] ?? null;
 }
 
-/**
- * A role as a sentence, with its rate and its baseline.
- * @param {Role} role
- */
+/** A role as a sentence, with its rate and its baseline. @param {Role} role */
 export function sentence({ name, rate, unit, samples, against, baseline }) {
   if (unit === "correlation")
     return `${name}: correlation ${number(rate)} over ${counted(samples)} pairs (${against}: ${number(baseline)}).`;

@@ -61,10 +61,10 @@ export const STAGES = [
       `${number(p.dots.data[key], 4)} ÷ √${p.q.data.length} = ${number(p.dots.data[key], 4)} ÷ ${number(p.scale, 4)} = `,
       strong(number(p.scaled.data[key], 4)),
       biased(p)
-        ? `. Positions add ${number(p.bias.data[key], 4)}: ${number(p.scaled.data[key] + p.bias.data[key], 4)}.`
+        ? `. Positions add ${number(p.bias.data[key], 4)}: ${number(scores(p)[key], 4)}.`
         : ", so that long vectors don’t make the softmax all or nothing.",
     ],
-    strips: (p) => [{ label: "scores", values: p.scaled.data.map((value, i) => value + p.bias.data[i]) }],
+    strips: (p) => [{ label: "scores", values: scores(p) }],
   },
   {
     name: "mask",
@@ -79,21 +79,15 @@ export const STAGES = [
               : `${p.part === "decoder" && key > p.query ? " comes later and" : ""} must not be seen: its score becomes −∞ and its weight exactly 0.`,
             ` ${p.seen.filter((seen) => !seen).length} of ${p.seen.length} keys are masked.`,
           ],
-    strips: (p) => [
-      {
-        label: "scores",
-        values: p.scaled.data.map((value, i) => (p.seen[i] ? value + p.bias.data[i] : Number.NaN)),
-      },
-    ],
+    strips: (p) => [{ label: "scores", values: masked(p) }],
   },
   {
     name: "softmax",
     formula: "α = exp(s) / Σ exp(s)",
     sentence: (p, key) => {
-      const scores = p.scaled.data.map((value, i) => (p.seen[i] ? value + p.bias.data[i] : -Infinity));
-      const total = scores.reduce((sum, value) => sum + Math.exp(value), 0);
+      const total = masked(p).reduce((sum, score) => sum + Math.exp(score), 0);
       return [
-        `exp(${p.seen[key] ? number(scores[key], 4) : "−∞"}) ÷ ${number(total, 3)} = `,
+        `exp(${p.seen[key] ? number(scores(p)[key], 4) : "−∞"}) ÷ ${number(total, 3)} = `,
         strong(number(p.softmax.data[key], 4)),
         `: ${percent(p.softmax.data[key])} of the attention. All weights sum to ${number(
           p.softmax.data.reduce((a, b) => a + b, 0),
@@ -134,6 +128,16 @@ export const STAGES = [
   },
 ];
 
+/** The scores with what positions add to them. @param {Products} p */
+export function scores(p) {
+  return p.scaled.data.map((value, i) => value + p.bias.data[i]);
+}
+
+/** The scores, −∞ for masked keys. @param {Products} p */
+function masked(p) {
+  return scores(p).map((score, i) => (p.seen[i] ? score : -Infinity));
+}
+
 /** Whether positions add a bias to the scores. @param {Products} p */
 export function biased(p) {
   return p.bias.data.some((value) => value !== 0);
@@ -149,10 +153,7 @@ function norm(values) {
   return Math.hypot(...values);
 }
 
-/**
- * A sum, of more than four terms the first three and the last one.
- * @param {Float32Array} values
- */
+/** A sum, of more than four terms the first three and the last one. @param {Float32Array} values */
 function sumOf(values) {
   const terms = [...values].map((value) => number(value, 3));
   if (terms.length > 4) terms.splice(3, terms.length - 4, "…");

@@ -81,6 +81,9 @@ const DEPENDENT = ["node", "query", "key", "word", "step"];
 const INPUTS = ["run", "text", "beam", "alpha", "changes"];
 const OF_RUN = ["beam", "alpha", "changes", "scope", "base", "image", "pixels", "caption"];
 
+const FRACTIONS = ["alpha", "temperature", "topp", "radius"];
+const OPTIONAL_INTEGERS = ["beam", "node", "query", "key"]; // null unless chosen
+
 /** @typedef {(state: State, changed: Set<string>) => void} Listener */
 
 /** The state with its listeners and the history of its interventions. */
@@ -126,10 +129,7 @@ export class Store {
     for (const listener of this.#listeners) listener(this.state, changed);
   }
 
-  /**
-   * Change the interventions; `undo` restores the earlier ones.
-   * @param {string[]} changes
-   */
+  /** Change the interventions; `undo` restores the earlier ones. @param {string[]} changes */
   intervene(changes) {
     const next = [...new Set(changes)];
     if (JSON.stringify(next) === JSON.stringify(this.state.changes)) return; // there would be nothing to undo
@@ -180,33 +180,16 @@ export function fromFragment(fragment) {
     shift: ["0", "1"],
     words: ["true", "false"],
   };
-  const integers = [
-    "beam",
-    "node",
-    "layer",
-    "head",
-    "query",
-    "key",
-    "stage",
-    "boxLayer",
-    "boxStep",
-    "position",
-    "shift",
-    "topk",
-    "seed",
-    "image",
-    "step",
-  ];
-  for (const key of Object.keys(START)) {
+  for (const [key, initial] of Object.entries(START)) {
     const text = parameters.get(key);
     if (text === null) continue;
     if (key in choices && !choices[key].includes(text)) continue;
     if (key === "changes") state[key] = parameters.getAll(key);
     else if (key === "words") state[key] = text === "true";
-    else if (integers.includes(key)) {
-      if (/^[0-9]{1,9}$/.test(text)) state[key] = Number(text);
-    } else if (["alpha", "temperature", "topp", "radius"].includes(key)) {
+    else if (FRACTIONS.includes(key)) {
       if (Number.isFinite(Number(text)) && text.trim() !== "") state[key] = Number(text);
+    } else if (typeof initial === "number" || OPTIONAL_INTEGERS.includes(key)) {
+      if (/^[0-9]{1,9}$/.test(text)) state[key] = Number(text);
     } else state[key] = text;
   }
   return /** @type {State} */ (/** @type {unknown} */ (state));

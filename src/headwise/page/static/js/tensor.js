@@ -2,19 +2,13 @@
 
 /** An array of 32-bit floats with a shape, in row-major order. */
 export class Tensor {
-  /**
-   * @param {number[]} shape
-   * @param {Float32Array} data
-   */
+  /** @param {number[]} shape @param {Float32Array} data */
   constructor(shape, data) {
     this.shape = shape;
     this.data = data;
   }
 
-  /**
-   * The subtensor at these indices of the first axes, without a copy.
-   * @param {...number} indices
-   */
+  /** The subtensor at these indices of the first axes, without a copy. @param {...number} indices */
   at(...indices) {
     let [offset, size] = [0, this.data.length];
     indices.forEach((index, axis) => {
@@ -41,10 +35,7 @@ export function unpacked(value) {
   return value;
 }
 
-/**
- * The mean of several matrices.
- * @param {Tensor[]} matrices
- */
+/** The mean of several matrices. @param {Tensor[]} matrices */
 export function mean(matrices) {
   const sum = new Float32Array(matrices[0].data.length);
   for (const { data } of matrices) for (let index = 0; index < sum.length; index++) sum[index] += data[index];

@@ -13,11 +13,7 @@ export function number(value, digits = 2) {
   return (/^-0\.?0*$/.test(text) ? text.slice(1) : text).replace("-", "−");
 }
 
-/**
- * A number with its sign; zero has none.
- * @param {number} value
- * @param {number} [digits]
- */
+/** A number with its sign; zero has none. @param {number} value @param {number} [digits] */
 export function signed(value, digits = 2) {
   const text = number(value, digits);
   return value > 0 && !/^0\.?0*$/.test(text) ? `+${text}` : text;
@@ -48,10 +44,7 @@ export function shortened(text, most) {
   return characters.length > most ? `${characters.slice(0, most - 1).join("")}…` : text;
 }
 
-/**
- * A token of a language model, whose spaces and line ends are parts of the text.
- * @param {string} piece
- */
+/** A token of a language model, whose spaces and line ends are parts of the text. @param {string} piece */
 export function visible(piece) {
   return piece.replaceAll("▁", "␣").replaceAll(" ", "␣").replaceAll("\n", "↵");
 }
@@ -101,11 +94,7 @@ export function difference(before, after) {
   return changes;
 }
 
-/**
- * The length penalty ((5 + |Y|) / 6)^α, Wu et al. 2016.
- * @param {number} length
- * @param {number} alpha
- */
+/** The length penalty ((5 + |Y|) / 6)^α, Wu et al. 2016. @param {number} length @param {number} alpha */
 export function lengthPenalty(length, alpha) {
   return ((5 + length) / 6) ** alpha;
 }

@@ -1,6 +1,7 @@
 /**
  * The server's responses (docs/look-inside.md has the trace's schema).
  *
+ * @typedef {import("./tensor.js").Tensor} Tensor
  * @typedef {"encoder" | "decoder" | "cross"} Part
  *
  * @typedef {object} Side
@@ -13,69 +14,20 @@
  *
  * @typedef {{ id: number, piece: string, log_probability: number }} Alternative
  *
- * @typedef {object} Reading
- * @property {Side} target
- * @property {Side} reads
- * @property {number[]} log_probabilities
- * @property {Alternative[][]} alternatives
- * @property {number} log_probability
- * @property {number} length_penalty
- * @property {number} score
- * @property {Partial<Record<Part, import("./tensor.js").Tensor>>} attention
+ * @typedef {{ log_probability: number, length_penalty: number, score: number }} Scored
  *
- * @typedef {object} Hypothesis
- * @property {number} node
- * @property {string} text
- * @property {number[]} ids
- * @property {number} log_probability
- * @property {number} length_penalty
- * @property {number} score
- * @property {number[]} token_log_probabilities
+ * @typedef {Scored & { target: Side, reads: Side, log_probabilities: number[], alternatives: Alternative[][],
+ *   attention: Partial<Record<Part, Tensor>> }} Reading
+ * @typedef {Scored & { node: number, text: string, ids: number[], token_log_probabilities: number[] }} Hypothesis
+ * @typedef {Scored & { parent: number | null, token: number, piece: string, token_log_probability: number,
+ *   length: number, finished: boolean, rank: number | null }} TreeNode
  *
- * @typedef {object} TreeNode
- * @property {number | null} parent
- * @property {number} token
- * @property {string} piece
- * @property {number} token_log_probability
- * @property {number} log_probability
- * @property {number} length
- * @property {number} length_penalty
- * @property {number} score
- * @property {boolean} finished
- * @property {number | null} rank
+ * @typedef {{ beam: number, alpha: number, interventions: string[], notes: string[], source: Side,
+ *   forced: Reading | null, hypotheses: Hypothesis[], tree: TreeNode[] }} Trace
  *
- * @typedef {object} Trace
- * @property {number} beam
- * @property {number} alpha
- * @property {string[]} interventions
- * @property {string[]} notes
- * @property {Side} source
- * @property {Reading | null} forced
- * @property {Hypothesis[]} hypotheses
- * @property {TreeNode[]} tree
- *
- * @typedef {object} Products
- * @property {Part} part
- * @property {number} layer
- * @property {number} head
- * @property {number} query
- * @property {string} query_piece
- * @property {string[]} key_pieces
- * @property {import("./tensor.js").Tensor} q
- * @property {import("./tensor.js").Tensor} k
- * @property {import("./tensor.js").Tensor} terms
- * @property {import("./tensor.js").Tensor} dots
- * @property {number} scale
- * @property {import("./tensor.js").Tensor} scaled
- * @property {import("./tensor.js").Tensor} bias
- * @property {boolean[]} seen
- * @property {import("./tensor.js").Tensor} softmax
- * @property {import("./tensor.js").Tensor} weights
- * @property {import("./tensor.js").Tensor} v
- * @property {import("./tensor.js").Tensor} weighted
- * @property {import("./tensor.js").Tensor} result
- * @property {import("./tensor.js").Tensor} part_of_output
- * @property {import("./tensor.js").Tensor} output
+ * @typedef {{ part: Part, layer: number, head: number, query: number, query_piece: string, key_pieces: string[],
+ *   scale: number, seen: boolean[] } & Record<"q" | "k" | "terms" | "dots" | "scaled" | "bias" | "softmax" | "weights" |
+ *   "v" | "weighted" | "result" | "part_of_output" | "output", Tensor>} Products
  *
  * @typedef {object} BoxSize  one box of the model
  * @property {string} name
@@ -90,7 +42,7 @@
  * @property {number} parameters
  * @property {boolean} shared
  * @property {number | null} flops
- * @property {import("./tensor.js").Tensor} sizes  of what it hands on, for each token
+ * @property {Tensor} sizes  of what it hands on, for each token
  *
  * @typedef {object} Boxes
  * @property {"pre" | "post"} norm
@@ -99,54 +51,42 @@
  * @property {BoxSize[]} boxes
  * @property {{ name: string, parameters: number, flops: number | null }[]} parts
  *
- * @typedef {{ label: string, values: import("./tensor.js").Tensor, names: string[] | null, tokens: boolean }} Vector
+ * @typedef {{ label: string, values: Tensor, names: string[] | null, tokens: boolean }} Vector
  *
  * @typedef {object} Grid
  * @property {string} label
- * @property {import("./tensor.js").Tensor} values
+ * @property {Tensor} values
  * @property {string[]} rows
  * @property {string[] | null} columns
  * @property {boolean} tokens  whether the rows are tokens
  * @property {number | null} marked
  *
- * @typedef {object} BoxStep
- * @property {string} name
- * @property {string} formula
- * @property {string} sentence
- * @property {Vector[]} vectors
- * @property {Grid[]} grids
- * @property {Record<string, number>} facts
+ * @typedef {{ name: string, formula: string, sentence: string, vectors: Vector[], grids: Grid[],
+ *   facts: Record<string, number> }} BoxStep
  *
- * @typedef {object} Box  the computation of one box at one token
- * @property {string} name
- * @property {string} title
- * @property {number | null} layer
- * @property {number} position
- * @property {string[]} pieces
- * @property {BoxStep[]} steps
+ * The computation of one box at one token.
+ * @typedef {{ name: string, title: string, layer: number | null, position: number, pieces: string[],
+ *   steps: BoxStep[] }} Box
  *
- * @typedef {object} Step  one step of decoding, and teacher forcing at the same position
- * @property {Alternative} chosen
- * @property {Alternative[]} alternatives
- * @property {number} forced
- * @property {Alternative[]} forced_alternatives
- * @property {number} difference
+ * One step of decoding, and teacher forcing at the same position.
+ * @typedef {{ chosen: Alternative, alternatives: Alternative[], forced: number, forced_alternatives: Alternative[],
+ *   difference: number }} Step
  *
  * @typedef {object} Stepwise
  * @property {Side} source
  * @property {Side} target
  * @property {Step[]} steps
  * @property {number} difference
- * @property {import("./tensor.js").Tensor | null} attention  (layers, heads, steps, source)
+ * @property {Tensor | null} attention  (layers, heads, steps, source)
  *
  * @typedef {object} Recurring  one network on one sentence
  * @property {string} name
  * @property {string} title
  * @property {string} about
  * @property {boolean} sequential  whether a state is computed from the one before
- * @property {import("./tensor.js").Tensor} states  (tokens, features)
- * @property {import("./tensor.js").Tensor} kept  what each state has of the first token, (tokens,)
- * @property {import("./tensor.js").Tensor} gradient  by distance, relative to distance 0
+ * @property {Tensor} states  (tokens, features)
+ * @property {Tensor} kept  what each state has of the first token, (tokens,)
+ * @property {Tensor} gradient  by distance, relative to distance 0
  *
  * @typedef {object} Recurrence
  * @property {string[]} pieces  in the order of reading
@@ -155,12 +95,8 @@
  * @property {boolean} backward
  * @property {Recurring[]} networks
  *
- * @typedef {object} Times
- * @property {number} width
- * @property {string} device
- * @property {number} threads
- * @property {number[]} lengths
- * @property {{ name: string, title: string, sequential: boolean, milliseconds: number[] }[]} rows
+ * @typedef {{ width: number, device: string, threads: number, lengths: number[],
+ *   rows: { name: string, title: string, sequential: boolean, milliseconds: number[] }[] }} Times
  *
  * @typedef {object} Run
  * @property {string} name
@@ -171,40 +107,31 @@
  * @property {{ source: string | null, target: string | null }} languages
  * @property {boolean} [recorded]  whether only the recording of one text is there
  * @property {Partial<Record<Part, { layers: number, heads: number, products?: boolean }>>} [parts]
- * @property {number | null} [key_size]
- * @property {number} [d_model]
  * @property {number} [parameters]
- * @property {number} [subwords]
  * @property {number} [beam]
  * @property {number} [alpha]
- * @property {number} [longest]
  * @property {string[]} [samples]
  * @property {number[]} [checkpoints]  training steps whose models are available; 0 is before training
  * @property {number} [images]  number of held-out images of a vision model
  * @property {[channels: number, height: number, width: number]} [shape]  of an image
  * @property {string[]} [classes]  empty for a model that reads captions
  *
- * @typedef {object} NextToken
- * @property {number} read
- * @property {number} left_out
- * @property {number} kept
- * @property {number} entropy
- * @property {{ id: number, piece: string, text: string, probability: number, drawn: number }[]} tokens
+ * @typedef {{ read: number, left_out: number, kept: number, entropy: number,
+ *   tokens: { id: number, piece: string, text: string, probability: number, drawn: number }[] }} NextToken
  *
  * @typedef {object} ImageView  a vision model's attention over the patches of an image
  * @property {number | null} image
  * @property {string | null} truth  the gold class or caption of a held-out image
- * @property {import("./tensor.js").Tensor} pixels  (channels, height, width), from 0 to 1
+ * @property {Tensor} pixels  (channels, height, width), from 0 to 1
  * @property {[rows: number, columns: number]} grid  of patches
  * @property {boolean} class_token
- * @property {import("./tensor.js").Tensor} attention  (layers, heads, tokens, tokens)
- * @property {import("./tensor.js").Tensor} rollout  (tokens, tokens)
+ * @property {Tensor} attention  (layers, heads, tokens, tokens)
+ * @property {Tensor} rollout  (tokens, tokens)
  * @property {number[] | null} probabilities
  * @property {string} caption
  * @property {string[]} words
- * @property {import("./tensor.js").Tensor | null} shares  (words, rows, columns)
+ * @property {Tensor | null} shares  (words, rows, columns)
  *
- * @typedef {{ kind: string, step: number } & Record<string, number | null>} MetricsRecord
  * @typedef {{ records: any[], count: number, max_steps: number, going_on: boolean }} Curves
  */
 

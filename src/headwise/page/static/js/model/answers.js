@@ -48,10 +48,7 @@ export async function openRun(read) {
   };
 }
 
-/**
- * Check what a link can hold: lengths, and the options of the search.
- * @param {any} request
- */
+/** Check what a link can hold: lengths, and the options of the search. @param {any} request */
 function check({ text, target, beam, alpha, interventions }) {
   for (const [name, value] of Object.entries({ text, target })) {
     const length = typeof value === "string" ? [...value].length : 0;

@@ -72,9 +72,7 @@ export class Attention {
       linear(x, this.weight(projection), weights.get(`${name}.${projection}.bias`));
   }
 
-  /**
-   * Empty keys and values.
-   */
+  /** Empty keys and values. */
   newRows() {
     return {
       keys: new Rows(this.keyHeads * this.keySize),
@@ -112,10 +110,10 @@ export class Attention {
       const ofRow = new Tensor([this.heads, path.length], new Float32Array(this.heads * path.length));
       for (let head = 0; head < this.heads; head++) {
         const alphas = ofRow.at(head).data;
-        this.scores(q, k, row, head, path, places[row], alphas);
+        this.#score(ofHead(q, row, head, this.keySize), k, head, path, places[row], alphas);
         softmax(alphas);
         hooks.change?.(this.part, this.layer, head, alphas);
-        this.#sum(v, joined, row, head, path, places[row], alphas);
+        this.#sum(v, ofHead(joined, row, head, this.valueSize), head, path, places[row], alphas);
       }
       return ofRow;
     });
@@ -124,18 +122,16 @@ export class Attention {
   }
 
   /**
-   * The scores of a query for the keys on its path.
-   * @param {Tensor} q
+   * Set the scores of a head's query for the keys on its path.
+   * @param {Float32Array} query
    * @param {Tensor} k
-   * @param {number} row
    * @param {number} head
    * @param {ArrayLike<number>} path
    * @param {number} place
-   * @param {Float32Array} scores  the result
+   * @param {Float32Array} scores
    */
-  scores(q, k, row, head, path, place, scores) {
+  #score(query, k, head, path, place, scores) {
     const size = this.keySize;
-    const query = q.data.subarray(row * q.shape[1] + head * size, row * q.shape[1] + (head + 1) * size);
     const offset = this.keyHead(head) * size;
     const scale = Math.sqrt(size);
     for (let key = 0; key < path.length; key++) {
@@ -152,19 +148,16 @@ export class Attention {
   }
 
   /**
-   * Sum the values on a path by their weights into a head's part of `joined`.
+   * Add up the values on a path by their weights.
    * @param {Tensor} v
-   * @param {Tensor} joined
-   * @param {number} row
+   * @param {Float32Array} sums
    * @param {number} head
    * @param {ArrayLike<number>} path
    * @param {number} place
    * @param {Float32Array} alphas
    */
-  #sum(v, joined, row, head, path, place, alphas) {
+  #sum(v, sums, head, path, place, alphas) {
     const size = this.valueSize;
-    const first = row * joined.shape[1] + head * size;
-    const sums = joined.data.subarray(first, first + size);
     const offset = this.keyHead(head) * size;
     for (let key = 0; key < path.length; key++) {
       const alpha = alphas[key];
@@ -183,4 +176,15 @@ export class Attention {
     });
     return x;
   }
+}
+
+/**
+ * A head's part of a row, without a copy.
+ * @param {Tensor} x
+ * @param {number} row
+ * @param {number} head
+ * @param {number} size  of the part
+ */
+export function ofHead(x, row, head, size) {
+  return x.at(row).data.subarray(head * size, (head + 1) * size);
 }

@@ -31,11 +31,7 @@ function quoted(text) {
   return text.includes("'") && !text.includes('"') ? `"${text}"` : `'${text}'`;
 }
 
-/**
- * Parse an intervention.
- * @param {string} text
- * @returns {Intervention}
- */
+/** Parse an intervention. @param {string} text @returns {Intervention} */
 export function parse(text) {
   const [kind, rest] = partition(strip(text));
   const subject = `intervention ${quoted(text.slice(0, SHOWN) + (text.length > SHOWN ? "…" : ""))}`;

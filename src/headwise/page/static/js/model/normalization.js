@@ -82,10 +82,7 @@ export class Normalizer {
     this.trim = trim;
   }
 
-  /**
-   * The normalized text, with U+2581 for each space.
-   * @param {string} text
-   */
+  /** The normalized text, with U+2581 for each space. @param {string} text */
   normalize(text) {
     const bytes = new TextEncoder().encode(text);
     /** @type {number[]} */

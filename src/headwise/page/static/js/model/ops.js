@@ -127,10 +127,7 @@ export function normalize(x, { weight, bias }, epsilon, rms) {
   return new Tensor(x.shape, result);
 }
 
-/**
- * Replace scores by softmax(scores).
- * @param {Float32Array} scores
- */
+/** Replace scores by softmax(scores). @param {Float32Array} scores */
 export function softmax(scores) {
   let [highest, sum] = [Number.NEGATIVE_INFINITY, 0];
   for (const score of scores) highest = Math.max(highest, score);
@@ -141,10 +138,7 @@ export function softmax(scores) {
   for (let i = 0; i < scores.length; i++) scores[i] /= sum;
 }
 
-/**
- * Replace each row by log softmax(row).
- * @param {Tensor} logits
- */
+/** Replace each row by log softmax(row). @param {Tensor} logits */
 export function logSoftmax({ shape: [rows, n], data }) {
   for (let row = 0; row < rows; row++) {
     const values = data.subarray(row * n, (row + 1) * n);
@@ -154,6 +148,26 @@ export function logSoftmax({ shape: [rows, n], data }) {
     const shift = highest + Math.log(sum);
     for (let i = 0; i < n; i++) values[i] -= shift;
   }
+}
+
+/**
+ * The places of the largest numbers, largest first; of equal ones, the first. −∞ isn't among them.
+ * @param {Float32Array} values
+ * @param {number} count
+ */
+export function largest(values, count) {
+  /** @type {number[]} */
+  const places = [];
+  let threshold = Number.NEGATIVE_INFINITY;
+  for (let place = 0; place < values.length; place++) {
+    if (!(values[place] > threshold)) continue;
+    let rank = places.length;
+    while (rank > 0 && values[places[rank - 1]] < values[place]) rank--;
+    places.splice(rank, 0, place);
+    if (places.length > count) places.pop();
+    if (places.length === count) threshold = values[places[count - 1]];
+  }
+  return places;
 }
 
 /** The activations of feed-forward networks, by their names in the configuration. */

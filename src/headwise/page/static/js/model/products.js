@@ -1,6 +1,7 @@
 /** The arithmetic of one head at one step: score_j = q · k_j / √d_k + bias_j, head = Σ α_j v_j, part = W^O head. */
 
 import { Tensor } from "../tensor.js";
+import { ofHead } from "./attention.js";
 import { parse } from "./interventions.js";
 import { linear, softmax } from "./ops.js";
 import { BOS, Refusal, strip } from "./subwords.js";
@@ -64,16 +65,10 @@ function numbers(attention, { q, k, v, paths, places, weights, joined }, head, q
   const { keySize, valueSize } = attention;
   const keys = k.shape[0];
   const path = Array.from(paths[query]); // the keys that the query sees, from the first on
-  const ofHead = (
-    /** @type {Tensor} */ x,
-    /** @type {number} */ row,
-    /** @type {number} */ number,
-    /** @type {number} */ size,
-  ) => x.at(row).data.slice(number * size, (number + 1) * size);
   const each = (/** @type {(key: number) => ArrayLike<number>} */ values, /** @type {number} */ size) =>
     new Tensor(
       [keys, size],
-      Float32Array.from(Array.from({ length: keys }, (_, key) => [...Array.from(values(key))]).flat()),
+      Float32Array.from(Array.from({ length: keys }, (_, key) => Array.from(values(key))).flat()),
     );
   const ofQuery = ofHead(q, query, head, keySize);
   const shared = attention.keyHead(head);

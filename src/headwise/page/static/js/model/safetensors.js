@@ -4,24 +4,19 @@ import { Tensor } from "../tensor.js";
 
 /** @typedef {{ dtype: string, shape: number[], bytes: Uint8Array }} Stored */
 
-/**
- * The stored tensors of a file by name, and its metadata.
- * @param {ArrayBuffer} buffer
- */
-export function parse(buffer) {
+/** The stored tensors of a file by name. @param {ArrayBuffer} buffer */
+function parse(buffer) {
   const length = Number(new DataView(buffer).getBigUint64(0, true));
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, length)));
   /** @type {Map<string, Stored>} */
   const tensors = new Map();
-  /** @type {Record<string, string>} */
-  const metadata = header.__metadata__ ?? {};
   for (const [name, entry] of Object.entries(header)) {
     if (name === "__metadata__") continue;
     const [start, end] = entry.data_offsets;
     const bytes = new Uint8Array(buffer, 8 + length + start, end - start);
     tensors.set(name, { dtype: entry.dtype, shape: entry.shape, bytes });
   }
-  return { tensors, metadata };
+  return tensors;
 }
 
 /**
@@ -30,7 +25,7 @@ export function parse(buffer) {
  * @returns {Map<string, Tensor>}
  */
 export function readWeights(buffer) {
-  const { tensors } = parse(buffer);
+  const tensors = parse(buffer);
   /** @type {Map<string, Tensor>} */
   const weights = new Map();
   for (const [name, stored] of tensors) {
@@ -46,11 +41,7 @@ export function readWeights(buffer) {
   return weights;
 }
 
-/**
- * The numbers of a tensor in float32.
- * @param {Stored} stored
- * @returns {Float32Array<ArrayBuffer>}
- */
+/** The numbers of a tensor in float32. @param {Stored} stored @returns {Float32Array<ArrayBuffer>} */
 function floats({ dtype, bytes }) {
   const own = bytes.slice().buffer; // aligned for every type
   switch (dtype) {

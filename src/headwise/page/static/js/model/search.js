@@ -8,6 +8,7 @@
  */
 
 import { lengthPenalty } from "../text.js";
+import { largest } from "./ops.js";
 import { BOS, EOS, PAD, Refusal, UNK } from "./subwords.js";
 
 /** @typedef {{ beam: number, alpha: number, limit: number, prefix: number[], lettered: boolean[] | null }} Options */
@@ -15,7 +16,6 @@ import { BOS, EOS, PAD, Refusal, UNK } from "./subwords.js";
  *   length: number, length_penalty: number, score: number, finished: boolean }} Node */
 /** @typedef {{ node: number | null, path: number[], total: number, gains: number[], tokens: number[] }} Live */
 /** @typedef {{ node: number, tokens: number[], gains: number[], log_probability: number, score: number }} Finished */
-/** @typedef {{ parent: Live, token: number, gain: number, total: number }} Candidate */
 
 /**
  * Search for the best translations of an encoded source.
@@ -124,21 +124,12 @@ function constrain(logProbabilities, length, limit, prefix, lettered) {
  * @param {import("../tensor.js").Tensor} logProbabilities
  * @param {number} count
  */
-function best(live, logProbabilities, count) {
-  /** @type {Candidate[]} */
-  const candidates = [];
-  let threshold = Number.NEGATIVE_INFINITY;
-  live.forEach((parent, row) => {
-    const gains = logProbabilities.at(row).data;
-    for (let token = 0; token < gains.length; token++) {
-      const total = Math.fround(parent.total + gains[token]);
-      if (!(total > threshold)) continue;
-      let place = candidates.length;
-      while (place > 0 && candidates[place - 1].total < total) place--;
-      candidates.splice(place, 0, { parent, token, gain: gains[token], total });
-      if (candidates.length > count) candidates.pop();
-      if (candidates.length === count) threshold = candidates[count - 1].total;
-    }
-  });
-  return candidates;
+function best(live, { shape: [, size], data: gains }, count) {
+  const totals = gains.map((gain, place) => live[Math.floor(place / size)].total + gain);
+  return largest(totals, count).map((place) => ({
+    parent: live[Math.floor(place / size)],
+    token: place % size,
+    gain: gains[place],
+    total: totals[place],
+  }));
 }

@@ -108,10 +108,7 @@ export class SentencePiece {
     return parts;
   }
 
-  /**
-   * The text of pieces.
-   * @param {string[]} pieces
-   */
+  /** The text of pieces. @param {string[]} pieces */
   join(pieces) {
     const { types, unknownSurface, prefix, trim } = this.model;
     let text = "";

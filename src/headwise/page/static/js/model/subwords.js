@@ -77,10 +77,7 @@ export class Side {
     });
   }
 
-  /**
-   * Encode a text, without special ids but unknown.
-   * @param {string} text
-   */
+  /** Encode a text, without special ids but unknown. @param {string} text */
   encode(text) {
     const surrogate = SURROGATE.exec(text);
     if (surrogate) {
@@ -98,10 +95,7 @@ export class Side {
     return end < 0 ? [[], text] : [[text.slice(0, end + 2)], text.slice(end + 2)];
   }
 
-  /**
-   * Decode ids; padding, begin and end are dropped.
-   * @param {number[]} ids
-   */
+  /** Decode ids; padding, begin and end are dropped. @param {number[]} ids */
   decode(ids) {
     const pieces = ids.filter((id) => ![PAD, BOS, EOS].includes(id)).map((id) => this.pieces[id]);
     const text = this.splitter.join(pieces);

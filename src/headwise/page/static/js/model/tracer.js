@@ -3,6 +3,7 @@
 import { Tensor } from "../tensor.js";
 import { lengthPenalty } from "../text.js";
 import { changes, format, parse } from "./interventions.js";
+import { largest } from "./ops.js";
 import { search } from "./search.js";
 import { respelled } from "./spelling.js";
 import { BOS, EOS, hasLetters, line, oneLine, Refusal, readable, strip, words } from "./subwords.js";
@@ -194,9 +195,15 @@ export class Tracer {
    */
   #force(source, target, alpha, interventions) {
     const inputs = [BOS, ...target.slice(0, -1)];
-    const grids = new Grids(this.translator.model, source.ids.length, inputs.length);
-    const { hidden } = this.pass(source.ids, inputs, interventions, (...call) => grids.record(...call));
-    const table = this.translator.model.logProbabilities(hidden);
+    const { model } = this.translator;
+    const grids = emptyGrids(model.config, source.ids.length, inputs.length);
+    const hidden = this.pass(source.ids, inputs, interventions, (part, layer, { weights }) => {
+      weights.forEach((ofRow, row) => {
+        for (let head = 0; head < ofRow.shape[0]; head++)
+          grids[part].at(layer, head, row).data.set(ofRow.at(head).data);
+      });
+    });
+    const table = model.logProbabilities(hidden);
     if (!table.data.every(Number.isFinite))
       throw new Refusal("expected finite log-probabilities, found others: the model's numbers overflow");
     const side = this.translator.subwords.target;
@@ -209,7 +216,7 @@ export class Tracer {
       log_probabilities: own,
       alternatives: target.map((_, step) => {
         const row = table.at(step).data;
-        return highest(row, ALTERNATIVES).map((id) => ({
+        return largest(row, ALTERNATIVES).map((id) => ({
           id,
           piece: side.written([id])[0],
           log_probability: row[id],
@@ -218,12 +225,12 @@ export class Tracer {
       log_probability: total,
       length_penalty: penalty,
       score: total / penalty,
-      attention: grids.packed(),
+      attention: Object.fromEntries(Object.entries(grids).map(([part, grid]) => [part, packed(grid)])),
     };
   }
 
   /**
-   * One forward pass: encode the source, and read the decoder's inputs, of which each sees itself and those before.
+   * The decoder's last hidden states: encode the source, and read inputs, of which each sees itself and those before.
    * @param {number[]} source
    * @param {number[]} inputs
    * @param {Intervention[]} interventions
@@ -233,7 +240,7 @@ export class Tracer {
     const { model } = this.translator;
     const hooks = { change: changes(interventions, model), observe };
     const paths = inputs.map((_, last) => Array.from({ length: last + 1 }, (_, row) => row));
-    return { hidden: model.read(inputs, paths, model.start(), model.encode(source, hooks), hooks) };
+    return model.read(inputs, paths, model.start(), model.encode(source, hooks), hooks);
   }
 
   /**
@@ -263,56 +270,23 @@ export class Tracer {
   }
 }
 
-/** The attention weights of a forward pass, (layers, heads, rows, columns) for each part. */
-class Grids {
-  /**
-   * @param {import("./transformer.js").Transformer} model
-   * @param {number} source
-   * @param {number} target
-   */
-  constructor(model, source, target) {
-    const { encoder_layers: above, decoder_layers: below, heads } = model.config;
-    const zeros = (/** @type {number[]} */ ...shape) =>
-      new Tensor(shape, new Float32Array(shape.reduce((a, b) => a * b)));
-    this.parts = {
-      encoder: zeros(above, heads, source, source),
-      decoder: zeros(below, heads, target, target),
-      cross: zeros(below, heads, target, source),
-    };
-  }
-
-  /**
-   * @param {import("../types.js").Part} part
-   * @param {number} layer
-   * @param {import("./attention.js").Attended} attended
-   */
-  record(part, layer, { weights }) {
-    weights.forEach((ofRow, row) => {
-      for (let head = 0; head < ofRow.shape[0]; head++)
-        this.parts[part].at(layer, head, row).data.set(ofRow.at(head).data);
-    });
-  }
-
-  packed() {
-    return Object.fromEntries(Object.entries(this.parts).map(([part, grid]) => [part, packed(grid)]));
-  }
+/**
+ * Attention weights that are 0, (layers, heads, rows, columns) for each part.
+ * @param {import("./transformer.js").ModelConfig} config
+ * @param {number} source  tokens
+ * @param {number} target
+ */
+function emptyGrids({ encoder_layers: above, decoder_layers: below, heads }, source, target) {
+  const zeros = (/** @type {number[]} */ ...shape) =>
+    new Tensor(shape, new Float32Array(shape.reduce((a, b) => a * b)));
+  return {
+    encoder: zeros(above, heads, source, source),
+    decoder: zeros(below, heads, target, target),
+    cross: zeros(below, heads, target, source),
+  };
 }
 
 /** An array as responses have it. @param {Tensor} tensor */
 export function packed({ shape, data }) {
   return { shape, float32: data };
-}
-
-/** The places of the highest numbers, highest first. @param {Float32Array} values @param {number} count */
-function highest(values, count) {
-  /** @type {number[]} */
-  const places = [];
-  for (let place = 0; place < values.length; place++) {
-    if (places.length === count && !(values[place] > values[places[count - 1]])) continue;
-    let rank = places.length;
-    while (rank > 0 && values[places[rank - 1]] < values[place]) rank--;
-    places.splice(rank, 0, place);
-    if (places.length > count) places.pop();
-  }
-  return places;
 }

@@ -64,12 +64,7 @@ export class Transformer {
     return { encoder: this.encoder, decoder: this.decoder, cross: this.cross };
   }
 
-  /**
-   * Encode a source.
-   * @param {number[]} ids
-   * @param {Hooks} [hooks]
-   * @returns {Memory}
-   */
+  /** Encode a source. @param {number[]} ids @param {Hooks} [hooks] @returns {Memory} */
   encode(ids, hooks = {}) {
     const places = ids.map((_, place) => place);
     const path = this.config.source_end || ids.length === 1 ? places : places.slice(0, -1);

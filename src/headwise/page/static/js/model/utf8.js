@@ -19,10 +19,7 @@ export function sequenceLength(bytes, place) {
   return size;
 }
 
-/**
- * Decode bytes.
- * @param {number[]} bytes
- */
+/** Decode bytes. @param {number[]} bytes */
 export function decodeUtf8(bytes) {
   const utf8 = new TextDecoder("utf-8", { ignoreBOM: true });
   let text = "";

@@ -1,6 +1,6 @@
 /** The whole model as a figure: every box with this input's tensors, and its share of parameters and operations. */
 
-import { hasBoxes, hasProducts } from "../data.js";
+import { hasProducts } from "../data.js";
 import { fill, h } from "../dom.js";
 import { figure } from "../figure.js";
 import { oneStop, roving } from "../keys.js";
@@ -61,7 +61,7 @@ export function architecturePanel({ store, data }) {
   let drawn = "";
   /** @param {boolean} flowing whether the tensors are new */
   const show = (flowing) => {
-    section.root.hidden = data.run.value !== null && !hasBoxes(data.run.value);
+    section.root.hidden = data.run.value !== null && !data.run.value.can.boxes;
     const boxes = data.boxes.value;
     if (!boxes) {
       fill(options, "Nothing to look at yet.");
@@ -90,8 +90,7 @@ export function architecturePanel({ store, data }) {
       if (item.dataset.key === current) item.setAttribute("aria-current", "true");
       else item.removeAttribute("aria-current");
     }
-    if (!picture.contains(document.activeElement))
-      oneStop(items, (item) => item.getAttribute("aria-current") === "true");
+    oneStop(items);
   };
   store.on((_, changed) => {
     if (changed.has("boxLayer") || changed.has("box")) show(false);

@@ -2,7 +2,7 @@
 
 import { fill, h, s } from "../dom.js";
 import { oneStop, roving } from "../keys.js";
-import { panel, twin, watch } from "../panel.js";
+import { panel, scrolled, tableOf, twin, watch } from "../panel.js";
 import { lengthPenalty, number, percent, piece, shortened } from "../text.js";
 
 const [WIDTH, HEIGHT, LEFT] = [82, 34, 8]; // of a column and a row, and of the left margin, in pixels
@@ -28,12 +28,7 @@ export function beamPanel({ store, data }) {
   const alphaLabel = h("output", { for: "alpha-slider" });
   const tree = h("div", { class: "scroll tree" });
   const caption = h("p", { class: "detail", "aria-live": "polite" });
-  const ranking = h("div", {
-    class: "scroll ranking",
-    tabindex: "0",
-    role: "group",
-    "aria-label": "Finished hypotheses",
-  });
+  const ranking = scrolled("Finished hypotheses", null, "ranking");
   section.tools.append(h("label", { class: "field" }, "α", slider, alphaLabel));
   const chart = h("div", {}, tree, caption);
   section.body.append(chart, ranking);
@@ -75,7 +70,7 @@ export function beamPanel({ store, data }) {
       if (document.activeElement !== slider || store.state.alpha === null) slider.value = String(alpha);
       alphaLabel.value = number(alpha, 2);
       fill(tree, draw(trace.tree));
-      oneStop(tree.querySelectorAll(".node"), (node) => node.getAttribute("aria-pressed") === "true");
+      oneStop(tree.querySelectorAll(".node"));
     }
     rank();
     refresh();
@@ -85,46 +80,28 @@ export function beamPanel({ store, data }) {
   const rank = () => {
     const trace = data.trace.value;
     const finished = (trace?.tree ?? [])
-      .flatMap((node, index) => (node.finished ? [{ node, index }] : []))
-      .map(({ node, index }) => ({ node, index, penalty: lengthPenalty(node.length, alpha) }))
+      .map((node, index) => ({ node, index, penalty: lengthPenalty(node.length, alpha) }))
+      .filter(({ node }) => node.finished)
       .map((entry) => ({ ...entry, score: entry.node.log_probability / entry.penalty }))
       .sort((a, b) => b.score - a.score);
     if (!trace || finished.length === 0) return fill(ranking);
-    fill(
-      ranking,
-      h(
-        "table",
-        {},
-        h("caption", {}, `Finished hypotheses ranked with α = ${number(alpha, 2)}`),
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            ["Rank", "Hypothesis", "log P", "÷ ((5 + tokens) / 6)^α", "= score", "Was"].map((name) =>
-              h("th", { scope: "col" }, name),
-            ),
-          ),
-        ),
-        h(
-          "tbody",
-          {},
-          finished.map(({ node, index, penalty, score }, i) =>
-            h(
-              "tr",
-              { "aria-current": index === chosen() ? "true" : null },
-              h("th", { scope: "row" }, i + 1),
-              h("td", { class: "text", dir: "auto" }, text(trace.tree, index)),
-              h("td", {}, number(node.log_probability, 4)),
-              h("td", {}, number(penalty, 4)),
-              h("td", {}, number(score, 4)),
-              h("td", {}, node.rank === null ? "not kept" : moved(node.rank, i)),
-            ),
-          ),
-        ),
-      ),
-    );
+    const table = tableOf({
+      caption: `Finished hypotheses ranked with α = ${number(alpha, 2)}`,
+      head: ["Rank", "Hypothesis", "log P", "÷ ((5 + tokens) / 6)^α", "= score", "Was"],
+      rows: finished.map(({ node, index, penalty, score }, i) => [
+        i + 1,
+        text(trace.tree, index),
+        number(node.log_probability, 4),
+        number(penalty, 4),
+        number(score, 4),
+        node.rank === null ? "not kept" : moved(node.rank, i),
+      ]),
+    });
+    for (const [i, row] of table.querySelectorAll("tbody tr").entries()) {
+      if (finished[i].index === chosen()) row.setAttribute("aria-current", "true");
+      row.querySelector("td")?.setAttribute("dir", "auto");
+    }
+    fill(ranking, table);
   };
 
   const chosen = () => store.state.node ?? data.trace.value?.hypotheses[0]?.node ?? null;
@@ -170,11 +147,6 @@ export function beamPanel({ store, data }) {
           onclick: pin,
           onfocus: inspect,
           onmouseenter: inspect,
-          onkeydown: (/** @type {KeyboardEvent} */ event) => {
-            if (event.key !== "Enter" && event.key !== " ") return;
-            event.preventDefault();
-            pin();
-          },
         },
         s("rect", { width: WIDTH - 14, height: 26, rx: node.finished ? 0 : 4 }),
         s("text", { x: 6, y: 17 }, short(node)),
@@ -195,11 +167,7 @@ export function beamPanel({ store, data }) {
     );
   };
 
-  /**
-   * Show a hypothesis and its score in the caption.
-   * @param {TreeNode[]} nodes
-   * @param {number} index
-   */
+  /** Show a hypothesis and its score in the caption. @param {TreeNode[]} nodes @param {number} index */
   const describe = (nodes, index) => {
     const node = nodes[index];
     fill(
@@ -241,11 +209,7 @@ function moved(before, now) {
   return `${before + 1} ${now < before ? "▲" : "▼"}`;
 }
 
-/**
- * The text of a hypothesis.
- * @param {TreeNode[]} nodes
- * @param {number} index
- */
+/** The text of a hypothesis. @param {TreeNode[]} nodes @param {number} index */
 function text(nodes, index) {
   const pieces = [];
   for (let at = /** @type {number | null} */ (index); at !== null; at = nodes[at].parent)

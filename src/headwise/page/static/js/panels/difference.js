@@ -3,10 +3,7 @@
 import { h } from "../dom.js";
 import { difference } from "../text.js";
 
-/**
- * @param {string} before
- * @param {string} after
- */
+/** @param {string} before @param {string} after */
 export function changesBetween(before, after) {
   const changes = difference(before, after);
   if (changes.every((change) => change.kind === "same"))

@@ -1,6 +1,6 @@
 /** Measurements over many sentences, and a note on what attention doesn't prove. */
 
-import { fill, h, s } from "../dom.js";
+import { button, fill, h, s } from "../dom.js";
 import { panel, tableOf, twin, watch } from "../panel.js";
 import { byRole, sentence } from "../roles.js";
 import { counted, number, percent } from "../text.js";
@@ -54,17 +54,9 @@ export function evidencePanel({ store, data }) {
     const evidence = data.evidence.value;
     if (!evidence) return;
     if (evidence.status !== "measured") {
-      fill(
-        body,
-        h(
-          "p",
-          { role: "status" },
-          h("strong", {}, evidence.status === "measuring" ? "Being measured. " : "Not measured. "),
-          evidence.about,
-        ),
-      );
-      refresh();
-      return;
+      const status = evidence.status === "measuring" ? "Being measured. " : "Not measured. ";
+      fill(body, h("p", { role: "status" }, h("strong", {}, status), evidence.about));
+      return refresh();
     }
     const roles = [...byRole(evidence)].sort((a, b) => b[1].length - a[1].length);
     const facts = /** @type {[string, ...(string | number)[]][]} */ ([
@@ -105,14 +97,10 @@ export function evidencePanel({ store, data }) {
                 ": ",
                 heads.flatMap(({ part, layer, head }, i) => [
                   i > 0 && ", ",
-                  h(
-                    "button",
-                    {
-                      type: "button",
-                      class: "link",
-                      onclick: () => store.set({ part, layer, head, query: null, key: null }),
-                    },
+                  button(
                     `${part} ${layer + 1}.${head + 1}`,
+                    () => store.set({ part, layer, head, query: null, key: null }),
+                    { class: "link" },
                   ),
                 ]),
               ),

@@ -1,27 +1,16 @@
 /** A small heat map of every head: a tab per kind of attention, a row per layer. */
 
-import { fill, h } from "../dom.js";
+import { button, fill, h } from "../dom.js";
 import { colorBar, paint } from "../heat.js";
 import { oneStop, roving } from "../keys.js";
-import { panel, twin, watch } from "../panel.js";
+import { panel, tabList, twin, watch } from "../panel.js";
 import { measured, onNewHeads, told } from "../roles.js";
 import { number } from "../text.js";
 import { PART_NAMES, PARTS } from "../types.js";
 
 /** @typedef {import("../types.js").Part} Part */
 
-/**
- * Whether a run reads texts and has attention heads.
- * @param {import("../types.js").Run} run
- */
-export function hasAttention({ can }) {
-  return can.read;
-}
-
-/**
- * All heads of a run, by part and layer.
- * @param {import("../types.js").Run | null} run
- */
+/** All heads of a run, by part and layer. @param {import("../types.js").Run | null} run */
 export function allHeads(run) {
   return PARTS.flatMap((part) => {
     const { layers = 0, heads = 0 } = run?.parts?.[part] ?? {};
@@ -41,58 +30,32 @@ export function headsPanel({ store, data }) {
     3,
     "Every head’s weights for this input: rows look, columns are looked at; deeper is more.",
   );
-  const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Attention" });
   const grid = h("div", { class: "heads", role: "tabpanel", id: "heads-grid" });
+  const tabs = tabList("Attention", grid, "tabs");
   const caption = h("p", { class: "detail", "aria-live": "polite" });
-  section.tools.append(tabs);
+  section.tools.append(tabs.root);
   const bar = colorBar();
   section.body.append(grid, bar.root, caption);
   watch(section.body, [data.trace, data.chosen]);
-  roving(tabs, "[role=tab]");
   roving(grid, ".head");
   const refresh = twin(section, grid, () => table(data.attention, store.state.part, data.evidence.value));
 
   const show = () => {
     const { state } = store;
-    const parts = data.run.value?.parts ?? {};
-    section.root.hidden =
-      data.run.value !== null && !hasAttention(data.run.value) && !data.run.value.can.vision;
-    fill(
-      tabs,
-      ...PARTS.filter((part) => parts[part]).map((part) =>
-        h(
-          "button",
-          {
-            type: "button",
-            role: "tab",
-            id: `tab-${part}`,
-            "data-key": `tab-${part}`,
-            "aria-selected": String(part === state.part),
-            "aria-controls": "heads-grid",
-            tabindex: part === state.part ? "0" : "-1",
-            onclick: () => choose(part),
-            onfocus: () => part !== store.state.part && choose(part),
-          },
-          PART_NAMES[part],
-        ),
-      ),
+    const run = data.run.value;
+    section.root.hidden = run !== null && !run.can.read && !run.can.vision;
+    const parts = PARTS.filter((part) => run?.parts?.[part]);
+    tabs.show(
+      parts.map((part) => [`tab-${part}`, PART_NAMES[part]]),
+      parts.indexOf(state.part),
+      (i) => choose(parts[i]),
     );
-    grid.setAttribute("aria-labelledby", `tab-${state.part}`);
-    const weights = /** @type {import("../types.js").Reading["attention"] | null} */ (data.attention)?.[
-      state.part
-    ];
+    const weights = data.attention?.[state.part];
     if (!weights) {
-      fill(
-        grid,
-        h(
-          "p",
-          { class: "muted" },
-          data.attention ? "This model has no such attention." : "Nothing to look at yet.",
-        ),
-      );
+      const why = data.attention ? "This model has no such attention." : "Nothing to look at yet.";
+      fill(grid, h("p", { class: "muted" }, why));
       fill(caption);
-      refresh();
-      return;
+      return refresh();
     }
     const [layers, count] = weights.shape;
     grid.style.setProperty("--heads", String(count));
@@ -125,53 +88,41 @@ export function headsPanel({ store, data }) {
     });
   };
 
-  /**
-   * @param {number} layer
-   * @param {number} head
-   */
+  /** @param {number} layer @param {number} head */
   const cell = (layer, head) => {
     const { part } = store.state;
     const role = measured(data.evidence.value, part, layer, head)?.roles[0];
     const silent = isSilent(store.state.changes, part, layer, head);
-    return h(
-      "button",
-      {
-        type: "button",
-        class: "head",
-        "data-key": `head-${layer}-${head}`,
-        "data-row": layer,
-        "data-column": head,
-        "aria-pressed": "false",
-        "aria-label": `Layer ${layer + 1}, head ${head + 1}${role ? `, ${role.name}` : ""}${silent ? ", silenced" : ""}`,
-        onclick: () => store.set({ layer, head, query: null, key: null }),
-        onfocus: () => tell(layer, head),
-        onmouseenter: () => tell(layer, head),
-        onmouseleave: () => tell(store.state.layer, store.state.head),
-        onkeydown: (/** @type {KeyboardEvent} */ event) => {
-          if (event.key !== "x") return;
-          event.preventDefault();
-          silence(store, part, layer, head);
-        },
-      },
+    const canvas = h("canvas", { "data-layer": layer, "data-head": head, "aria-hidden": "true" });
+    const badge = role && h("span", { class: "badge" }, role.short);
+    const label = [
       h(
         "span",
         { class: "map" },
-        h("canvas", { "data-layer": layer, "data-head": head, "aria-hidden": "true" }),
+        canvas,
         silent && h("span", { class: "cross", "aria-hidden": "true" }, "×"),
       ),
-      h(
-        "span",
-        { class: "name" },
-        `${layer + 1}.${head + 1}`,
-        role && h("span", { class: "badge" }, role.short),
-      ),
-    );
+      h("span", { class: "name" }, `${layer + 1}.${head + 1}`, badge),
+    ];
+    return button(label, () => store.set({ layer, head, query: null, key: null }), {
+      class: "head",
+      "data-key": `head-${layer}-${head}`,
+      "data-row": layer,
+      "data-column": head,
+      "aria-pressed": "false",
+      "aria-label": `Layer ${layer + 1}, head ${head + 1}${role ? `, ${role.name}` : ""}${silent ? ", silenced" : ""}`,
+      onfocus: () => tell(layer, head),
+      onmouseenter: () => tell(layer, head),
+      onmouseleave: () => tell(store.state.layer, store.state.head),
+      onkeydown: (/** @type {KeyboardEvent} */ event) => {
+        if (event.key !== "x") return;
+        event.preventDefault();
+        silence(store, part, layer, head);
+      },
+    });
   };
 
-  /**
-   * @param {number} layer
-   * @param {number} head
-   */
+  /** @param {number} layer @param {number} head */
   const tell = (layer, head) => {
     const { part, changes } = store.state;
     fill(
@@ -184,11 +135,9 @@ export function headsPanel({ store, data }) {
 
   const mark = () => {
     const { layer, head } = store.state;
-    for (const button of /** @type {NodeListOf<HTMLElement>} */ (grid.querySelectorAll(".head"))) {
-      button.setAttribute("aria-pressed", String(button.dataset.key === `head-${layer}-${head}`));
-    }
-    if (!grid.contains(document.activeElement))
-      oneStop(grid.querySelectorAll(".head"), (one) => one.getAttribute("aria-pressed") === "true");
+    for (const one of /** @type {NodeListOf<HTMLElement>} */ (grid.querySelectorAll(".head")))
+      one.setAttribute("aria-pressed", String(one.dataset.key === `head-${layer}-${head}`));
+    oneStop(grid.querySelectorAll(".head"));
     tell(layer, head);
   };
 

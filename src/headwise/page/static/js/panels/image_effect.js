@@ -7,10 +7,7 @@ import { number, signed } from "../text.js";
 
 const SHOWN = 5; // classes
 
-/**
- * @param {import("../data.js").Data} data
- * @returns {Node[]}
- */
+/** @param {import("../data.js").Data} data @returns {Node[]} */
 export function imageEffect({ run, view, unchanged }) {
   const [now, before] = [view.value, unchanged.value];
   const settled = view.status === "ready" && unchanged.status === "ready";

@@ -1,11 +1,10 @@
 /** One box of the model in detail: its steps with this model's numbers, for a chosen layer and token. */
 
 import { bars } from "../bars.js";
-import { hasBoxes, hasProducts } from "../data.js";
+import { hasProducts } from "../data.js";
 import { button, field, fill, formula, h, select } from "../dom.js";
-import { oneStop, roving } from "../keys.js";
 import { matrixView } from "../matrix.js";
-import { panel, twin, watch } from "../panel.js";
+import { panel, tabList, twin, watch } from "../panel.js";
 import { Tensor } from "../tensor.js";
 import { namedAs, number } from "../text.js";
 
@@ -17,20 +16,14 @@ import { namedAs, number } from "../text.js";
 
 const NAMED_ROWS = 8; // of a grid of dimensions, every eighth row has its name
 
-/**
- * Scroll to a panel and move the focus to its heading.
- * @param {string} id
- */
+/** Scroll to a panel and move the focus to its heading. @param {string} id */
 export function showPanel(id) {
   const heading = document.querySelector(`#${id} h2`);
   heading?.scrollIntoView({ block: "nearest" });
   if (heading instanceof HTMLElement) heading.focus({ preventScroll: true });
 }
 
-/**
- * The part whose heads an attention box has.
- * @param {import("../types.js").BoxSize} box
- */
+/** The part whose heads an attention box has. @param {import("../types.js").BoxSize} box */
 export function partOf({ name, stack }) {
   return name.endsWith("cross-attention") ? /** @type {const} */ ("cross") : stack;
 }
@@ -56,13 +49,12 @@ export function insidePanel({ store, data }) {
     "What a box of the model computes for one token, step by step.",
   );
   const choices = h("div", { class: "row" });
-  const steps = h("div", { class: "steps", role: "tablist", "aria-label": "Steps of the box" });
-  const view = h("div", { class: "stage-view", role: "tabpanel", id: "box-step", tabindex: "0" });
+  const view = h("div", { role: "tabpanel", id: "box-step", tabindex: "0" });
+  const steps = tabList("Steps of the box", view);
   const title = h("p", { class: "where", "aria-live": "polite" });
-  const chart = h("div", { class: "work" }, steps, view);
+  const chart = h("div", {}, steps.root, view);
   section.body.append(choices, title, chart);
   watch(section.body, [data.box]);
-  roving(steps, "[role=tab]");
   const refresh = twin(section, chart, () => {
     const { value } = data.box;
     return value && table(value, value.steps[current(value)], named());
@@ -71,7 +63,7 @@ export function insidePanel({ store, data }) {
   const current = (/** @type {Box} */ { steps }) => Math.min(store.state.boxStep, steps.length - 1);
 
   const showChoices = () => {
-    section.root.hidden = data.run.value !== null && !hasBoxes(data.run.value);
+    section.root.hidden = data.run.value !== null && !data.run.value.can.boxes;
     const boxes = data.boxes.value;
     const box = data.selected;
     if (!boxes || !box) return fill(choices);
@@ -128,40 +120,22 @@ export function insidePanel({ store, data }) {
   const showSteps = () => {
     const { value } = data.box;
     if (!value) {
-      fill(steps);
+      fill(steps.root);
       fill(title);
       fill(view, h("p", { class: "muted" }, "Nothing to work out yet."));
       return refresh();
     }
     const shown = current(value);
     fill(title, `${value.title}, ${named()(value.pieces[value.position])}`);
-    fill(steps, ...value.steps.map((step, i) => tab(step, i, i === shown)));
-    oneStop(steps.children, (one) => one.getAttribute("aria-selected") === "true");
-    view.setAttribute("aria-labelledby", `box-step-${shown}`);
+    steps.show(
+      value.steps.map((step, i) => [`box-step-${i}`, formula(step.name)]),
+      shown,
+      (i) => store.set({ boxStep: i }),
+    );
     fill(view, ...stepView(value.steps[shown], named()));
     for (const grid of view.querySelectorAll(".matrix")) grid.dispatchEvent(new Event("placed"));
     refresh();
   };
-  /**
-   * @param {BoxStep} step
-   * @param {number} i
-   * @param {boolean} selected
-   */
-  const tab = (step, i, selected) =>
-    h(
-      "button",
-      {
-        type: "button",
-        role: "tab",
-        id: `box-step-${i}`,
-        "data-key": `box-step-${i}`,
-        "aria-controls": "box-step",
-        "aria-selected": String(selected),
-        onclick: () => store.set({ boxStep: i }),
-        onfocus: () => !selected && store.set({ boxStep: i }),
-      },
-      formula(step.name),
-    );
   store.on((_, changed) => {
     if (["box", "boxLayer", "position", "temperature"].some((key) => changed.has(key))) showChoices();
     if (changed.has("boxStep")) showSteps();
@@ -174,10 +148,7 @@ export function insidePanel({ store, data }) {
 
 /** @typedef {(token: string) => string} Named  how tokens are displayed */
 
-/**
- * @param {BoxStep} step
- * @param {Named} named
- */
+/** @param {BoxStep} step @param {Named} named */
 function stepView({ formula: written, sentence, vectors, grids, facts }, named) {
   return [
     h("p", { class: "formula" }, formula(written)),
@@ -244,11 +215,7 @@ function shownNames({ names, tokens }, named) {
   return (names ?? []).map((name) => (tokens ? named(name) : name));
 }
 
-/**
- * A matrix as a heat map.
- * @param {Grid} grid
- * @param {Named} named
- */
+/** A matrix as a heat map. @param {Grid} grid @param {Named} named */
 function gridView({ label, values, rows, columns, tokens, marked }, named) {
   const readout = h("p", { class: "detail" });
   const [, width] = values.shape;

@@ -3,21 +3,29 @@
 import { baselineOf } from "../data.js";
 import { button, field, fill, h, select } from "../dom.js";
 import { order } from "../model/order.js";
-import { panel, tableOf, watch } from "../panel.js";
+import { panel, scrolled, tableOf, watch } from "../panel.js";
 import { byRole, onNewHeads } from "../roles.js";
 import { number, percent, signed } from "../text.js";
 import { changesBetween } from "./difference.js";
-import { allHeads, hasAttention } from "./heads.js";
+import { allHeads } from "./heads.js";
 import { imageEffect } from "./image_effect.js";
-import { knobInWords, knobs, WITHOUT_MASK } from "./knobs.js";
+import { knobs, WITHOUT_MASK } from "./knobs.js";
 
-const KINDS = /** @type {[string, string][]} */ ([
-  ["silence", "Silence"],
-  ["uniform", "Make uniform"],
-  ["zero", "Set weights on a position to 0"],
-  ["shuffle", "Shuffle positions"],
-  ["shift", "Shift positions"],
-]);
+/**
+ * What can be done to heads: its label and, where it has an amount, the label of that and the number that is written.
+ * @type {Record<string, { label: string, amount?: string, written?: (value: number) => number }>}
+ */
+const KINDS = {
+  silence: { label: "Silence" },
+  uniform: { label: "Make uniform" },
+  zero: {
+    label: "Set weights on a position to 0",
+    amount: "Position, from 1",
+    written: (value) => Math.max(0, value - 1),
+  },
+  shuffle: { label: "Shuffle positions", amount: "Order", written: Math.abs },
+  shift: { label: "Shift positions", amount: "By", written: (value) => value },
+};
 
 /** @param {import("../types.js").App} app */
 export function interventionsPanel(app) {
@@ -49,22 +57,11 @@ export function interventionsPanel(app) {
     "aria-label": "Amount",
     "data-key": "amount",
   });
-  const prefix = h("input", {
-    type: "text",
-    maxlength: 500,
-    placeholder: "Begin the output with",
-    "aria-label": "Begin the output with",
-    "data-key": "prefix",
-    dir: "auto",
-  });
-  const word = h("input", {
-    type: "text",
-    maxlength: 100,
-    placeholder: "word",
-    "aria-label": "Word",
-    "data-key": "word",
-    dir: "auto",
-  });
+  /** @param {string} key @param {string} label @param {number} maxlength @param {string} [placeholder] */
+  const textInput = (key, label, maxlength, placeholder = label) =>
+    h("input", { type: "text", maxlength, placeholder, "aria-label": label, "data-key": key, dir: "auto" });
+  const prefix = textInput("prefix", "Begin the output with", 500);
+  const word = textInput("word", "Word", 100, "word");
   const wordNumber = h("input", {
     type: "number",
     min: 1,
@@ -75,9 +72,13 @@ export function interventionsPanel(app) {
   });
 
   const add = (/** @type {string[]} */ changes) => store.intervene([...store.state.changes, ...changes]);
-  const submit = (/** @type {() => void} */ act) => (/** @type {Event} */ event) => {
-    event.preventDefault();
-    act();
+  /** A form that does something. @param {() => void} act @param {...import("../dom.js").Child} children */
+  const form = (act, ...children) => {
+    const onsubmit = (/** @type {Event} */ event) => {
+      event.preventDefault();
+      act();
+    };
+    return h("form", { class: "row", onsubmit }, ...children);
   };
 
   const showForms = () => {
@@ -95,14 +96,12 @@ export function interventionsPanel(app) {
       ]),
     ]);
     if (!scopes.some(([name]) => name === where)) where = "head";
-    const needs = kind === "zero" || kind === "shuffle" || kind === "shift";
-    const names = { zero: "Position, from 1", shuffle: "Order", shift: "By" };
-    const attends = !data.run.value || hasAttention(data.run.value) || data.run.value.can.vision;
-    const ofHeads = h(
-      "form",
-      { class: "row", onsubmit: submit(() => add(targets())) },
+    const { amount: needed } = KINDS[kind];
+    const { can } = data.run.value ?? {};
+    const ofHeads = form(
+      () => add(targets()),
       select(
-        KINDS,
+        Object.entries(KINDS).map(([name, { label }]) => [name, label]),
         kind,
         (value) => {
           kind = value;
@@ -118,61 +117,36 @@ export function interventionsPanel(app) {
         },
         { "aria-label": "Where", "data-key": "where" },
       ),
-      needs && field(names[/** @type {"zero" | "shuffle" | "shift"} */ (kind)], amount),
+      needed && field(needed, amount),
       h("button", { class: "primary", "data-key": "apply" }, "Apply"),
     );
     fill(
       forms,
-      attends
+      !can || can.read || can.vision
         ? ofHeads
         : h("p", { class: "detail" }, "This model has no attention; only its output can be changed."),
-      ...(data.run.value && !data.run.value.can.translate ? [] : ofOutput()),
+      ...(can && !can.translate ? [] : ofOutput()),
     );
   };
 
   /** The forms that force words of a translation. */
   const ofOutput = () => [
-    h(
-      "form",
-      {
-        class: "row",
-        onsubmit: submit(() => prefix.value.trim() && add([`prefix:${prefix.value.trim()}`])),
-      },
-      prefix,
-      h("button", { "data-key": "force-prefix" }, "Force beginning"),
-    ),
-    h(
-      "form",
-      {
-        class: "row",
-        onsubmit: submit(
-          () =>
-            word.value.trim() &&
-            add([
-              `word:${Math.max(1, wordNumber.valueAsNumber || 1) - 1}:${word.value.trim().split(/\s+/)[0]}`,
-            ]),
-        ),
-      },
-      field("Word", wordNumber),
-      word,
-      h("button", { "data-key": "force-word" }, "Force word"),
-    ),
+    form(forcePrefix, prefix, h("button", { "data-key": "force-prefix" }, "Force beginning")),
+    form(forceWord, field("Word", wordNumber), word, h("button", { "data-key": "force-word" }, "Force word")),
   ];
+  const forcePrefix = () => prefix.value.trim() && add([`prefix:${prefix.value.trim()}`]);
+  const forceWord = () => {
+    const [said] = word.value.trim().split(/\s+/);
+    if (said) add([`word:${Math.max(1, wordNumber.valueAsNumber || 1) - 1}:${said}`]);
+  };
 
   /** The interventions on the chosen heads. */
   const targets = () => {
     const { part, layer, head } = store.state;
     const [scope, ...rest] = where.split(":");
     const name = rest.join(":");
-    const value = Math.round(amount.valueAsNumber || 0);
-    const suffix =
-      kind === "zero"
-        ? `@${Math.max(0, value - 1)}`
-        : kind === "shuffle"
-          ? `@${Math.abs(value)}`
-          : kind === "shift"
-            ? `@${value}`
-            : "";
+    const { written } = KINDS[kind];
+    const suffix = written ? `@${written(Math.round(amount.valueAsNumber || 0))}` : "";
     if (scope === "layer") return [`${kind}:${part}.${layer + 1}.*${suffix}`];
     if (scope === "part") return [`${kind}:${part}.*.*${suffix}`];
     const role = byRole(data.evidence.value).get(name) ?? [];
@@ -220,15 +194,8 @@ export function interventionsPanel(app) {
     const settled =
       data.trace.status === "ready" && data.base.status === "ready" && data.under.status !== "loading";
     if (store.state.changes.length === 0 && store.state.base === null) {
-      fill(
-        result,
-        h(
-          "p",
-          { class: "muted" },
-          "Nothing is changed.",
-          data.run.value && hasAttention(data.run.value) && " x silences the head that is looked into.",
-        ),
-      );
+      const hint = can?.read ? " x silences the head that is looked into." : "";
+      fill(result, h("p", { class: "muted" }, `Nothing is changed.${hint}`));
     } else if (can?.vision) {
       fill(result, ...imageEffect(data));
     } else if (settled && trace && base && trace.hypotheses.length && base.hypotheses.length) {
@@ -244,28 +211,17 @@ export function interventionsPanel(app) {
         result,
         h("h3", {}, `The ${what} ${same ? "stays the same" : "changes"}`),
         !same && changesBetween(before.text, now.text),
-        scrolled({
-          caption: "Log-probabilities",
-          head: ["log P", "before", "now", "Δ"],
-          rows: [
-            ...(under && delta !== null
-              ? [
-                  [
-                    `of the ${what} before`,
-                    number(before.log_probability, 4),
-                    number(under.log_probability, 4),
-                    signed(delta, 4),
-                  ],
-                ]
-              : []),
-            [
-              `of the best ${what}`,
-              number(before.log_probability, 4),
-              number(now.log_probability, 4),
-              signed(now.log_probability - before.log_probability, 4),
+        scrolled(
+          "Log-probabilities",
+          tableOf({
+            caption: "Log-probabilities",
+            head: ["log P", "before", "now", "Δ"],
+            rows: [
+              ...(under ? [compared(`of the ${what} before`, before, under)] : []),
+              compared(`of the best ${what}`, before, now),
             ],
-          ],
-        }),
+          }),
+        ),
         delta !== null && taken && h("p", { class: "detail" }, explain(what, delta, same)),
         store.state.changes.some((change) => change.startsWith("no-mask:")) &&
           h("p", { class: "detail" }, WITHOUT_MASK),
@@ -292,13 +248,14 @@ export function interventionsPanel(app) {
   return section.root;
 }
 
-/** @param {import("../panel.js").Table} table */
-function scrolled(table) {
-  return h(
-    "div",
-    { class: "scroll", tabindex: "0", role: "group", "aria-label": table.caption },
-    tableOf(table),
-  );
+/**
+ * A row of the table of log-probabilities.
+ * @param {string} name
+ * @param {{ log_probability: number }} before
+ * @param {{ log_probability: number }} now
+ */
+function compared(name, { log_probability: before }, { log_probability: now }) {
+  return [name, number(before, 4), number(now, 4), signed(now - before, 4)];
 }
 
 /**
@@ -351,30 +308,38 @@ function stated(change, trace) {
   return h("span", { class: "muted" }, `positions ${from.join(" ")} become ${places.join(" ")}`);
 }
 
-/**
- * An intervention in words.
- * @param {string} change
- */
+/** An intervention in words. @param {string} change */
 function describe(change) {
-  const [kind, ...rest] = change.split(":");
+  const [kind, ...rest] = change.split(":"); // a link may hold anything
   const text = rest.join(":");
-  if (kind === "prefix") return `begin with “${text}”`;
-  if (kind === "word") return `word ${Number(rest[0]) + 1} is “${rest.slice(1).join(":")}”`;
-  const knob = knobInWords(change);
-  if (knob !== null) return knob;
   const [address, amount] = text.split("@");
-  const [part, layer, head] = address.split(".");
+  const [part, layer = "*", head = "*"] = address.split(".");
   const name = part === "*" ? "every part" : part;
   const all = layer === "*" ? `all of ${name}` : `${name} layer ${layer}`;
   const one = layer === "*" ? `head ${head} of ${all}` : `${name} ${layer}.${head}`;
-  const at = head === "*" ? all : one;
+  const heads = head === "*" ? all : one;
+  const place = part === "*" ? "" : ` in ${part}`;
+  const at = layer === "*" ? place : `${place || " in"} layer ${layer}`;
+  const ofHead = `${at}${head === "*" ? "" : `, head ${head}`}`;
   /** @type {Record<string, string>} */
-  const verbs = {
-    silence: `silence ${at}`,
-    uniform: `make ${at} uniform`,
-    zero: amount ? `${at} ignores position ${Number(amount) + 1}` : `zero ${at}`,
-    shuffle: `shuffle ${at} (order ${amount})`,
-    shift: `shift ${at} by ${amount}`,
+  const words = {
+    prefix: `begin with “${text}”`,
+    word: `word ${Number(rest[0]) + 1} is “${rest.slice(1).join(":")}”`,
+    silence: `silence ${heads}`,
+    uniform: `make ${heads} uniform`,
+    zero: amount ? `${heads} ignores position ${Number(amount) + 1}` : `zero ${heads}`,
+    shuffle: `shuffle ${heads} (order ${amount})`,
+    shift: `shift ${heads} by ${amount}`,
+    only: `only head ${head}${at}`,
+    "no-scaling": `no √d_k${ofHead}`,
+    temperature: `temperature ${amount}${ofHead}`,
+    "no-residual": `no residuals${at}`,
+    "no-norm": `no LayerNorm${at}`,
+    "no-ffn": `no FFN${at}`,
+    "no-mask": `no causal mask${at}`,
+    "no-positions": `no positions${place}`,
+    "shuffle-positions": `shuffled positions${place} (order ${amount})`,
+    checkpoint: text === "0" ? "random weights (step 0)" : `after ${text} steps of training`,
   };
-  return verbs[kind] ?? change;
+  return words[kind] ?? change;
 }

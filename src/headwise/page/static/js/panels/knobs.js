@@ -1,6 +1,7 @@
 /** Parts of the model switched off, the temperature of the softmax, and the model at its checkpoints. */
 
 import { button, field, fill, formula, h, select } from "../dom.js";
+import { player } from "../panel.js";
 import { number } from "../text.js";
 import { PARTS } from "../types.js";
 
@@ -151,9 +152,6 @@ function checkpoints({ store, data }) {
     "aria-label": "Training step",
   });
   const label = h("output", { for: "checkpoint-slider" });
-  let timer = 0;
-  const play = button("Play", () => (timer ? stop() : start()), { "data-key": "play-checkpoints" });
-  const root = h("div", { class: "row", hidden: true }, field("Training step", slider, label), play);
   const steps = () => data.run.value?.checkpoints ?? [];
   const current = () => {
     const change = store.state.changes.find((one) => one.startsWith("checkpoint:"));
@@ -170,20 +168,13 @@ function checkpoints({ store, data }) {
     const others = store.state.changes.filter((one) => !one.startsWith("checkpoint:"));
     store.intervene(at < steps().length ? [`checkpoint:${steps()[at]}`, ...others] : others);
   };
-  const start = () => {
-    go(0);
-    timer = window.setInterval(() => {
-      if (data.trace.status === "loading") return;
-      if (current() < steps().length) go(current() + 1);
-      if (current() >= steps().length || data.trace.status === "failed") stop();
-    }, EVERY);
-    show();
+  const advance = () => {
+    if (data.trace.status === "loading") return true;
+    if (current() < steps().length) go(current() + 1);
+    return current() < steps().length && data.trace.status !== "failed";
   };
-  const stop = () => {
-    clearInterval(timer);
-    timer = 0;
-    show();
-  };
+  const { play, stop } = player(EVERY, () => go(0), advance, "play-checkpoints");
+  const root = h("div", { class: "row", hidden: true }, field("Training step", slider, label), play);
   slider.addEventListener("input", () => {
     label.value = name(Number(slider.value));
   });
@@ -194,7 +185,6 @@ function checkpoints({ store, data }) {
     slider.value = String(current());
     label.value = name(current());
     slider.setAttribute("aria-valuetext", name(current()));
-    play.textContent = timer ? "Stop" : "Play";
   };
   store.on((_, changed) => {
     if (changed.has("run")) stop();
@@ -223,32 +213,6 @@ function scopesOf(run) {
       ),
     ),
   ];
-}
-
-/**
- * An intervention of these controls in words, null for another one.
- * @param {string} change
- */
-export function knobInWords(change) {
-  const [kind, rest = ""] = change.split(":"); // a link may hold anything
-  const [address, amount] = rest.split("@");
-  const [part, layer = "*", head = "*"] = address.split(".");
-  const place = part === "*" ? "" : ` in ${part}`;
-  const at = layer === "*" ? place : `${place || " in"} layer ${layer}`;
-  /** @type {Record<string, string>} */
-  const words = {
-    "no-scaling": `no √d_k${at}${head === "*" ? "" : `, head ${head}`}`,
-    "no-residual": `no residuals${at}`,
-    "no-norm": `no LayerNorm${at}`,
-    "no-ffn": `no FFN${at}`,
-    "no-positions": `no positions${place}`,
-    "shuffle-positions": `shuffled positions${place} (order ${amount})`,
-    "no-mask": `no causal mask${at}`,
-    only: `only head ${head}${at}`,
-    temperature: `temperature ${amount}${at}${head === "*" ? "" : `, head ${head}`}`,
-    checkpoint: rest === "0" ? "random weights (step 0)" : `after ${rest} steps of training`,
-  };
-  return words[kind] ?? null;
 }
 
 /** What forced decoding means without a causal mask. */

@@ -1,8 +1,8 @@
 /** A language model: its next-token distribution, the effect of sampling options, and a continuation. */
 
-import { button, field, fill, h } from "../dom.js";
+import { button, field, fill, h, numberInput } from "../dom.js";
 import { oneStop, roving } from "../keys.js";
-import { panel, twin, watch } from "../panel.js";
+import { panel, textBox, twin, watch } from "../panel.js";
 import { counted, number, percent, visible } from "../text.js";
 
 const MORE = 40; // tokens of a continuation
@@ -15,27 +15,17 @@ export function languagePanel({ store, data }) {
     1,
     "What the model would write next, and what it draws from.",
   );
-  const text = h("textarea", {
+  const text = textBox(store, {
     id: "prompt",
     rows: 5,
-    dir: "auto",
-    spellcheck: "false",
     "aria-label": "Text to go on with",
     placeholder: "Type the beginning of a text",
-    oninput: () => store.set({ text: text.value }),
   });
-  /**
-   * @param {"temperature" | "topk" | "topp" | "seed"} key
-   * @param {Record<string, number>} bounds
-   */
-  const control = (key, bounds) => {
-    const input = h("input", {
-      type: "number",
-      ...bounds,
-      oninput: () => Number.isFinite(input.valueAsNumber) && store.set({ [key]: input.valueAsNumber }),
-    });
-    return { key, input };
-  };
+  /** @param {"temperature" | "topk" | "topp" | "seed"} key @param {Record<string, number>} bounds */
+  const control = (key, bounds) => ({
+    key,
+    input: numberInput(bounds, (value) => store.set({ [key]: value })),
+  });
   const controls = [
     control("temperature", { min: 0.1, max: 10, step: 0.1 }),
     control("topk", { min: 0, max: 1000, step: 1 }),
@@ -86,7 +76,6 @@ export function languagePanel({ store, data }) {
   );
 
   const showState = () => {
-    if (text.value !== store.state.text) text.value = store.state.text;
     for (const { key, input } of controls)
       if (document.activeElement !== input) input.value = String(store.state[key]);
   };
@@ -104,25 +93,25 @@ export function languagePanel({ store, data }) {
     fill(
       list,
       ...distribution.tokens.map((token) =>
-        h(
-          "button",
+        button(
+          [
+            h("span", { class: "piece", dir: "auto" }, visible(token.piece)),
+            h("span", { class: "bar" }),
+            h(
+              "span",
+              { class: "figures" },
+              token.drawn > 0
+                ? `${percent(token.probability)} → ${percent(token.drawn)}`
+                : `${percent(token.probability)}, out`,
+            ),
+          ],
+          () => store.set({ text: store.state.text + token.text }),
           {
-            type: "button",
             class: `next${token.drawn > 0 ? "" : " out"}`,
             "data-key": `next-${token.id}`,
             style: { "--own": token.probability, "--drawn": token.drawn },
             "aria-label": `${visible(token.piece)}: ${percent(token.probability)}, ${token.drawn > 0 ? `drawn with ${percent(token.drawn)}` : "not drawn"}`,
-            onclick: () => store.set({ text: store.state.text + token.text }),
           },
-          h("span", { class: "piece", dir: "auto" }, visible(token.piece)),
-          h("span", { class: "bar" }),
-          h(
-            "span",
-            { class: "figures" },
-            token.drawn > 0
-              ? `${percent(token.probability)} → ${percent(token.drawn)}`
-              : `${percent(token.probability)}, out`,
-          ),
         ),
       ),
     );

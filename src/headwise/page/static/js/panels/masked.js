@@ -1,7 +1,7 @@
 /** A masked language model: a text with its masks filled, or each token as the model reads it. */
 
 import { fill, h } from "../dom.js";
-import { panel, tableOf, watch } from "../panel.js";
+import { panel, scrolled, tableOf, textBox, watch } from "../panel.js";
 import { number, visible } from "../text.js";
 
 /** @param {import("../types.js").App} app */
@@ -12,24 +12,20 @@ export function maskedPanel({ store, data }) {
     1,
     "Write <mask> for a word, and the model fills it from both sides; without one, it says how it reads each token.",
   );
-  const text = h("textarea", {
+  const text = textBox(store, {
     id: "masked-text",
     rows: 3,
-    dir: "auto",
-    spellcheck: "false",
     "aria-label": "Text",
     placeholder: "the <mask> sat on the mat",
-    oninput: () => store.set({ text: text.value }),
   });
   const filled = h("p", { class: "changes", dir: "auto", "aria-live": "polite" });
-  const likely = h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Likely tokens" });
+  const likely = scrolled("Likely tokens");
   section.body.append(h("div", { class: "sides" }, text, h("div", {}, filled, likely)));
   watch(section.body, [data.trace]);
 
   const show = () => {
     const run = data.run.value;
     section.root.hidden = run?.task !== "masked_language_model";
-    if (text.value !== store.state.text) text.value = store.state.text;
     const trace = data.trace.value;
     const reading = trace?.forced;
     if (section.root.hidden || !trace || !reading) return fill(filled);
@@ -49,7 +45,6 @@ export function maskedPanel({ store, data }) {
     });
     fill(likely, shown.length > 0 && table);
   };
-  store.on((_, changed) => (changed.has("text") || changed.has("run")) && show());
   data.run.on(show);
   data.trace.on((slot) => slot.status === "ready" && show());
   section.root.hidden = true;

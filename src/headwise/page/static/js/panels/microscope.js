@@ -3,13 +3,12 @@
 import { bars } from "../bars.js";
 import { hasProducts } from "../data.js";
 import { fill, formula, h } from "../dom.js";
-import { oneStop, roving } from "../keys.js";
 import { matrixView } from "../matrix.js";
-import { panel, tableOf, twin, watch } from "../panel.js";
-import { biased, changed, STAGES } from "../stages.js";
+import { panel, scrolled, tabList, tableOf, twin, watch } from "../panel.js";
+import { biased, changed, STAGES, scores } from "../stages.js";
 import { namedAs, number } from "../text.js";
 import { PART_NAMES } from "../types.js";
-import { hasAttention, isSilent } from "./heads.js";
+import { isSilent } from "./heads.js";
 
 /** @typedef {import("../types.js").Products} Products */
 
@@ -30,14 +29,13 @@ export function microscopePanel({ store, data }) {
       store.set(query === row && key === column ? { query: null, key: null } : { query: row, key: column });
     },
   });
-  const steps = h("div", { class: "steps", role: "tablist", "aria-label": "Steps of the arithmetic" });
-  const stage = h("div", { class: "stage-view", role: "tabpanel", id: "stage", tabindex: "0" });
+  const stage = h("div", { role: "tabpanel", id: "stage", tabindex: "0" });
+  const steps = tabList("Steps of the arithmetic", stage);
   const chart = h("div", {}, view.root);
   const left = h("div", { class: "look" }, title, chart, readout);
-  const right = h("div", { class: "work" }, steps, stage);
+  const right = h("div", {}, steps.root, stage);
   section.body.append(h("div", { class: "sides" }, left, right));
   watch(section.body, [data.cell]);
-  roving(steps, "[role=tab]");
   const refresh = twin(section, chart, () => {
     const weights = matrix();
     return (
@@ -78,10 +76,7 @@ export function microscopePanel({ store, data }) {
     const line = shown.weights.at(row).data;
     return [row, key === null ? line.indexOf(Math.max(...line)) : Math.min(key, line.length - 1)];
   };
-  /**
-   * @param {number} row
-   * @param {number} column
-   */
+  /** @param {number} row @param {number} column */
   const tell = (row, column) => {
     const shown = matrix();
     if (!shown) return fill(readout);
@@ -97,8 +92,8 @@ export function microscopePanel({ store, data }) {
     );
   };
   const showMatrix = () => {
-    section.root.hidden = data.run.value !== null && !hasAttention(data.run.value);
-    steps.hidden = stage.hidden = data.run.value?.recorded === true; // the weights alone are recorded
+    section.root.hidden = data.run.value !== null && !data.run.value.can.read;
+    steps.root.hidden = stage.hidden = data.run.value?.recorded === true; // the weights alone are recorded
     const shown = matrix();
     const silent = isSilent(store.state.changes, store.state.part, store.state.layer, store.state.head);
     fill(
@@ -116,37 +111,15 @@ export function microscopePanel({ store, data }) {
   const showSteps = () => {
     const { state } = store;
     const current = Math.min(state.stage, STAGES.length - 1);
-    fill(
-      steps,
-      ...STAGES.map((one, i) =>
-        h(
-          "button",
-          {
-            type: "button",
-            role: "tab",
-            id: `stage-${i}`,
-            "data-key": `stage-${i}`,
-            "aria-controls": "stage",
-            "aria-selected": String(i === current),
-            onclick: () => store.set({ stage: i }),
-            onfocus: () => i !== current && store.set({ stage: i }),
-          },
-          formula(one.name),
-        ),
-      ),
+    steps.show(
+      STAGES.map((one, i) => [`stage-${i}`, formula(one.name)]),
+      current,
+      (i) => store.set({ stage: i }),
     );
-    oneStop(steps.children, (one) => one.getAttribute("aria-selected") === "true");
-    stage.setAttribute("aria-labelledby", `stage-${current}`);
     const p = data.cell.value;
     if (data.run.value && !hasProducts(data.run.value, state.part)) {
-      fill(
-        stage,
-        h(
-          "p",
-          { class: "muted" },
-          "This attention isn’t softmax(QKᵀ/√dₖ) over heads, so there are no such products to show.",
-        ),
-      );
+      const why = "This attention isn’t softmax(QKᵀ/√dₖ) over heads, so there are no such products to show.";
+      fill(stage, h("p", { class: "muted" }, why));
     } else if (!p) fill(stage, h("p", { class: "muted" }, "Nothing to work out yet."));
     else {
       const key = Math.min(cell()[1], p.key_pieces.length - 1);
@@ -195,24 +168,21 @@ function keyNames(label, values, p) {
  * @param {(token: string) => string} named
  */
 function overview(p, key, stage, named) {
-  const columns = [
-    { from: 2, name: "q·k", value: (/** @type {number} */ i) => number(p.dots.data[i], 3) },
-    { from: 3, name: "÷ √dₖ", value: (/** @type {number} */ i) => number(p.scaled.data[i], 3) },
-    ...(biased(p)
-      ? [
-          {
-            from: 3,
-            name: "+ position",
-            value: (/** @type {number} */ i) => number(p.scaled.data[i] + p.bias.data[i], 3),
-          },
-        ]
-      : []),
-    { from: 4, name: "mask", value: (/** @type {number} */ i) => (p.seen[i] ? "seen" : "−∞") },
-    { from: 5, name: "α", value: (/** @type {number} */ i) => number(p.softmax.data[i], 4) },
-    ...(changed(p)
-      ? [{ from: 5, name: "α used", value: (/** @type {number} */ i) => number(p.weights.data[i], 4) }]
-      : []),
-  ].filter(({ from }) => from <= stage);
+  const never = Infinity;
+  /** @type {{ from: number, name: string, value: (i: number) => string }[]} */
+  const all = [
+    { from: 2, name: "q·k", value: (i) => number(p.dots.data[i], 3) },
+    { from: 3, name: "÷ √dₖ", value: (i) => number(p.scaled.data[i], 3) },
+    {
+      from: biased(p) ? 3 : never,
+      name: "+ position",
+      value: (i) => number(scores(p)[i], 3),
+    },
+    { from: 4, name: "mask", value: (i) => (p.seen[i] ? "seen" : "−∞") },
+    { from: 5, name: "α", value: (i) => number(p.softmax.data[i], 4) },
+    { from: changed(p) ? 5 : never, name: "α used", value: (i) => number(p.weights.data[i], 4) },
+  ];
+  const columns = all.filter(({ from }) => from <= stage);
   if (columns.length === 0) return null;
   const table = tableOf({
     caption: `Every key of ${named(p.query_piece)}`,
@@ -220,9 +190,5 @@ function overview(p, key, stage, named) {
     rows: p.key_pieces.map((text, i) => [named(text), ...columns.map((column) => column.value(i))]),
   });
   table.querySelectorAll("tbody tr")[key]?.setAttribute("aria-current", "true");
-  return h(
-    "div",
-    { class: "scroll overview", tabindex: "0", role: "group", "aria-label": "Every key" },
-    table,
-  );
+  return scrolled("Every key", table, "overview");
 }

@@ -140,7 +140,7 @@ export function patchesPanel({ store, data }) {
     );
     caption.placeholder = view.truth ?? "a bright seven at the top left";
     fill(answer, ...(view.probabilities ? classes(view, data.run.value?.classes ?? []) : words(view)));
-    oneStop(answer.querySelectorAll(".unit"), (unit) => unit.getAttribute("aria-pressed") === "true");
+    oneStop(answer.querySelectorAll(".unit"));
   };
   /** @param {ImageView} view */
   const words = (view) => {
@@ -152,24 +152,20 @@ export function patchesPanel({ store, data }) {
       h(
         "div",
         { class: "words", role: "group", "aria-label": "Words and their shares" },
-        view.words.map((text, i) =>
-          h(
-            "button",
-            {
-              type: "button",
-              class: "unit",
-              "data-key": `word-${i}`,
-              "aria-pressed": String(store.state.word === `w${i}`),
-              onclick: () => store.set({ word: store.state.word === `w${i}` ? null : `w${i}` }),
-              onfocus: () => hover(i),
-              onblur: () => hover(null),
-              onmouseenter: () => hover(i),
-              onmouseleave: () => hover(null),
-            },
-            text,
-            h("span", { class: "figures" }, signed(sum(shares.at(i).data), 3)),
-          ),
-        ),
+        view.words.map((text, i) => {
+          const share = h("span", { class: "figures" }, signed(sum(shares.at(i).data), 3));
+          const pressed = store.state.word === `w${i}`;
+          const turn = () => store.set({ word: store.state.word === `w${i}` ? null : `w${i}` });
+          return button([text, share], turn, {
+            class: "unit",
+            "data-key": `word-${i}`,
+            "aria-pressed": String(pressed),
+            onfocus: () => hover(i),
+            onblur: () => hover(null),
+            onmouseenter: () => hover(i),
+            onmouseleave: () => hover(null),
+          });
+        }),
       ),
       h("p", { class: "detail" }, "Point at a word to see what each patch adds to it; Enter pins it."),
     ];
@@ -219,10 +215,7 @@ export function patchesPanel({ store, data }) {
     refresh();
   };
 
-  /**
-   * @param {number} r
-   * @param {number} c
-   */
+  /** @param {number} r @param {number} c */
   const tell = (r, c) => {
     const view = data.view.value;
     if (!view) return;
@@ -272,21 +265,15 @@ export function patchesPanel({ store, data }) {
         const chosen =
           over === state.over &&
           (over === "all" || (layer === current[0] && (over === "layer" || head === current[1])));
-        const cell = h(
-          "button",
-          {
-            type: "button",
-            class: "head",
-            "data-key": `patch-head-${r}-${c}`,
-            "data-row": r,
-            "data-column": c,
-            "aria-pressed": String(chosen),
-            "aria-label": label,
-            onclick: () => store.set({ part: "encoder", over, layer, head }),
-          },
-          h("span", { class: "map" }, canvas),
-          h("span", { class: "name" }, name),
-        );
+        const map = [h("span", { class: "map" }, canvas), h("span", { class: "name" }, name)];
+        const cell = button(map, () => store.set({ part: "encoder", over, layer, head }), {
+          class: "head",
+          "data-key": `patch-head-${r}-${c}`,
+          "data-row": r,
+          "data-column": c,
+          "aria-pressed": String(chosen),
+          "aria-label": label,
+        });
         maps.push([canvas, looked(view, { ...state, over, layer, head })]);
         canvas.style.aspectRatio = `${view.grid[1]} / ${view.grid[0]}`;
         return c === 0
@@ -295,7 +282,7 @@ export function patchesPanel({ store, data }) {
       }),
     );
     for (const [canvas, map] of maps) paint(canvas, map, undefined, largest(map));
-    oneStop(grid.querySelectorAll(".head"), (one) => one.getAttribute("aria-pressed") === "true");
+    oneStop(grid.querySelectorAll(".head"));
   };
 
   file.addEventListener("change", async () => {
@@ -334,11 +321,7 @@ export function patchesPanel({ store, data }) {
   return section.root;
 }
 
-/**
- * The most probable classes, as bars.
- * @param {ImageView} view
- * @param {string[]} names
- */
+/** The most probable classes, as bars. @param {ImageView} view @param {string[]} names */
 function classes(view, names) {
   const ranked = (view.probabilities ?? [])
     .map((probability, i) => ({ probability, name: names[i] }))

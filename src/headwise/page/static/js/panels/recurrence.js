@@ -128,12 +128,7 @@ export function recurrencePanel({ store, data }) {
   return section.root;
 }
 
-/**
- * The network whose states are shown.
- * @param {Recurrence} value
- * @param {string} name
- * @returns {Recurring}
- */
+/** The network whose states are shown. @param {Recurrence} value @param {string} name @returns {Recurring} */
 function selected({ networks }, name) {
   return (
     networks.find((network) => network.name === name) ??
@@ -142,11 +137,7 @@ function selected({ networks }, name) {
   );
 }
 
-/**
- * @param {Recurrence} value
- * @param {Recurring} chosen
- * @param {Times | null} times
- */
+/** @param {Recurrence} value @param {Recurring} chosen @param {Times | null} times */
 function curves({ networks, pieces }, chosen, times) {
   const lines = (/** @type {"gradient" | "kept"} */ what, /** @type {number} */ from) =>
     networks.map((network) => ({
@@ -205,11 +196,7 @@ function sentence({ networks, width, radius }, times) {
   );
 }
 
-/**
- * @param {Recurrence | null} value
- * @param {Times | null} times
- * @param {(token: string) => string} named
- */
+/** @param {Recurrence | null} value @param {Times | null} times @param {(token: string) => string} named */
 function table(value, times, named) {
   if (!value) return null;
   const { networks, pieces } = value;

@@ -1,6 +1,6 @@
 /** Cross-attention as links between the source words and the target words. */
 
-import { fill, h, s } from "../dom.js";
+import { button, fill, h, s } from "../dom.js";
 import { oneStop, roving } from "../keys.js";
 import { choice, panel, twin, watch } from "../panel.js";
 import { heads, joined, mean } from "../tensor.js";
@@ -52,30 +52,14 @@ export function ribbonPanel({ store, data, say }) {
     2,
     "Which source words the model looked at while it wrote each target word.",
   );
-  const over = choice(
-    "Weights of",
-    [
-      ["head", "Head"],
-      ["layer", "Layer"],
-      ["all", "All"],
-    ],
-    (value) => store.set({ over: /** @type {"head" | "layer" | "all"} */ (value) }),
+  const over = choice("Weights of", { head: "Head", layer: "Layer", all: "All" }, (value) =>
+    store.set({ over: /** @type {"head" | "layer" | "all"} */ (value) }),
   );
-  const shift = choice(
-    "A token’s row",
-    [
-      ["0", "Predicting"],
-      ["1", "Reading"],
-    ],
-    (value) => store.set({ shift: value === "1" ? 1 : 0 }),
+  const shift = choice("A token’s row", { 0: "Predicting", 1: "Reading" }, (value) =>
+    store.set({ shift: value === "1" ? 1 : 0 }),
   );
-  const words = choice(
-    "Units",
-    [
-      ["true", "Words"],
-      ["false", "Subwords"],
-    ],
-    (value) => store.set({ words: value === "true" }),
+  const words = choice("Units", { true: "Words", false: "Subwords" }, (value) =>
+    store.set({ words: value === "true" }),
   );
   const heading = h("div", { class: "where" });
   section.tools.append(over.root, heading, shift.root, words.root);
@@ -117,59 +101,44 @@ export function ribbonPanel({ store, data, say }) {
     const source = data.trace.value?.source;
     shown = reading && source ? links(state, source, reading) : null;
     section.root.hidden = data.run.value !== null && !data.run.value.parts?.cross;
-    if (!shown)
-      fill(
-        chart,
-        h("p", { class: "muted" }, reading ? "This model has no cross-attention." : "Nothing to align yet."),
-      );
-    else draw(shown);
+    const why = reading ? "This model has no cross-attention." : "Nothing to align yet.";
+    if (shown) draw(shown);
+    else fill(chart, h("p", { class: "muted" }, why));
     refresh();
   };
 
   /** @param {Links} alignment */
   const draw = (alignment) => {
-    const line = (
-      /** @type {string[]} */ names,
-      /** @type {string} */ side,
-      /** @type {string} */ label,
-      /** @type {string | null | undefined} */ lang,
-    ) =>
+    const line = (/** @type {"source" | "target"} */ side, /** @type {string} */ label) =>
       h(
         "div",
-        { class: `line ${side}`, role: "group", "aria-label": label, lang },
-        names.map((name, i) => {
+        { class: `line ${side}`, role: "group", "aria-label": label, lang: data.run.value?.languages[side] },
+        alignment[side].map((name, i) => {
           const id = side[0] + i;
           const unknown = side === "source" && alignment.unknown.has(i);
-          return h(
-            "button",
-            {
-              type: "button",
-              class: unknown ? "unit unknown" : "unit",
-              "aria-describedby": unknown ? "unknown-reason" : null,
-              dir: "auto",
-              "data-key": `unit-${id}`,
-              "data-id": id,
-              tabindex: "-1",
-              "aria-pressed": String(store.state.word === id),
-              onclick: () => store.set({ word: store.state.word === id ? null : id }),
-              onfocus: () => hover(id),
-              onblur: () => hover(null),
-              onmouseenter: () => hover(id),
-              onmouseleave: () => hover(null),
-            },
-            name,
-          );
+          return button(name, () => store.set({ word: store.state.word === id ? null : id }), {
+            class: unknown ? "unit unknown" : "unit",
+            "aria-describedby": unknown ? "unknown-reason" : null,
+            dir: "auto",
+            "data-key": `unit-${id}`,
+            "data-id": id,
+            tabindex: "-1",
+            "aria-pressed": String(store.state.word === id),
+            onfocus: () => hover(id),
+            onblur: () => hover(null),
+            onmouseenter: () => hover(id),
+            onmouseleave: () => hover(null),
+          });
         }),
       );
-    const languages = data.run.value?.languages;
-    const top = line(alignment.source, "source", "Source", languages?.source);
-    const bottom = line(alignment.target, "target", "Target", languages?.target);
+    const [top, bottom] = [line("source", "Source"), line("target", "Target")];
     const curves = s("svg", { class: "links", "aria-hidden": "true" });
     const stage = h("div", { class: "stage" }, top, curves, bottom);
     fill(chart, stage);
-    for (const side of [top, bottom])
-      oneStop(side.querySelectorAll(".unit"), (unit) => unit.getAttribute("aria-pressed") === "true");
-    for (const side of [top, bottom]) roving(side, ".unit");
+    for (const side of [top, bottom]) {
+      oneStop(side.querySelectorAll(".unit"));
+      roving(side, ".unit");
+    }
     stage.classList.toggle(
       "upright",
       top.scrollWidth > chart.clientWidth || bottom.scrollWidth > chart.clientWidth,

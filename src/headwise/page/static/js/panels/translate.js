@@ -1,9 +1,9 @@
 /** The source text, its translation shaded by the uncertainty of each token, and the other hypotheses. */
 
 import { baselineOf, settingsOf } from "../data.js";
-import { button, field, fill, h, select } from "../dom.js";
+import { button, field, fill, h, numberInput, select } from "../dom.js";
 import { oneStop, roving } from "../keys.js";
-import { panel, twin, watch } from "../panel.js";
+import { panel, textBox, twin, watch } from "../panel.js";
 import { number, percent, piece, UNKNOWN } from "../text.js";
 import { changesBetween } from "./difference.js";
 
@@ -15,20 +15,19 @@ export function translatePanel({ store, data }) {
     1,
     "What the model makes of a sentence, and how sure it is of each token.",
   );
-  const source = h("textarea", {
+  const source = textBox(store, {
     id: "source",
     rows: 3,
-    dir: "auto",
-    spellcheck: "false",
     "aria-label": "Text to translate",
     placeholder: "Type a sentence",
-    oninput: () => store.set({ text: source.value }),
   });
   const samples = h("div", { class: "samples" });
-  const beam = numberInput("beam-size", { min: 1, max: 16, step: 1 }, (value) =>
+  const beam = numberInput({ id: "beam-size", min: 1, max: 16, step: 1, inputmode: "decimal" }, (value) =>
     store.set({ beam: Math.round(value) }),
   );
-  const alpha = numberInput("alpha", { min: 0, max: 5, step: 0.1 }, (value) => store.set({ alpha: value }));
+  const alpha = numberInput({ id: "alpha", min: 0, max: 5, step: 0.1, inputmode: "decimal" }, (value) =>
+    store.set({ alpha: value }),
+  );
   const pin = button("Pin as baseline", () => {
     const { state } = store;
     store.set({ base: state.base === null ? JSON.stringify(settingsOf(state)) : null });
@@ -64,7 +63,6 @@ export function translatePanel({ store, data }) {
   const showState = () => {
     const { state } = store;
     const run = data.run.value;
-    if (source.value !== state.text) source.value = state.text;
     if (document.activeElement !== beam) beam.value = String(state.beam ?? run?.beam ?? "");
     if (document.activeElement !== alpha) alpha.value = String(state.alpha ?? run?.alpha ?? "");
     const examples = samples.querySelector("select"); // it says which example the text is, so that each can be chosen
@@ -97,7 +95,7 @@ export function translatePanel({ store, data }) {
     if (trace && trace.hypotheses.length === 0) {
       fill(output, h("span", { class: "muted" }, "The translation appears here."));
     } else fill(output, reading ? tokens(reading, (text) => fill(detail, ...text), store) : []);
-    oneStop(output.querySelectorAll(".token"), (token) => token === document.activeElement);
+    oneStop(output.querySelectorAll(".token"));
     const unknownWords = (trace?.source.unknown ?? []).map((index) => trace?.source.words[index] ?? "");
     unknown.hidden = unknownWords.length === 0;
     fill(words, ...unknownWords.map((word) => unknownWord(word)));
@@ -144,35 +142,13 @@ export function translatePanel({ store, data }) {
   return section.root;
 }
 
-/**
- * A marked unknown word of the source, which can get the focus.
- * @param {string} word
- */
+/** A marked unknown word of the source, which can get the focus. @param {string} word */
 function unknownWord(word) {
   const mark = h("mark", { class: "unknown", tabindex: "-1", "aria-describedby": "unknown-reason" }, word);
   return h("span", { role: "listitem" }, mark, " ");
 }
 
-/**
- * @param {string} id
- * @param {Record<string, number>} bounds
- * @param {(value: number) => void} change
- */
-function numberInput(id, bounds, change) {
-  const input = h("input", {
-    id,
-    type: "number",
-    ...bounds,
-    inputmode: "decimal",
-    oninput: () => Number.isFinite(input.valueAsNumber) && change(input.valueAsNumber),
-  });
-  return input;
-}
-
-/**
- * @param {HTMLElement} element
- * @param {string | null} language
- */
+/** @param {HTMLElement} element @param {string | null} language */
 function setLanguage(element, language) {
   if (language === null) element.removeAttribute("lang");
   else element.lang = language;

@@ -2,7 +2,7 @@
 
 import { button, fill, h } from "../dom.js";
 import { oneStop, roving } from "../keys.js";
-import { panel, twin, watch } from "../panel.js";
+import { panel, player, twin, watch } from "../panel.js";
 import { number, percent, piece } from "../text.js";
 import { crossHead, meanOfHeads } from "./ribbon.js";
 
@@ -23,21 +23,14 @@ export function wordsPanel({ store, data }) {
   const last = () => (data.stepwise.value?.steps.length ?? 1) - 1;
   const current = () => Math.min(store.state.step, last());
   const go = (/** @type {number} */ step) => store.set({ step: Math.max(0, Math.min(step, last())) });
-  let timer = 0;
-  const stop = () => {
-    clearInterval(timer);
-    timer = 0;
-    play.textContent = "Play";
-  };
   const begin = () => {
     if (current() === last()) go(0);
-    timer = window.setInterval(() => {
-      go(current() + 1);
-      if (current() === last()) stop();
-    }, EVERY);
-    play.textContent = "Stop";
   };
-  const play = button("Play", () => (timer ? stop() : begin()), { "data-key": "play-steps" });
+  const advance = () => {
+    go(current() + 1);
+    return current() < last();
+  };
+  const { play, stop } = player(EVERY, begin, advance, "play-steps");
   const back = button("Back", () => go(current() - 1), { "data-key": "step-back" });
   const next = button("Next", () => go(current() + 1), { "data-key": "step-next" });
   section.tools.append(back, play, next, slider, label);
@@ -98,7 +91,7 @@ export function wordsPanel({ store, data }) {
       ...distribution(step.forced_alternatives, { ...step.chosen, log_probability: step.forced }),
     );
     fill(positions, ...stepwise.steps.map((one, index) => position(one, index, at)));
-    oneStop(positions.children, (one) => one.getAttribute("aria-current") === "step");
+    oneStop(positions.children);
     const { over } = store.state;
     const { layer, head } = crossHead(store.state, stepwise.attention);
     const heading = {
