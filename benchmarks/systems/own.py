@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from headwise.engine.options import SearchOptions
     from headwise.engine.shortlist import Shortlist
     from headwise.models.base import Seq2Seq
-    from headwise.nn.linear import GemmBackend
     from headwise.tasks.batches.pairs import Batch
     from headwise.training.loss import LossSum
     from headwise.training.parallel.world import World
@@ -142,15 +141,6 @@ def _native(workload: Workload, setting: Setting) -> Engine:
     )
 
 
-def _native_gemm() -> GemmBackend:
-    from headwise.native.library import Library
-    from headwise.nn.native_gemm import NativeGemm
-
-    library = find_library()
-    assert isinstance(library, Library)
-    return NativeGemm(library)
-
-
 def search_options(job: Decoding) -> SearchOptions:
     """Return the search options of a job; its forced length includes EOS, and there is no length penalty."""
     from headwise.engine.options import SearchOptions
@@ -182,17 +172,14 @@ class _Trainee:
 
         self._device = torch.device(device)
         # With such a long warm-up, the parameters hardly change.
-        self._config = workload.config.with_overrides(["schedule.warmup=100000"])
+        products = NATIVE if NATIVE in setting.detail.split() else "torch"
+        self._config = workload.config.with_overrides(
+            ["schedule.warmup=100000", f"training.products={products}"]
+        )
         self._task = _Task(self._config, load_model(workload, setting, device))
         self._run = tempfile.TemporaryDirectory()  # an empty run directory, without checkpoints
         self._trainer = Trainer(
-            self._task,
-            self._config,
-            Path(self._run.name),
-            device=self._device,
-            world=world,
-            products=_native_gemm() if NATIVE in setting.detail.split() else None,
-            quiet=True,
+            self._task, self._config, Path(self._run.name), device=self._device, world=world, quiet=True
         )
 
     def loss(self, batch: Batch) -> float:

@@ -51,7 +51,11 @@ def line_writer(
     if path.exists() and not path.is_file():
         live = True
     with _opened_late(path) if live else _replaced(path) as write:
-        yield lambda line: write(one_line(line).encode() + b"\n")
+
+        def write_line(line: str) -> None:
+            write(one_line(line).encode() + b"\n")
+
+        yield write_line
 
 
 @contextmanager

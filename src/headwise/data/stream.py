@@ -140,9 +140,8 @@ class ResumableStream(ABC, Generic[Batch]):
                     rank, size = self._share
                     examples = plan[position][rank::size]
                     made = make(position, examples if len(examples) else plan[position][:1])
-                    last = position + 1 == len(plan)
-                    following = (epoch + 1, 0) if last else (epoch, position + 1)
-                    yield made if len(examples) else StandIn(made), *following
+                    next_epoch, following = divmod(position + 1, len(plan))
+                    yield made if len(examples) else StandIn(made), epoch + next_epoch, following
                 epoch, index = epoch + 1, 0
 
 

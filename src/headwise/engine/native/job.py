@@ -217,7 +217,11 @@ class SearchJob:
             *(ids.ctypes.data, log_probs.ctypes.data, weights.ctypes.data),
         )
         self._library.call("job_collect", self._handle, ctypes.byref(to))
-        next_ids, next_log_probs, next_lengths = (iter(each.tolist()) for each in (ids, log_probs, lengths))
+        next_ids, next_log_probs, next_lengths = (
+            iter(ids.tolist()),
+            iter(log_probs.tolist()),
+            iter(lengths.tolist()),
+        )
         searched = []
         for number, outputs, message in zip(numbers.tolist(), counts.tolist(), failures, strict=True):
             each = [

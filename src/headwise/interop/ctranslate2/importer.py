@@ -139,7 +139,7 @@ def _model(
             norm="pre" if _attribute(file, "pre_norm", 1) else "post",
             normalization=normalization,
             norm_epsilon=epsilon or (1e-5 if normalization == "layer" else 1e-6),
-            activation=_ACTIVATIONS[activation],
+            activation=_ACTIVATIONS[activation],  # type: ignore[arg-type]
             gated=f"{first}/ffn/linear_0_noact/weight" in file.variables,
             feed_forward_bias=f"{first}/ffn/linear_0/bias" in file.variables,
             attention_bias=f"{first}/self_attention/linear_0/bias" in file.variables,
