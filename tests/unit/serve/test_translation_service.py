@@ -32,6 +32,7 @@ from headwise.web.errors import ServiceError
 from serve_sockets import connect, serving
 from translation_server import make_pair, production_of
 from translator_run import ENGLISH, make_run
+from waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -122,10 +123,7 @@ def test_a_client_that_leaves_frees_its_sentences(run: Path) -> None:
         connection = connect(port, f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
         assert stuck.arrived.wait(30)
         connection.close()
-        end = time.monotonic() + 30
-        while not stuck.submitted[0][1].cancelled():
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        until(stuck.submitted[0][1].cancelled)
 
 
 def test_what_was_accepted_is_finished_at_the_end(run: Path) -> None:
@@ -206,9 +204,6 @@ def test_a_client_that_leaves_before_its_body_is_whole_is_no_failure(run: Path) 
         with connect(port) as client:
             client.sendall(f'{head}Content-Length: 50\r\n\r\n{{"q": "A dog'.encode())
             time.sleep(0.2)  # so that the application waits for the rest
-        end = time.monotonic() + 30
-        while not entries:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        until(lambda: entries)
     assert [(entry["status"], "failure" in entry) for entry in entries] == [(499, False)]
     assert production.service.accepted == 0

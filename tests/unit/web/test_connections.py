@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from headwise.page.application import page_app
 from headwise.web.connections import Limits
 from serve_sockets import ask, connect, everything, serving
+from waiting import until
 
 LARGE = 64 * 1024 * 1024  # bytes; more than any kernel buffers for a client that doesn't read
 QUICK = Limits(head=0.5, body=0.5, idle=1, fetch=0.5, slowest=1e4, connections=8, head_bytes=4096)
@@ -60,14 +61,6 @@ def port(app: Plain) -> Iterator[int]:
 
 
 HEAD = b"POST / HTTP/1.1\r\nHost: localhost\r\n"
-
-
-def until(met: Callable[[], bool]) -> None:
-    """Wait until a server in another thread has met a condition, for at most a minute (a busy machine is slow)."""
-    give_up = time.monotonic() + 60
-    while not met():
-        assert time.monotonic() < give_up
-        time.sleep(0.02)
 
 
 def trickle(connection: socket.socket, piece: bytes) -> bytes:

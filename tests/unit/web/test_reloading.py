@@ -6,7 +6,6 @@ import gc
 import os
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,18 +21,12 @@ from headwise.web.run_directories import RunDirectory
 from serve_sockets import serving
 from translation_server import make_pair, production_of
 from translator_run import ENGLISH
+from waiting import until
 
 
 @pytest.fixture(autouse=True)
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reloading, "SECONDS", 0.05)
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def replace(run: Path, other: Path) -> None:
@@ -68,9 +61,9 @@ def test_a_changed_run_is_used_and_no_request_fails(tmp_path: Path) -> None:
         clients = [threading.Thread(target=keep_asking, args=(port,)) for _ in range(3)]
         for client in clients:
             client.start()
-        wait_until(lambda: len(answers) > 5)
+        until(lambda: len(answers) > 5)
         replace(run, other)
-        wait_until(lambda: said)
+        until(lambda: said)
         assert ask(port).json()["translatedText"] == after
         stop.set()
         for client in clients:
@@ -86,7 +79,7 @@ def test_a_changed_run_is_used_and_no_request_fails(tmp_path: Path) -> None:
     gc.collect()
     sentence = SearchSentence([5], production.service.models.all[0].translator.options)
     with pytest.raises(RuntimeError):  # the scheduler of the model from before is closed
-        wait_until(lambda: scheduler.submit(sentence) is None)
+        until(lambda: scheduler.submit(sentence) is None)
 
 
 def test_a_damaged_run_keeps_its_model_and_is_reported_once(tmp_path: Path) -> None:
@@ -96,13 +89,13 @@ def test_a_damaged_run_keeps_its_model_and_is_reported_once(tmp_path: Path) -> N
     app, _ = production_of([run], say=said.append)
     with serving(app) as port:
         (run / "model.safetensors").write_bytes(b"damaged")
-        wait_until(lambda: said)
+        until(lambda: said)
         time.sleep(0.3)  # some more looks
         assert len(said) == 1
         assert "the model from before is still used, because of an error: " in said[0]
         assert ask(port).json()["translatedText"] == before
         replace(run, other)
-        wait_until(lambda: len(said) == 2)
+        until(lambda: len(said) == 2)
         assert ask(port).json()["translatedText"] == after
 
 
@@ -121,11 +114,11 @@ def test_a_run_for_which_there_is_no_memory_is_as_a_damaged_one(
         with monkeypatch.context() as full:
             full.setattr(RunDirectory, "reload", too_large)
             (run / "model.safetensors").touch()
-            wait_until(lambda: said)
+            until(lambda: said)
         assert said[0].endswith("the model from before is still used, because of an error: MemoryError")
         assert ask(port).json()["translatedText"] == before
         replace(run, other)
-        wait_until(lambda: len(said) == 2)
+        until(lambda: len(said) == 2)
         assert ask(port).json()["translatedText"] == after
 
 
@@ -143,8 +136,8 @@ def test_a_run_in_training_is_taken_up_when_it_has_a_checkpoint(tmp_path: Path) 
         checkpoint.mkdir(parents=True)
         (tmp_path / "later").rename(checkpoint / "model.safetensors")
         (run / "best").write_text("step-00000300\n")
-        wait_until(lambda: len(said) == 2)
+        until(lambda: len(said) == 2)
         assert ask(port).json()["translatedText"] == best
         replace(run, other)
-        wait_until(lambda: len(said) == 3)
+        until(lambda: len(said) == 3)
         assert ask(port).json()["translatedText"] == expected
