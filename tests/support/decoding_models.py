@@ -162,14 +162,8 @@ def tiny_transformer(vocabulary: int = 50, seed: int = 2, **changes: object) -> 
 
     Its embeddings aren't shared, because a random shared embedding repeats the input token.
     """
-    shape = {
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "d_model": 16,
-        "d_ff": 32,
-        "heads": 2,
-        "max_length": 64,
-    }
+    shape = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16}
+    shape |= {"d_ff": 32, "heads": 2, "max_length": 64}
     torch.manual_seed(seed)
     config = ModelConfig.model_validate(
         shape | {"share_embeddings": "none", "positions": "learned"} | changes

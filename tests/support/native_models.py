@@ -41,11 +41,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "unscaled": {"scale_embeddings": False, "logit_bias": True, "share_embeddings": "all"},
     "target shared": {"share_embeddings": "target", "attention": "memory_efficient"},
     "modern": {
-        "positions": "rotary",
-        "norm": "pre",
-        "normalization": "rms",
-        "activation": "silu",
-        "gated": True,
+        **{"positions": "rotary", "norm": "pre", "normalization": "rms"},
+        **{"activation": "silu", "gated": True},
     },
     "rotated halves": {
         "positions": "rotary",
@@ -60,14 +57,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "relative in all": {
         "positions": "relative",
         "position_options": {"relative": {"reach": 3, "values": True, "per_head": True}},
-        **{
-            "attention": "reference",
-            "key_value_heads": 2,
-            "d_k": 7,
-            "d_v": 5,
-            "norm": "pre",
-            "final_norm": False,
-        },
+        **{"attention": "reference", "key_value_heads": 2, "d_k": 7, "d_v": 5},
+        **{"norm": "pre", "final_norm": False},
     },
 }
 
@@ -90,14 +81,8 @@ SEARCHES = {
 
 def transformer(seed: int = 3, **changes: Any) -> Transformer:
     """Build a PyTorch model with random parameters, some of whose outputs end before the maximum length."""
-    shape = {
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "d_model": 32,
-        "d_ff": 64,
-        "heads": 4,
-        "max_length": 64,
-    }
+    shape = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 32}
+    shape |= {"d_ff": 64, "heads": 4, "max_length": 64}
     shape |= {"share_embeddings": "none", "positions": "learned"}
     torch.manual_seed(seed)
     config = ModelConfig.model_validate(shape | changes)

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ from headwise.serve.protocols.keys import KeyStore
 from program import press_ctrl_c, start
 from translation_server import make_pair
 from translator_run import ENGLISH
+from waiting import until
 
 PAIR = {"source": "en", "target": "de"}
 HTML = "<p>A <b>man</b> rides a horse.</p>"
@@ -65,7 +65,7 @@ class Served:
             found.extend(entry["process"] for entry in self.log() if entry["request"] == identifier)
             return bool(found)
 
-        wait_until(logged)
+        until(logged)
         return found[0]
 
     def client(self, key: str = "alice") -> httpx.Client:
@@ -90,13 +90,6 @@ class Served:
         raise AssertionError(f"only {set(found)} answered")
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.01)
-
-
 @contextmanager
 def serving(run: Path, keys: Path, *options: object, workers: int = 2) -> Iterator[Served]:
     """Serve a run."""
@@ -114,7 +107,7 @@ def serving(run: Path, keys: Path, *options: object, workers: int = 2) -> Iterat
     for thread in reading:
         thread.start()
     try:
-        wait_until(lambda: served.out or process.poll() is not None)
+        until(lambda: served.out or process.poll() is not None)
         assert served.out, served.said
         served.address = served.out[0].split()[3].rstrip("/")
         if workers > 1:  # the address is said before they take requests
@@ -176,20 +169,14 @@ def test_every_worker_gives_the_translations_of_the_run(served: Served, run: Pat
         for found, ours in zip(answer.json()["translations"], expected, strict=True):
             (sentence,) = found["sentences"]
             assert [one["text"] for one in sentence["outputs"]] == [one.text for one in ours.outputs]
-    for one, other in (
-        [answer.json() for answer in answers.values()],
-        # Both are computed by PyTorch, with threads of its own.
-        [
-            answer.json()
-            for answer in served.everywhere(lambda client: client.post("/v1/translate", json=marked)).values()
-        ],
-        [
-            answer.json()
-            for answer in served.everywhere(
-                lambda client: client.post("/api/trace", json={"run": "en-de", "text": ENGLISH[0]})
-            ).values()
-        ],
-    ):
+    # The last two are computed by PyTorch, with threads of its own.
+    traced = {"run": "en-de", "text": ENGLISH[0]}
+    of_pytorch = [
+        served.everywhere(lambda client: client.post("/v1/translate", json=marked)),
+        served.everywhere(lambda client: client.post("/api/trace", json=traced)),
+    ]
+    for found in (answers, *of_pytorch):
+        one, other = (answer.json() for answer in found.values())
         assert one == other
         assert "error" not in one
 
@@ -205,7 +192,7 @@ def test_documents_glossaries_and_counts_belong_to_all_workers(served: Served) -
         def status(client: httpx.Client) -> httpx.Response:
             return client.post(path, headers=key, json=fields)
 
-        wait_until(lambda: status(client).json()["status"] == "done")
+        until(lambda: status(client).json()["status"] == "done")
         assert {answer.json()["status"] for answer in served.everywhere(status).values()} == {"done"}
         fetched = client.post(f"{path}/result", headers=key, json=fields)
         assert fetched.status_code == 200
@@ -213,9 +200,8 @@ def test_documents_glossaries_and_counts_belong_to_all_workers(served: Served) -
 
         data = PAIR | {"api_key": served.keys["alice"]}
         address = client.post("/translate_file", data=data, files=upload).json()["translatedFileUrl"]
-        assert {one.content for one in served.everywhere(lambda client: client.get(address)).values()} == {
-            fetched.content
-        }
+        contents = {one.content for one in served.everywhere(lambda client: client.get(address)).values()}
+        assert contents == {fetched.content}
 
         dictionary = {
             "source_lang": "en",
@@ -223,9 +209,8 @@ def test_documents_glossaries_and_counts_belong_to_all_workers(served: Served) -
             "entries_format": "tsv",
             "entries": "dog\tHund",
         }
-        made = client.post(
-            "/v3/glossaries", headers=key, json={"name": "g", "dictionaries": [dictionary]}
-        ).json()
+        named = {"name": "g", "dictionaries": [dictionary]}
+        made = client.post("/v3/glossaries", headers=key, json=named).json()
         lists = served.everywhere(lambda client: client.get("/v3/glossaries", headers=key))
         assert [one.json()["glossaries"] for one in lists.values()] == [[made]] * 2
 
@@ -285,7 +270,7 @@ class Load:
     def __enter__(self) -> Load:
         for thread in self._threads:
             thread.start()
-        wait_until(lambda: len(self.answers) > 10)
+        until(lambda: len(self.answers) > 10)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -294,37 +279,31 @@ class Load:
             thread.join()
 
     def _ask(self, keeps: bool) -> None:
+        fields = {"texts": ENGLISH[:2], **PAIR, "guard": False}
         with self._served.client() as kept:
             while not self._stop.is_set():
                 headers = {} if keeps else {"Connection": "close"}
                 try:
-                    self.answers.append(
-                        kept.post(
-                            "/v1/translate",
-                            json={"texts": ENGLISH[:2], **PAIR, "guard": False},
-                            headers=headers,
-                        )
-                    )
+                    self.answers.append(kept.post("/v1/translate", json=fields, headers=headers))
                 except httpx.HTTPError as error:
                     self.errors.append(repr(error))
 
     def settled(self, more: int = 20) -> None:
         """Wait until some more answers have come."""
         count = len(self.answers)
-        wait_until(lambda: len(self.answers) >= count + more)
+        until(lambda: len(self.answers) >= count + more)
 
 
 def test_a_killed_worker_is_replaced(served: Served) -> None:
     killed, other = served.workers()
     os.kill(killed, signal.SIGKILL)
-    wait_until(lambda: len(served.workers()) == 2 and killed not in served.workers())
+    until(lambda: len(served.workers()) == 2 and killed not in served.workers())
     with Load(served) as load:
         load.settled()
     assert load.errors == []
     assert {answer.status_code for answer in load.answers} == {200}
-    assert (
-        f"headwise: worker {killed} was ended by signal 9; another one takes its place" in served.sentences()
-    )
+    said = f"headwise: worker {killed} was ended by signal 9; another one takes its place"
+    assert said in served.sentences()
     assert other in served.workers()
     assert set(served.everywhere(lambda client: client.get("/readyz"))) == set(served.workers())
 
@@ -342,9 +321,9 @@ def test_a_changed_run_is_loaded_by_all_workers_and_no_request_fails(
     with Load(served) as load:
         os.replace(changed / "model.safetensors", place / "model.safetensors")
         said = f"headwise: {place}: has changed, and was loaded again"
-        wait_until(lambda: said in served.sentences())
+        until(lambda: said in served.sentences())
         load.settled()
-        wait_until(lambda: not set(before) & set(served.workers()))
+        until(lambda: not set(before) & set(served.workers()))
         load.settled()
     assert load.errors == []
     assert {answer.status_code for answer in load.answers} == {200}
@@ -359,8 +338,8 @@ def test_hangup_loads_the_runs_at_once_and_no_request_fails(served: Served) -> N
     place = Path(served.process.args[4])  # type: ignore[index]
     with Load(served) as load:
         served.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: f"headwise: {place}: was loaded again" in served.sentences())
-        wait_until(lambda: not set(before) & set(served.workers()))
+        until(lambda: f"headwise: {place}: was loaded again" in served.sentences())
+        until(lambda: not set(before) & set(served.workers()))
         load.settled()
     assert load.errors == []
     assert {answer.status_code for answer in load.answers} == {200}
@@ -368,12 +347,10 @@ def test_hangup_loads_the_runs_at_once_and_no_request_fails(served: Served) -> N
 
 def test_hangup_of_a_server_of_one_process(run: Path, tmp_path: Path) -> None:
     with serving(run, tmp_path / "keys.db", workers=1) as served, Load(served, 2) as load:
-        for _ in range(2):
-            count = served.sentences().count(f"headwise: {run}: was loaded again")
+        said = f"headwise: {run}: was loaded again"
+        for times in (1, 2):
             served.process.send_signal(signal.SIGHUP)
-            wait_until(
-                lambda count=count: served.sentences().count(f"headwise: {run}: was loaded again") > count
-            )
+            until(lambda times=times: served.sentences().count(said) == times)
         load.settled()
     assert load.errors == []
     assert {answer.status_code for answer in load.answers} == {200}
@@ -405,7 +382,7 @@ def test_what_was_accepted_is_finished_at_the_end(
 
     with serving(run, tmp_path / "keys.db", "--limit-seconds", 300) as served:
         workers = served.workers()
-        wait_until(lambda: all(metrics_folders(pid) for pid in workers))
+        until(lambda: all(metrics_folders(pid) for pid in workers))
         (folder,) = set.union(*map(metrics_folders, workers))
         with ThreadPoolExecutor(4) as pool:
             asked = [pool.submit(stream, served) for _ in range(4)]
@@ -416,7 +393,7 @@ def test_what_was_accepted_is_finished_at_the_end(
                 assert sum(line == "event: sentence" for line in lines) == 30
                 assert "event: end" in lines
         code = served.process.wait(60)
-        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
     assert code == {subprocess.Popen.terminate: 0, press_ctrl_c: 130, subprocess.Popen.kill: -9}[ends]
     assert "Traceback" not in "".join(served.said)
     assert not folder.exists()
