@@ -19,7 +19,7 @@ def test_the_page(here: Path, program: Call) -> None:
     changes = {
         "max_minutes=20)": f"max_steps=2, model={{'d_model': 16, 'heads': 2, 'd_ff': 16}}, {small})",
         "max_steps=300,": f"max_steps=4, {small},",
-        "STEPS = 2000": "STEPS = 50",
+        "STEPS = 2000": "STEPS = 80",
     }
     printed, names = walk("own-model.md", here, program, changes)
     history = names["history"]
