@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,9 +16,8 @@ from headwise.native import library
 from paths import ROOT
 from toy import Toy, toy_pairs, write_toy
 
-pytest.register_assert_rewrite(
-    "program", "native_models"
-)  # assertions show what they compared, as those of tests
+# assertions show what they compared, as those of tests
+pytest.register_assert_rewrite("program", "native_models")
 
 # No deadlines: a test that is slow on a busy machine has not failed.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -26,30 +26,15 @@ settings.load_profile("busy")
 
 # Modules, besides tests/parity, whose outcome floating-point arithmetic could change: computation and training.
 NUMERICAL = {
-    *(
-        "test_attention_kinds",
-        "test_attention_positions",
-        "test_multihead",
-        "test_layers",
-        "test_transformer",
-    ),
-    *("test_recurrent", "test_convolutional", "test_state_space", "test_architectures", "test_device"),
-    *("test_loss", "test_loop", "test_checkpoint", "test_schedule", "test_learning"),
-    *("test_search", "test_search_properties", "test_sampling", "test_translator", "test_engines"),
-    *(
-        "test_native_engine",
-        "test_native_sampling",
-        "test_native_shortlist",
-        "test_native_numbers",
-        "test_native_library",
-        "test_native_job",
-        "test_scheduler",
-        "test_scheduler_end",
-        "test_shortlist",
-        "test_heads",
-        "test_shipped_demo",
-        "test_models",
-    ),
+    f"test_{name}"
+    for name in (
+        *("attention_kinds", "attention_positions", "multihead", "layers", "transformer"),
+        *("recurrent", "convolutional", "state_space", "architectures", "device", "loss", "loop"),
+        *("checkpoint", "schedule", "learning", "search", "search_properties", "sampling"),
+        *("translator", "engines", "native_engine", "native_sampling", "native_shortlist"),
+        *("native_numbers", "native_library", "native_job", "scheduler", "scheduler_end"),
+        *("shortlist", "heads", "shipped_demo", "models"),
+    )
 }
 
 
@@ -90,6 +75,21 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def program(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """`headwise` in this process, by its arguments; the result is an `Outcome`."""
+    from program import call
+
+    return lambda *arguments: call(capsys, *arguments)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temporary folder, which is the working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
     """Change to the root of the repository, where configs/ and data/ are."""
     monkeypatch.chdir(ROOT)
@@ -99,3 +99,13 @@ def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
 def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
     """A toy corpus of 400 sentence pairs: about 6 steps per epoch."""
     return write_toy(tmp_path_factory.mktemp("toy"), toy_pairs(400))
+
+
+@pytest.fixture(scope="session")
+def trained(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of the toy; tests read it, and damage copies of it."""
+    from headwise.cli.main import run as program
+
+    run = tmp_path_factory.mktemp("trained") / "run"
+    assert program(["train", "-c", str(toy.config), "--max-steps=6", "-o", str(run)]) == 0
+    return run

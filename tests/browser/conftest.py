@@ -21,6 +21,7 @@ pytest.importorskip("playwright", reason="the browser tests need playwright: pip
 
 import numpy as np
 import uvicorn
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 from headwise.analysis.heads.measuring import Annotated
@@ -32,6 +33,7 @@ from headwise.page.evaluation_pairs import EvaluationPairs
 from headwise.page.runs import PageRun, open_runs
 from headwise.page.static_page import write_page
 from headwise.web.server import listen, server
+from language_model_run import make_language_model_run, make_masked_model_run
 from translator_run import ENGLISH, GERMAN, make_run
 
 # The first has no windows, which take most of the time of a test.
@@ -117,8 +119,12 @@ class Visit:
         rows = self.page.locator(f"#{panel} .twin tr").all()
         return [row.locator("th, td").all_inner_texts() for row in rows]
 
-    def numbers(self, panel: str) -> np.ndarray:
-        """Return the numbers of a panel's table, without the names of its rows."""
+    def chart(self, panel: str) -> None:
+        """Show a panel's chart again, in place of its table."""
+        self.page.locator(f"#{panel} .tools button", has_text="Table").click()
+
+    def matrix(self, panel: str) -> np.ndarray:
+        """Return the numbers of a table, without its header and first column."""
         return np.array([[number(cell) for cell in row[1:]] for row in self.table(panel)[1:]])
 
     def vectors(self, fragment: str) -> dict[str, np.ndarray]:
@@ -131,9 +137,28 @@ class Visit:
             for label, column in zip(head[1:], columns, strict=True)
         }
 
+    def facts(self) -> dict[str, float]:
+        """Return the facts of a step of a box, which are beside its chart."""
+        self.chart("inside")
+        names, values = self.page.locator("#inside dt"), self.page.locator("#inside dd data")
+        return {
+            name: float(value.get_attribute("value") or "nan")
+            for name, value in zip(names.all_text_contents(), values.all(), strict=True)
+        }
+
+    def effect(self) -> list[str]:
+        """Return the cells of the first row of the result of interventions."""
+        row = self.page.locator("#interventions .result tbody tr").first
+        return row.locator("th, td").all_inner_texts()
+
     def panels(self) -> list[str]:
-        """Return the panels that are shown."""
+        """Return the names of the panels that are shown."""
         return self.page.locator(".panel:visible").evaluate_all("all => all.map((one) => one.id)")
+
+    def axe(self) -> str:
+        """Return what axe finds, one line each."""
+        violations = Axe().run(self.page).response["violations"]
+        return "\n".join(f"{v['id']}: {n['html'][:160]}" for v in violations for n in v["nodes"])
 
     def refused(self) -> None:
         """Expect that a request to the server failed, if there is one, and drop the browser's messages about it."""
@@ -166,6 +191,16 @@ def translator(run: Path) -> Translator:
 @pytest.fixture(scope="session")
 def tracer(translator: Translator) -> TranslationTracer:
     return TranslationTracer(translator)
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Runs of models of one text."""
+    folder = tmp_path_factory.mktemp("runs")
+    return {
+        "writer": make_language_model_run(folder / "writer"),
+        "masked": make_masked_model_run(folder / "masked"),
+    }
 
 
 @pytest.fixture(scope="session", params=["server", "static"])

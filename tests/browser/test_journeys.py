@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Route, expect
 
 from browser.conftest import SERVER_ONLY, TEXT, Site, Visit, serving, visiting
@@ -165,23 +164,16 @@ def test_axe_finds_nothing(browser: Browser, served: Site, scheme: str) -> None:
     with visiting(browser, served, color_scheme=scheme) as visit:
         page = visit.open(f"text={TEXT}&changes=silence:cross.1.1&query=1&key=1&stage=5&word=t1")
         page.wait_for_timeout(1500)
-        violations = [axe(page)]
+        violations = [visit.axe()]
         for toggle in page.locator(".panel:visible .tools button", has_text="Table").all():
             toggle.click()
-        violations.append(axe(page))
+        violations.append(visit.axe())
         page.keyboard.press("?")
-        violations.append(axe(page))
+        violations.append(visit.axe())
         page.keyboard.press("Escape")
         ids = page.locator("[id]").evaluate_all("elements => elements.map(({ id }) => id)")
     assert violations == [""] * 3
     assert len(ids) == len(set(ids))
-
-
-def axe(page: Page) -> str:
-    result = Axe().run(page)
-    return "\n".join(
-        f"{v['id']}: {n['html'][:160]}" for v in result.response["violations"] for n in v["nodes"]
-    )
 
 
 STRANGE = {

@@ -9,7 +9,6 @@ import torch
 from playwright.sync_api import Browser, expect
 
 from browser.conftest import number, serving, visiting
-from browser.test_journeys import axe
 from headwise.decoding.generation import Generator, first_token
 from headwise.engine.options import GenerationOptions
 from language_model_run import make_language_model_run
@@ -35,10 +34,8 @@ def test_the_next_token_and_what_it_is_drawn_from(browser: Browser, writer: Path
 
     with serving(writer) as served, visiting(browser, served) as visit:
         page = visit.open(f"text={PROMPT}&temperature=0.5&topk=5")
-        assert visit.panels() == [
-            *("language", "heads", "microscope", "architecture"),
-            *("inside", "interventions", "recurrence", "training"),
-        ]
+        panels = "language heads microscope architecture inside interventions recurrence training"
+        assert visit.panels() == panels.split()
         expect(page.locator("#language .detail")).to_contain_text("5 tokens can be drawn")
         rows = visit.table("language")[1:]
         for place, (row, i) in enumerate(zip(rows, own.topk(len(rows)).indices.tolist(), strict=True)):
@@ -47,7 +44,7 @@ def test_the_next_token_and_what_it_is_drawn_from(browser: Browser, writer: Path
             drawn = float(warm[i] / kept.values.sum()) if place < 5 else 0.0
             assert number(row[2]) == pytest.approx(drawn, abs=6e-5)
 
-        page.locator("#language .tools button", has_text="Table").click()
+        visit.chart("language")
         page.locator(".next").first.focus()
         page.keyboard.press("ArrowDown")
         page.keyboard.press("Enter")
@@ -58,7 +55,7 @@ def test_the_next_token_and_what_it_is_drawn_from(browser: Browser, writer: Path
         options = GenerationOptions(temperature=0.5, top_k=5, max_tokens=40)
         expected = PROMPT + said + generator.generate(PROMPT + said, options)[0]
         expect(page.locator("#prompt")).to_have_value(expected)
-        assert axe(page) == ""
+        assert visit.axe() == ""
         page.locator("#prompt").fill("日本")
         expect(page.locator("#language .notice")).to_contain_text(
             "expected characters of the training text, found '日'"

@@ -11,7 +11,6 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from browser.conftest import SERVER_ONLY, TEXT, Served, Visit, number, serving, visiting
-from browser.test_journeys import axe
 from browser.test_numbers import best, forward
 from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.translator import Translator
@@ -30,14 +29,6 @@ def deep(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def vectors(visit: Visit, box: str, step: int, more: str = "") -> dict[str, np.ndarray]:
     return visit.vectors(f"text={TEXT}&box={box}&boxStep={step}&position=2{more}")
-
-
-def facts(visit: Visit) -> dict[str, float]:
-    names, values = visit.page.locator("#inside dt"), visit.page.locator("#inside dd data")
-    return {
-        name: float(value.get_attribute("value") or "nan")
-        for name, value in zip(names.all_text_contents(), values.all(), strict=True)
-    }
 
 
 @SERVER_ONLY
@@ -65,8 +56,7 @@ def test_the_numbers_of_the_boxes_recombine(visit: Visit, translator: Translator
     np.testing.assert_allclose(w[f"{part}.w1.weight"] @ x + w[f"{part}.w1.bias"], inner["z"], **CLOSE)
     active = vectors(visit, "encoder.feed-forward", 1)
     np.testing.assert_allclose(np.maximum(inner["z"], 0), active["h"], **CLOSE)
-    visit.page.locator("#inside .tools button", has_text="Table").click()
-    assert facts(visit)["share that is 0"] == pytest.approx((active["h"] == 0).mean())
+    assert visit.facts()["share that is 0"] == pytest.approx((active["h"] == 0).mean())
     outer = vectors(visit, "encoder.feed-forward", 3)
     np.testing.assert_allclose(
         w[f"{part}.w2.weight"] @ active["h"] + w[f"{part}.w2.bias"], outer["FFN(x)"], **CLOSE
@@ -82,8 +72,7 @@ def normalized(visit: Visit, box: str, x: np.ndarray, y: np.ndarray) -> np.ndarr
     np.testing.assert_allclose(added["Sublayer(x)"], y, **CLOSE)
     np.testing.assert_allclose(added["x"] + added["Sublayer(x)"], added["s"], **CLOSE)
     moments = vectors(visit, box, 1)
-    visit.page.locator("#inside .tools button", has_text="Table").click()
-    shown = facts(visit)
+    shown = visit.facts()
     assert shown["mean"] == pytest.approx(added["s"].mean(), abs=1e-4)
     assert shown["variance"] == pytest.approx(added["s"].var(), abs=1e-3)
     scale = math.sqrt(shown["variance"] + shown["ε"])
@@ -103,13 +92,11 @@ def test_the_softmax_ends_in_the_probabilities_of_a_forward_pass(
     np.testing.assert_allclose(divided["z"], z, **CLOSE)
     np.testing.assert_allclose(divided["z"] / 2, divided["z / T"], **CLOSE)
     exponentials = vectors(visit, "softmax", 1)
-    visit.page.locator("#inside .tools button", has_text="Table").click()
-    shown = facts(visit)
+    shown = visit.facts()
     np.testing.assert_allclose(np.exp(exponentials["z / T"] - shown["max"]), exponentials["exp"], **CLOSE)
     shares = vectors(visit, "softmax", 2)
     np.testing.assert_allclose(shares["exp"] / shown["Σ"], shares["P"], **CLOSE)
-    visit.page.locator("#inside .tools button", has_text="Table").click()
-    assert facts(visit)["log P"] == pytest.approx(gains[2], abs=1e-5)
+    assert visit.facts()["log P"] == pytest.approx(gains[2], abs=1e-5)
     assert visit.page.locator("#inside .ranking-of").last.locator("li").count() == 10
 
 
@@ -193,7 +180,7 @@ def test_a_deep_pre_norm_model_is_folded_and_says_what_it_has_not_got(browser: B
         np.testing.assert_allclose(
             *[np.hypot(*pair.T) for pair in pairs], **CLOSE
         )  # a rotation keeps lengths
-        assert axe(page) == ""
+        assert visit.axe() == ""
 
 
 @SERVER_ONLY
@@ -222,5 +209,5 @@ def test_heat_maps_have_a_color_bar_and_numbers_where_they_fit(visit: Visit) -> 
     weights = [number(cell) for row in visit.table("microscope")[1:] for cell in row[1:]]
     assert written == pytest.approx(weights, abs=0.00501)
     visit.open(f"text={TEXT}&part=cross&layer=1&head=0")  # more than 20 subwords
-    page.locator("#microscope .tools button", has_text="Table").click()
+    visit.chart("microscope")
     expect(page.locator("#microscope .texts span")).to_have_count(0)

@@ -68,7 +68,7 @@ def test_weights_equal_a_forward_pass(visit: Visit, translator: Translator, part
     for layer in range(2):
         for head in range(2):
             visit.open(f"text={TEXT}&part={part}&layer={layer}&head={head}")
-            shown = visit.numbers("microscope")
+            shown = visit.matrix("microscope")
             assert shown.shape == expected[part][layer, head].shape
             assert np.abs(shown - expected[part][layer, head]).max() < SHOWN
             assert np.abs(shown.sum(1) - 1).max() < SHOWN * shown.shape[1]
@@ -137,7 +137,7 @@ def test_the_steps_recombine(visit: Visit, translator: Translator) -> None:
 def test_the_best_hypothesis_is_the_command_lines(visit: Visit, run: Path, tmp_path: Path) -> None:
     source, out = tmp_path / "source.txt", tmp_path / "out.txt"
     source.write_text(TEXT + "\n")
-    options = ["--beam", "4", "--alpha", "0.8", "--scores", "--n-best", "4", "--device", "cpu"]
+    options = ("--beam", "4", "--alpha", "0.8", "--scores", "--n-best", "4", "--device", "cpu")
     assert command_line(["translate", str(run), str(source), "-o", str(out), *options]) == 0
     page = visit.open(f"text={TEXT}&beam=4&alpha=0.8")
     shown = page.locator(".hypothesis").all_inner_texts()
@@ -176,11 +176,11 @@ def test_each_hypothesis_shows_its_own_attention(visit: Visit, translator: Trans
         page.locator(".hypothesis").nth(rank).click()
         visit.settled()
         weights, gains = forward(pytorch_model(translator), source, [*output.tokens, EOS])
-        shown = visit.numbers("microscope")
+        shown = visit.matrix("microscope")
         assert np.abs(shown - weights["cross"][0, 1]).max() < SHOWN
         tokens = [number(row[2]) for row in visit.table("translate")[1:]]
         assert tokens == pytest.approx(gains, abs=1e-4)
-        page.locator("#translate .tools button", has_text="Table").click()
+        visit.chart("translate")
 
 
 def test_an_unfinished_hypothesis_can_be_looked_into(visit: Visit, translator: Translator) -> None:
@@ -212,13 +212,13 @@ def test_dragging_alpha_ranks_anew(visit: Visit) -> None:
 def test_silencing_equals_taking_the_heads_output_away(visit: Visit, translator: Translator) -> None:
     page = visit.open(f"text={TEXT}&part=cross&layer=1&head=1")
 
-    def shown() -> tuple[str, list[list[str]], str]:
-        output, hypotheses = page.locator("#output").inner_text(), page.locator(".hypotheses").inner_text()
+    def shown() -> tuple[object, ...]:
+        output, hypotheses = (page.locator(place).inner_text() for place in ("#output", ".hypotheses"))
         return output, visit.table("heads"), hypotheses
 
     before = shown()
     source, target = best(translator)
-    page.locator("#heads .tools button", has_text="Table").click()
+    visit.chart("heads")
     page.locator("[data-key=head-1-1]").focus()
     page.keyboard.press("x")
     visit.settled()
@@ -228,7 +228,7 @@ def test_silencing_equals_taking_the_heads_output_away(visit: Visit, translator:
     with torch.no_grad():
         output.weight[:, 8:] = 0.0  # the second of two heads of eight
     _, gains = forward(masked, source, target)
-    row = page.locator("#interventions .result tbody tr").first.locator("th, td").all_inner_texts()
+    row = visit.effect()
     assert row[0] == "of the translation before"
     assert number(row[2]) == pytest.approx(float(gains.sum()), abs=2e-4)
     assert number(row[3]) == pytest.approx(number(row[2]) - number(row[1]), abs=2e-4)

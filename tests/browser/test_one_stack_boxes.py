@@ -12,8 +12,7 @@ from playwright.sync_api import Browser, expect
 from safetensors.numpy import load_file
 
 from browser.conftest import Served, Visit, number, serving, visiting
-from browser.test_journeys import axe
-from browser.test_model_boxes import CLOSE, facts
+from browser.test_model_boxes import CLOSE
 from image_run import make_image_run
 from language_model_run import make_language_model_run, make_masked_model_run
 
@@ -65,7 +64,7 @@ def test_a_language_models_boxes_recombine(browser: Browser, served: Served, run
         visit.settled()
         expect(page.locator("#microscope .where")).to_have_text("decoder layer 2, head 1")
         assert page.locator("#architecture .box").count() == 2 + 2 * 4 + 2
-        assert axe(page) == ""
+        assert visit.axe() == ""
 
 
 def test_a_masked_models_boxes_recombine(browser: Browser, served: Served, runs: dict[str, Path]) -> None:
@@ -102,16 +101,15 @@ def test_an_image_models_boxes_recombine(browser: Browser, served: Served, runs:
         shares = vectors(visit, "digits", "softmax", 2)
         assert shares["P"].sum() == pytest.approx(1, abs=1e-3)
         best = page.locator("#patches .next").first.inner_text().split("\n")
-        page.locator("#inside .tools button", has_text="Table").click()
+        assert number(best[-1]) / 100 == pytest.approx(visit.facts()["P of the predicted class"], abs=6e-3)
         expect(page.locator("#inside .ranking-of .of").first).to_have_text(best[0].split()[0])
-        assert number(best[-1]) / 100 == pytest.approx(facts(visit)["P of the predicted class"], abs=6e-3)
         page.locator("[aria-label='Next image']").click()
         visit.settled()
         expect(page.locator("#architecture .caption").first).to_contain_text("Held-out image 5")
         for width in (1280, 320):
             page.set_viewport_size({"width": width, "height": 900})
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert axe(page) == ""
+        assert visit.axe() == ""
 
 
 def test_a_part_that_is_switched_off_is_named(browser: Browser, served: Served) -> None:

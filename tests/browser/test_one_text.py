@@ -9,22 +9,11 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from browser.conftest import number, serving, visiting
-from browser.test_journeys import axe
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.language_models import LanguageModelTracer, MaskedModelTracer, TextTracer
 from headwise.decoding.generation import Generator
-from language_model_run import make_language_model_run, make_masked_model_run
 
 TEXTS = {"writer": "the cat sat", "masked": "the <mask> sat"}
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("runs")
-    return {
-        "writer": make_language_model_run(folder / "writer"),
-        "masked": make_masked_model_run(folder / "masked"),
-    }
 
 
 def tracer_of(run: Path) -> TextTracer:
@@ -55,13 +44,12 @@ def test_heads_microscope_and_interventions(browser: Browser, runs: dict[str, Pa
         under = tracer.force(
             TEXTS[kind], before.forced.target.ids, parse_interventions([change])
         ).log_probability
-        row = page.locator("#interventions .result tbody tr").first.locator("td").all_inner_texts()
-        assert number(row[1]) == pytest.approx(under, abs=2e-4)
+        assert number(visit.effect()[2]) == pytest.approx(under, abs=2e-4)
         expect(page.locator("#interventions .result")).to_contain_text("The output")
         expect(page.locator("[data-key=force-prefix]")).to_have_count(0)
         mask = page.locator("[data-key='knob-Causal mask']")
         expect(mask).to_be_enabled() if kind == "writer" else expect(mask).to_be_disabled()
-        assert axe(page) == ""
+        assert visit.axe() == ""
 
 
 def test_masks_are_filled_as_typed(browser: Browser, runs: dict[str, Path]) -> None:

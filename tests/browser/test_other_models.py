@@ -12,7 +12,6 @@ import torch
 from playwright.sync_api import Browser, expect
 
 from browser.conftest import TEXT, Served, Visit, number, serving, six_sentences, visiting
-from browser.test_journeys import axe
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.decoding.translator_model import pytorch_model
@@ -29,10 +28,8 @@ MODELS = {
         "recurrent": {"attention": "none", "reading": "backward", "readout": "state"},
     },
     "near": {
-        "attention": "window",
-        "attention_options": {"window": {"size": 2}},
-        "cross_attention": "linear",
-        "heads": 8,
+        **{"attention": "window", "attention_options": {"window": {"size": 2}}},
+        **{"cross_attention": "linear", "heads": 8},
     },
 }
 ATTENDING = ("recurrent", "convolutional")
@@ -67,7 +64,7 @@ def cross(translator: Translator, target: list[int]) -> np.ndarray:
 
 
 def ribbon(visit: Visit) -> np.ndarray:
-    return visit.numbers("ribbon")
+    return visit.matrix("ribbon")
 
 
 @pytest.mark.parametrize("name", ATTENDING)
@@ -82,7 +79,7 @@ def test_translation_alignment_and_beam_are_the_models(
     shown = ribbon(visit)
     assert np.abs(shown - expected[0]).max() < SHOWN
     assert np.abs(shown.sum(1) - 1).max() < SHOWN * shown.shape[1]
-    page.locator("#ribbon .tools button", has_text="Table").click()
+    visit.chart("ribbon")
     # A hypothesis that isn't the best has its own attention.
     page.locator(".hypothesis").nth(2).click()
     visit.settled()
@@ -93,10 +90,8 @@ def test_translation_alignment_and_beam_are_the_models(
 @pytest.mark.parametrize("name", ATTENDING)
 def test_what_is_not_there_is_hidden_or_says_so(visit: Visit, runs: dict[str, Path], name: str) -> None:
     page = visit.open(f"run={name}&text={TEXT}&part=decoder")
-    assert visit.panels() == [
-        *("translate", "ribbon", "heads", "microscope", "beam"),
-        *("words", "interventions", "evidence", "recurrence", "training"),
-    ]
+    panels = "translate ribbon heads microscope beam words interventions evidence recurrence training"
+    assert visit.panels() == panels.split()
     assert page.locator("#heads [role=tab]").all_inner_texts() == ["Cross"]
     expect(page.locator("#stage")).to_contain_text("isn’t softmax(QKᵀ/√dₖ)")
     expect(page.locator("#microscope .cells")).to_be_visible()
@@ -111,11 +106,11 @@ def test_what_is_not_there_is_hidden_or_says_so(visit: Visit, runs: dict[str, Pa
     tracer = TranslationTracer(Translator.load(runs[name], device="cpu"))
     best = tracer.trace(TEXT).hypotheses[0]
     under = tracer.force(TEXT, [*best.ids, EOS], parse_interventions(["silence:cross.1.1"]))
-    row = page.locator("#interventions .result tbody tr").first.locator("th, td").all_inner_texts()
+    row = visit.effect()
     assert number(row[2]) == pytest.approx(under.log_probability, abs=2e-4)
     page.keyboard.press("u")
     visit.settled()
-    assert axe(page) == ""
+    assert visit.axe() == ""
 
 
 def test_the_arithmetic_is_that_of_each_part(visit: Visit) -> None:
@@ -134,10 +129,8 @@ def test_the_arithmetic_is_that_of_each_part(visit: Visit) -> None:
 
 def test_a_model_without_attention_still_translates_and_obeys(visit: Visit, runs: dict[str, Path]) -> None:
     page = visit.open(f"run=forgetful&text={TEXT}")
-    assert visit.panels() == [
-        *("translate", "beam", "words", "interventions"),
-        *("evidence", "recurrence", "training"),
-    ]
+    panels = "translate beam words interventions evidence recurrence training"
+    assert visit.panels() == panels.split()
     expect(page.locator("#interventions")).to_contain_text("This model has no attention")
     page.keyboard.press("x")
     assert "changes" not in visit.state()

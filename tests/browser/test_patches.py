@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from browser.conftest import Served, Visit, number, serving, visiting
-from browser.test_journeys import axe
 from headwise.config import Config
 from headwise.images.captions import CaptionWords
 from headwise.images.prepared import ImageFormat, PreparedImages
@@ -69,7 +68,7 @@ def held_out(run: Path, row: int) -> tuple[ImageClassifier, Tensor, np.ndarray, 
 
 
 def weights(visit: Visit) -> np.ndarray:
-    return visit.numbers("patches")
+    return visit.matrix("patches")
 
 
 def test_weights_and_rollout_equal_a_pass_written_out(visit: Visit, digits: Path) -> None:
@@ -91,7 +90,8 @@ def test_weights_and_rollout_equal_a_pass_written_out(visit: Visit, digits: Path
 @torch.no_grad()
 def test_images_are_stepped_through_and_classified(visit: Visit, digits: Path) -> None:
     page = visit.open("")
-    assert visit.panels() == ["patches", "heads", "architecture", "inside", "interventions", "training"]
+    panels = visit.panels()
+    assert panels == ["patches", "heads", "architecture", "inside", "interventions", "training"]
     page.locator("[aria-label='Next image']").click()
     visit.settled()
     assert visit.state()["image"] == "1"
@@ -255,10 +255,10 @@ def test_words_of_a_caption_meet_patches(visit: Visit, pairs: Path) -> None:
 def test_axe_finds_nothing_and_nothing_is_cut_off(browser: Browser, served: Served, run: str) -> None:
     with visiting(browser, served, color_scheme="dark") as visit:
         page = visit.open(f"run={run}&query=3")
-        violations = axe(page)
-        page.locator("#patches .tools button", has_text="Table").click()
-        violations += axe(page)
-        page.locator("#patches .tools button", has_text="Table").click()
+        violations = visit.axe()
+        visit.chart("patches")
+        violations += visit.axe()
+        visit.chart("patches")
         page.set_viewport_size({"width": 320, "height": 700})
         assert page.evaluate("document.documentElement.scrollWidth") <= 320
     assert violations == ""
@@ -282,7 +282,7 @@ def test_a_head_is_silenced_and_the_classes_change(visit: Visit, digits: Path) -
         assert number(old) == pytest.approx(float(before[int(name)]), abs=SHOWN)
         assert number(now) == pytest.approx(float(after[int(name)]), abs=SHOWN)
         assert number(delta) == pytest.approx(float((after / before).log()[int(name)]), abs=2e-4)
-    assert axe(page) == ""
+    assert visit.axe() == ""
     page.keyboard.press("u")
     visit.settled()
     assert "changes" not in visit.state()

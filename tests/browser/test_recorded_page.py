@@ -10,8 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from browser.conftest import TEXT, Visit, number
-from browser.test_journeys import axe
-from browser.test_one_text import TEXTS, runs  # noqa: F401 - a fixture
+from browser.test_one_text import TEXTS
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.cli.main import run as command_line
@@ -55,15 +54,14 @@ def test_a_translation_is_shown_in_one_file(
     assert texts == [hypothesis.text for hypothesis in trace.hypotheses]
     assert trace.forced is not None
     page.locator("[data-key=head-1-1]").click()
-    rows = offline.table("microscope")[1:]
-    weights = [[number(cell) for cell in row[1:]] for row in rows]
-    assert np.abs(np.array(weights) - trace.forced.attention["cross"][1, 1]).max() < SHOWN
+    weights = offline.matrix("microscope")
+    assert np.abs(weights - trace.forced.attention["cross"][1, 1]).max() < SHOWN
     page.locator("[data-key=hypothesis-1]").click()
     offline.settled()
     other = tracer.force(TEXT, trace.path(trace.hypotheses[1].node))
     probabilities = [number(row[2]) for row in offline.table("translate")[1:]]
     assert np.abs(np.array(probabilities) - other.log_probabilities).max() < SHOWN
-    assert axe(page) == ""
+    assert offline.axe() == ""
 
 
 def test_what_isnt_recorded_is_refused_in_a_sentence(offline: Visit, run: Path, tmp_path: Path) -> None:
@@ -83,18 +81,15 @@ def test_interventions_and_their_effect_are_recorded(
     assert offline.panels() == [*PANELS, "interventions"]
     before = tracer.trace(TEXT, beam=3, alpha=0.9)
     under = tracer.force(TEXT, before.path(before.hypotheses[0].node), parse_interventions([change]))
-    row = page.locator("#interventions .result tbody tr").first.locator("td").all_inner_texts()
-    assert number(row[0]) == pytest.approx(before.hypotheses[0].log_probability, abs=SHOWN)
-    assert number(row[1]) == pytest.approx(under.log_probability, abs=SHOWN)
+    _, old, new, *_ = offline.effect()
+    assert number(old) == pytest.approx(before.hypotheses[0].log_probability, abs=SHOWN)
+    assert number(new) == pytest.approx(under.log_probability, abs=SHOWN)
     assert page.locator("#interventions select:visible").count() == 0
 
 
 @pytest.mark.parametrize("kind", TEXTS)
 def test_models_of_one_text_are_recorded(
-    offline: Visit,
-    runs: dict[str, Path],  # noqa: F811
-    kind: str,
-    tmp_path: Path,
+    offline: Visit, runs: dict[str, Path], kind: str, tmp_path: Path
 ) -> None:
     page = explained(offline, runs[kind], tmp_path / "a.html", TEXTS[kind])
     first = {"writer": "language", "masked": "masked"}[kind]

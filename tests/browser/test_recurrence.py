@@ -8,7 +8,6 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from browser.conftest import SERVER_ONLY, TEXT, Served, Visit, number, serving, visiting
-from browser.test_journeys import axe
 from headwise.analysis.recurrence.comparing import compare
 from headwise.analysis.translation_tracer import TranslationTracer
 from translator_run import make_run
@@ -95,7 +94,7 @@ def test_a_recurrent_run_shows_its_own_states_on_a_phone(
         page = visit.page
         expect(page.locator("[data-key=network]")).to_have_value("own")
         expect(page.locator("#recurrence")).to_contain_text("Each state is computed from the one before")
-        assert axe(page) == ""
+        assert visit.axe() == ""
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 

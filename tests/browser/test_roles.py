@@ -59,7 +59,7 @@ def test_heads_of_a_role_against_as_many_random_ones(visit: Visit, run: Path) ->
         change = visit.state()["changes"]
         assert before.forced is not None
         under = tracer.force(TEXT, before.forced.target.ids, parse_interventions([change]))
-        row = page.locator("#interventions .result tbody tr").first.locator("th, td").all_inner_texts()
+        row = visit.effect()
         assert row[0] == "of the translation before"
         assert number(row[2]) == pytest.approx(under.log_probability, abs=2e-4)
         assert number(row[3]) == pytest.approx(

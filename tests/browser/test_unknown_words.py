@@ -5,7 +5,6 @@ from __future__ import annotations
 from playwright.sync_api import expect
 
 from browser.conftest import Visit
-from browser.test_journeys import axe
 
 
 def test_words_without_subwords_are_marked_and_can_be_reached(visit: Visit) -> None:
@@ -25,7 +24,7 @@ def test_words_without_subwords_are_marked_and_can_be_reached(visit: Visit) -> N
     units.first.focus()
     expect(units.first).to_have_accessible_description(described)
     expect(page.locator("#ribbon .detail")).to_contain_text(described.strip("()"))
-    assert axe(page) == ""
+    assert visit.axe() == ""
     visit.open("text=A man rides a brown horse.")
     expect(page.locator("#unknown")).to_be_hidden()
     expect(page.locator(".unknown")).to_have_count(0)

@@ -72,7 +72,7 @@ def test_the_table_compares_both_ways_and_the_mask_makes_them_equal(
     assert all(abs(number(row[2]) - number(row[3])) <= 2e-4 for row in rows)
     page.goto(f"{visit.address}#text={TEXT}&changes=no-mask:decoder.*")
     visit.settled()
-    page.locator("#words .tools button", has_text="Table").click()
+    visit.chart("words")
     expect(page.locator("#words")).to_contain_text("a position sees what comes after it")
 
 

@@ -170,8 +170,7 @@ def test_a_corpus_in_a_store_becomes_the_same_shards(store: Store, tmp_path: Pat
     fields = ("--source-field", "translation.en", "--target-field", "translation.de")
     command = ("data", "prepare", *fields, "--subwords", 48, "--shard-pairs", 64, "--dev-pairs", 10)
     for folder, place in (("here", local / "pairs"), ("there", f"{store.root}/pairs/")):
-        outcome = headwise(*command, "--source", place, "-o", tmp_path / folder, **store.environment)
-        assert outcome.code == 0, outcome.err
+        headwise(*command, "--source", place, "-o", tmp_path / folder, **store.environment).ok()
     here, there = (
         {Path(name).name: data for name, data in snapshot(tmp_path / folder).items() if "shard" in name}
         for folder in ("here", "there")

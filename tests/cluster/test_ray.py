@@ -33,7 +33,7 @@ def test_killed_workers_change_nothing(kills: int, tmp_path: Path) -> None:
     source, alone, out = tmp_path / "text.en", tmp_path / "alone.de.gz", tmp_path / "out.de.gz"
     source.write_text("".join(f"{' '.join(draw.choices(ENGLISH, k=1))}\n" for _ in range(400 + 100 * kills)))
     command = ("translate", run, source, "--chunk", 8, "-s", "max_length=30")
-    assert headwise(*command, "-o", alone).code == 0
+    headwise(*command, "-o", alone).ok()
     process = start(*command, "-o", out, "--engine", "ray", **ALONE)
     progress = out.with_name("out.de.gz.progress")
     done = 0
@@ -43,8 +43,7 @@ def test_killed_workers_change_nothing(kills: int, tmp_path: Path) -> None:
             os.kill(draw.choice(found), signal.SIGKILL)
             done += 1
         time.sleep(draw.uniform(0, 1))
-    outcome = finish(process)
-    assert outcome.code == 0, outcome.err
+    outcome = finish(process).ok()
     assert done
     assert "Ray worker" in outcome.err
     assert out.read_bytes() == alone.read_bytes()
@@ -60,9 +59,8 @@ def test_a_killed_job_resumes_without_the_cluster(tmp_path: Path) -> None:
     wait_for(lambda: progress.exists() and '"lines": 0' not in progress.read_text(), process)
     process.kill()
     finish(process)
-    resumed = headwise(*command, out)
-    assert resumed.code == 0, resumed.err
-    assert headwise(*command, alone).code == 0
+    headwise(*command, out).ok()
+    headwise(*command, alone).ok()
     assert out.read_bytes() == alone.read_bytes()
 
 
@@ -70,14 +68,12 @@ def test_a_corpus_is_prepared_into_the_same_bytes(tmp_path: Path) -> None:
     toy = write_toy(tmp_path, toy_pairs(300, seed=5))
     command = ("data", "prepare", "--source", toy.source, "--target", toy.target, "--near", "--subwords", 48)
     command = (*command, "--shard-pairs", 64, "--dev-pairs", 10, "-o")
-    alone = headwise(*command, tmp_path / "alone")
-    assert alone.code == 0, alone.err
+    headwise(*command, tmp_path / "alone").ok()
     process = start(*command, tmp_path / "ray", "--engine", "ray", **ALONE)
     wait_for(lambda: len(list(tmp_path.glob("ray/work/clean-*.json"))) > 1, process)
     process.kill()
     finish(process)
-    resumed = headwise(*command, tmp_path / "ray", "--engine", "ray", **ALONE)
-    assert resumed.code == 0, resumed.err
+    headwise(*command, tmp_path / "ray", "--engine", "ray", **ALONE).ok()
     contents = [
         {name.removeprefix(str(folder)): data for name, data in snapshot(folder).items()}
         for folder in (tmp_path / "alone", tmp_path / "ray")

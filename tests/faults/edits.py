@@ -18,28 +18,8 @@ Edit = Callable[[Path, random.Random], str]
 
 FLOATS = [0.0, -0.0, 1.0, -1.0, 1e-40, -1e-44, 1e-30, 3e4, -7e4, 1e19, 1e30, -1e38, 3.4e38]
 FLOATS += [float("nan"), float("inf"), float("-inf")]
-INTEGERS = [
-    0,
-    1,
-    -1,
-    2,
-    3,
-    4,
-    7,
-    8,
-    17,
-    40,
-    119,
-    120,
-    121,
-    2**15,
-    2**16,
-    2**31 - 1,
-    -(2**31),
-    2**31,
-    2**63,
-    10**30,
-]
+INTEGERS = [0, 1, -1, 2, 3, 4, 7, 8, 17, 40, 119, 120, 121]
+INTEGERS += [2**15, 2**16, 2**31 - 1, -(2**31), 2**31, 2**63, 10**30]
 _LARGEST = 1 << 24  # bytes of data that an edit writes
 OTHERS = [None, True, False, "", "x", "x" * 300, "1", "é\u2028\u0000", [], [1], {}, {"a": 1}, 0.5, -0.5, 1.5]
 
@@ -121,18 +101,9 @@ def reshaped(tensors: Tensors, name: str, draw: random.Random) -> str:
     elif way == 4:
         new = []
     elif new:
-        dimension_index = draw.randrange(len(new))
-        new[dimension_index] = draw.choice(
-            [
-                0,
-                1,
-                new[dimension_index] - 1,
-                new[dimension_index] + 1,
-                new[dimension_index] * 2,
-                draw.randint(0, 200),
-            ]
-        )
-        new[dimension_index] = max(new[dimension_index], 0)
+        place = draw.randrange(len(new))
+        old = new[place]
+        new[place] = max(0, draw.choice([0, 1, old - 1, old + 1, old * 2, draw.randint(0, 200)]))
     size = ITEM_SIZES[kind]
     for dimension in new:
         size *= dimension
@@ -280,24 +251,10 @@ USED = [key for key in KEYS if key[0][0] in ("model", "subwords", "decoding")]
 NAMES = {
     "architecture": ["transformer", "recurrent", "convolutional"],
     "attention": [
-        "fused",
-        "reference",
-        "memory_efficient",
-        "window",
-        "linear",
-        "block_sparse",
-        "state_space",
+        *("fused", "reference", "memory_efficient", "window", "linear", "block_sparse", "state_space")
     ],
     "positions": [
-        "sinusoidal",
-        "tensor2tensor",
-        "fairseq",
-        "learned",
-        "none",
-        "rotary",
-        "alibi",
-        "relative",
-        "t5",
+        *("sinusoidal", "tensor2tensor", "fairseq", "learned", "none", "rotary", "alibi", "relative", "t5")
     ],
     "task": ["translation", "language_model", "denoising", "tagging", "image_text"],
 }

@@ -213,11 +213,9 @@ class Worker:
 
     def check_time(self) -> None:
         """Kill a process whose case takes too long, in CPU seconds, so that a busy machine doesn't matter."""
-        if (
-            self.description
-            and not self.hung
-            and cpu_seconds(self.process.pid) - self.cpu_at_start > CPU_SECONDS
-        ):
+        if not self.description or self.hung:
+            return
+        if cpu_seconds(self.process.pid) - self.cpu_at_start > CPU_SECONDS:
             self.hung = True
             self.process.kill()
 

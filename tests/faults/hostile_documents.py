@@ -39,6 +39,11 @@ def _unit(source: str) -> bytes:
     return f"<xliff><trans-unit><source>{source}</source></trans-unit></xliff>".encode()
 
 
+# How sentences begin.
+_ENTITIES = "xml: expected a document without entity declarations"
+_DEEP = "xml: expected elements nested at most 256 deep"
+_LONG = "file: expected text of at most 8,388,608 bytes"
+_TAGS = "markup: expected at most 500,000 tags and texts"
 _DEFAULT = f'<!DOCTYPE a [<!ATTLIST a b CDATA "{"x" * 2 * 10**6}">]>'
 _MANY = " ".join(f'a{number}=""' for number in range(5_000))
 _ELEMENTS = "<a>" + "<a>a</a>" * 84_000 + "</a>"
@@ -49,14 +54,8 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: archive({"ppt/presentation.xml": "", "ppt/slides/slide1.xml": " " * 9 * _MB}),
         "file: ppt/slides/slide1.xml: expected text of at most",
     ),
-    "entity.odt": (
-        lambda: archive({"content.xml": '<!DOCTYPE a [<!ENTITY b "bbb">]><a>&b;</a>'}),
-        "xml: expected a document without entity declarations",
-    ),
-    "deep.xlsx": (
-        lambda: archive({"xl/workbook.xml": "", "xl/sharedStrings.xml": "<si>" * 9_000}),
-        "xml: expected elements nested at most 256 deep",
-    ),
+    "entity.odt": (lambda: archive({"content.xml": '<!DOCTYPE a [<!ENTITY b "bbb">]><a>&b;</a>'}), _ENTITIES),
+    "deep.xlsx": (lambda: archive({"xl/workbook.xml": "", "xl/sharedStrings.xml": "<si>" * 9_000}), _DEEP),
     "parts.odt": (lambda: archive({f"x{n}": "" for n in range(2_001)}), "file: expected at most 2,000 parts"),
     "parts.docx": (
         lambda: archive({f"x{n}": "" for n in range(2_001)}),
@@ -66,34 +65,25 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: archive({f"{n}.bin": " " * 16 * _MB for n in range(5)}),
         "file: expected at most 2,000 parts of 67,108,864 bytes",
     ),
-    "default.docx": (lambda: word("<a/>" * 250, _DEFAULT), "xml: expected a document without entity decl"),
-    "default.xml": (lambda: _DEFAULT.encode() + b"<a/>", "xml: expected a document without entity decl"),
-    "entity.xml": (
-        lambda: b'<!DOCTYPE a [<!ENTITY b "bbb"><!ENTITY c "&b;&b;">]><a>&c;</a>',
-        "xml: expected a document without entity declarations",
-    ),
-    "parameter.xml": (
-        lambda: b'<!DOCTYPE a [<!ENTITY % b SYSTEM "file:///etc/passwd">%b;]><a/>',
-        "xml: expected a document without entity declarations",
-    ),
-    "entity.xlf": (
-        lambda: b'<!DOCTYPE a [<!ENTITY b "bbb">]><xliff>&b;</xliff>',
-        "xml: expected a document without entity declarations",
-    ),
+    "default.docx": (lambda: word("<a/>" * 250, _DEFAULT), _ENTITIES),
+    "default.xml": (lambda: _DEFAULT.encode() + b"<a/>", _ENTITIES),
+    "entity.xml": (lambda: b'<!DOCTYPE a [<!ENTITY b "bbb"><!ENTITY c "&b;&b;">]><a>&c;</a>', _ENTITIES),
+    "parameter.xml": (lambda: b'<!DOCTYPE a [<!ENTITY % b SYSTEM "file:///etc/passwd">%b;]><a/>', _ENTITIES),
+    "entity.xlf": (lambda: b'<!DOCTYPE a [<!ENTITY b "bbb">]><xliff>&b;</xliff>', _ENTITIES),
     "external.tmx": (
         lambda: b'<!DOCTYPE tmx [<!ENTITY b SYSTEM "file:///etc/passwd">]><tmx>&b;</tmx>',
-        "xml: expected a document without entity declarations",
+        _ENTITIES,
     ),
-    "deep.tmx": (lambda: b"<tmx>" + b"<tu>" * 9_000, "xml: expected elements nested at most 256 deep"),
-    "bomb.xlf": (lambda: b"\xff\xfe" + b" " * 9 * _MB, "file: expected text of at most 8,388,608 bytes"),
+    "deep.tmx": (lambda: b"<tmx>" + b"<tu>" * 9_000, _DEEP),
+    "bomb.xlf": (lambda: b"\xff\xfe" + b" " * 9 * _MB, _LONG),
     "other.tmx": (lambda: b"<a/>", "file: expected an element xliff or tmx, found a"),
     "long.md": (lambda: b"a" * (_MB + 1), "file: expected Markdown of at most 1,048,576 bytes"),
     "deep.json": (lambda: b"[" * 9_000 + b"]" * 9_000, "file: expected JSON"),
     "other.strings": (lambda: b'"' + b'\\"' * 2 * 10**6, "file: expected strings such as"),
-    "long.properties": (lambda: b"a" * (8 * _MB + 1), "file: expected text of at most 8,388,608 bytes"),
+    "long.properties": (lambda: b"a" * (8 * _MB + 1), _LONG),
     "values.properties": (lambda: b"a=b\n" * 100_001, "file: expected at most 100,000 texts, found more"),
-    "deep.docx": (lambda: word("<a>" * 9_000 + "</a>" * 9_000), "xml: expected elements nested at most 256"),
-    "deep.xml": (lambda: b"<a>" * 9_000, "xml: expected elements nested at most 256 deep"),
+    "deep.docx": (lambda: word("<a>" * 9_000 + "</a>" * 9_000), _DEEP),
+    "deep.xml": (lambda: b"<a>" * 9_000, _DEEP),
     "deep.html": (lambda: b"<b>" * 9_000, "html: expected elements nested at most 256 deep"),
     "attributes.xml": (lambda: b"<a %s/>" % _MANY.encode(), "markup: expected at most 1,000 attributes"),
     "attributes.html": (lambda: b"<a %s>" % _MANY.encode(), "markup: expected at most 1,000 attributes"),
@@ -101,10 +91,10 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "tag.xml": (lambda: b"<a b='" + b"x" * 2 * _MB, "xml: expected tags of at most 1,048,576 bytes"),
     "elements.docx": (
         lambda: archive({f"word/{name}.xml": _ELEMENTS for name in ("document", "header1")}),
-        "markup: expected at most 500,000 tags and texts",
+        _TAGS,
     ),
-    "elements.html": (lambda: b"<br>" * 500_001, "markup: expected at most 500,000 tags and texts"),
-    "comments.html": (lambda: b"<!---->" * 500_001, "markup: expected at most 500,000 tags and texts"),
+    "elements.html": (lambda: b"<br>" * 500_001, _TAGS),
+    "comments.html": (lambda: b"<!---->" * 500_001, _TAGS),
     "paragraph.html": (lambda: "é".encode() * 2 * _MB, "text: expected at most 1,000,000 characters"),
     "paragraph.docx": (
         lambda: word("<w:p><w:r>" + f"<w:t>{'a ' * 300_000}</w:t>" * 2 + "</w:r></w:p>"),
@@ -113,11 +103,8 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "lines.srt": (lambda: b"\n" * 8 * _MB, "file: expected at most 500,000 lines"),
     "speakers.srt": (lambda: _cue("-\n" * 400_000), "file: expected at most 100,000 texts"),
     "lines.po": (lambda: b"#\n" * 4 * _MB, "file: expected at most 500,000 lines"),
-    "messages.po": (
-        lambda: b'msgid "a"\nmsgstr ""\n' * 150_000,
-        "file: expected at most 100,000 texts",
-    ),
-    "long.po": (lambda: b"x" * (8 * _MB + 1), "file: expected text of at most 8,388,608 bytes"),
+    "messages.po": (lambda: b'msgid "a"\nmsgstr ""\n' * 150_000, "file: expected at most 100,000 texts"),
+    "long.po": (lambda: b"x" * (8 * _MB + 1), _LONG),
 }
 # What is read, in time and memory linear in its length: the file and the characters that count.
 READ: dict[str, tuple[Callable[[], bytes], int]] = {

@@ -41,11 +41,8 @@ from headwise.nn.multihead import Attended, MultiHeadAttention
 from rounding import rounding
 
 SENTENCES = ["Two dogs.", "Is OLD…", "A"]
-BASE_ERROR = {
-    "float32": 1e-3,
-    "bfloat16": 0.05,
-    "int8": 0.05,
-}  # tolerance of a log-probability x, times 1 + |x|
+# tolerance of a log-probability x, times 1 + |x|
+BASE_ERROR = {"float32": 1e-3, "bfloat16": 0.05, "int8": 0.05}
 _LOWEST = -(2.0**24)
 _LONGEST = 1500  # maximum characters of an error message
 
@@ -103,18 +100,13 @@ def attempt(folder: Path, engine: str) -> Result | HeadwiseError:
         if not text or len(text) > _LONGEST or not text.isprintable():
             raise Broken(f"not one sentence but {text[:2000]!r}") from error
         return error
-    hypotheses = []
-    for translation in translations:
-        hypotheses.append(
-            [
-                Hypothesis(o.tokens, o.log_probability, o.score, o.token_log_probabilities)
-                for o in translation.outputs
-            ]
-        )
-        for output in translation.outputs:
-            if not math.isfinite(output.score):
-                raise Broken(f"a score of {output.score}")
-    return translator, hypotheses
+    for output in (output for translation in translations for output in translation.outputs):
+        if not math.isfinite(output.score):
+            raise Broken(f"a score of {output.score}")
+    return translator, [
+        [Hypothesis(o.tokens, o.log_probability, o.score, o.token_log_probabilities) for o in each.outputs]
+        for each in translations
+    ]
 
 
 def compare(

@@ -13,11 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from decoding_models import EOS, SYMBOLS, decode, sentences
-from headwise.config import ModelConfig
+from decoding_models import EOS, SYMBOLS, decode, sentences, tiny_transformer
 from headwise.engine.native.engine import NativeEngine
 from headwise.engine.options import SearchOptions
-from headwise.models.transformer import Transformer
 from headwise.native import library
 from native_engines import native_engine, search_at_once
 
@@ -28,16 +26,7 @@ def main(folder: str, leaked: str) -> None:
     library.FOLDER = Path(folder)
     library_or_reason = library.find_library()
     assert isinstance(library_or_reason, library.Library), library_or_reason
-    shape = {
-        "encoder_layers": 1,
-        "decoder_layers": 2,
-        "d_model": 16,
-        "d_ff": 32,
-        "heads": 2,
-        "max_length": 64,
-    }
-    config = ModelConfig.model_validate(shape | {"share_embeddings": "none", "norm": "pre"})
-    model = Transformer(config, SIZE, SIZE).eval()
+    model = tiny_transformer(SIZE, encoder_layers=1, norm="pre", positions="sinusoidal")
     for precision in library.PRECISIONS:
         engine = native_engine(model, library_or_reason, precision=precision, workers=2)
         use(engine)

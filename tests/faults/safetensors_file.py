@@ -9,19 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ITEM_SIZES = {
-    "F32": 4,
-    "F64": 8,
-    "F16": 2,
-    "BF16": 2,
-    "I8": 1,
-    "U8": 1,
-    "I16": 2,
-    "U16": 2,
-    "I32": 4,
-    "I64": 8,
-    "BOOL": 1,
-}
+ITEM_SIZES = {"F32": 4, "F64": 8, "F16": 2, "BF16": 2}
+ITEM_SIZES |= {"I8": 1, "U8": 1, "I16": 2, "U16": 2, "I32": 4, "I64": 8, "BOOL": 1}
 
 
 @dataclass
@@ -57,20 +46,17 @@ def read_tensors(path: Path) -> Tensors | None:
             begin, end = entry["data_offsets"]
             if entry["dtype"] not in ITEM_SIZES or begin > end:
                 return None
-            entries[name] = (
-                entry["dtype"],
-                list(entry["shape"]),
-                content[8 + length + begin : 8 + length + end],
-            )
+            data = content[8 + length + begin : 8 + length + end]
+            entries[name] = entry["dtype"], list(entry["shape"]), data
     except (
         OSError,
         struct.error,
-        ValueError,
-        KeyError,
-        TypeError,
+        ArithmeticError,
         AttributeError,
+        LookupError,
         RecursionError,
-        OverflowError,
+        TypeError,
+        ValueError,
     ):
         return None
     return Tensors(entries, metadata)

@@ -16,8 +16,8 @@ pytest.importorskip("starlette", reason="needs pip install 'headwise[serve]'")
 
 import httpx
 
-from headwise.cli.main import run as headwise
 from hostile_documents import READ, REFUSED
+from program import Call
 from translation_server import make_pair, translating
 
 PROGRAM = Path(__file__).with_name("hostile_documents.py")
@@ -27,9 +27,8 @@ MOST_SECONDS, MOST_MB = 15, 350  # of one file; of the process that reads all of
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, Any]:
-    plain = {
-        name: value for name, value in os.environ.items() if name != "LD_PRELOAD"
-    }  # a sanitizer takes memory
+    # a sanitizer takes memory
+    plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     done = subprocess.run([sys.executable, PROGRAM], capture_output=True, check=True, timeout=500, env=plain)
     return json.loads(done.stdout)
 
@@ -50,16 +49,13 @@ def test_all_hostile_documents_take_little_memory(outcomes: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_the_command_refuses_it_in_one_sentence(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_refuses_it_in_one_sentence(name: str, tmp_path: Path, program: Call) -> None:
     file, out = tmp_path / name, tmp_path / f"out{Path(name).suffix}"
     file.write_bytes(REFUSED[name][0]())
     out.write_text("old")
-    assert headwise(["translate", "demo", str(file), "-o", str(out)]) == 2
-    error = capsys.readouterr().err
-    assert f"{file}: {REFUSED[name][1].removeprefix('file: ')}" in error
-    assert error.count("\n") == 1
+    outcome = program("translate", "demo", file, "-o", out)
+    assert f"{file}: {REFUSED[name][1].removeprefix('file: ')}" in outcome.error
+    assert outcome.err.count("\n") == 1
     assert out.read_text() == "old"
 
 
@@ -71,15 +67,12 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", [*QUICK, "comment.docx", "space.docx", "section.docx"])
 def test_the_server_refuses_it(name: str, address: str) -> None:
-    content = (REFUSED | READ)[name][0]()
-    answer = httpx.post(
-        f"{address}/translate_file",
-        data={"source": "en", "target": "de"},
-        files={"file": (name, content)},
-        timeout=60,
-    )
-    assert answer.status_code in ((413,) if name in READ else (400, 413))
+
+    languages, files = {"source": "en", "target": "de"}, {"file": (name, (REFUSED | READ)[name][0]())}
+    answer = httpx.post(f"{address}/translate_file", data=languages, files=files, timeout=60)
     if name in READ:
-        assert (
-            answer.json()["error"] == f"request: expected at most 50,000 characters, found {READ[name][1]:,}"
-        )
+        assert answer.status_code == 413
+        said = f"request: expected at most 50,000 characters, found {READ[name][1]:,}"
+        assert answer.json()["error"] == said
+    else:
+        assert answer.status_code in (400, 413)

@@ -30,12 +30,8 @@ def write_opennmt(folder: Path, quantization: str | None = None, *, seed: int = 
     checkpoint = {
         "vocab": {"src": vocabulary, "tgt": vocabulary},
         "opt": argparse.Namespace(
-            encoder_type="transformer",
-            decoder_type="transformer",
-            position_encoding=True,
-            enc_layers=LAYERS,
-            dec_layers=LAYERS,
-            heads=HEADS,
+            **{"encoder_type": "transformer", "decoder_type": "transformer", "position_encoding": True},
+            **{"enc_layers": LAYERS, "dec_layers": LAYERS, "heads": HEADS},
         ),
         **_opennmt_weights(len(vocabulary), seed),
     }
@@ -162,13 +158,8 @@ def write_older(folder: Path, version: int) -> None:
 
 def write_package(file: Path, folder: Path, **metadata: Any) -> Path:
     """Write an Argos package of a CTranslate2 directory, as `argos-train` packs them."""
-    content = {
-        "package_version": "1.0",
-        "argos_version": "1.5",
-        "from_code": "en",
-        "to_code": "de",
-        **metadata,
-    }
+    content = {"package_version": "1.0", "argos_version": "1.5", "from_code": "en", "to_code": "de"}
+    content |= metadata
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("translate-en_de-1_0/metadata.json", json.dumps(content))
         archive.writestr("translate-en_de-1_0/README.md", "# English - German")

@@ -12,12 +12,10 @@ import numpy as np
 import pytest
 import yaml
 
-from zip_files import VERSION, in_directory
-
-Damages = dict[str, tuple[Callable[[Path], Any], str]]
+from damages import VERSION, Damage, Damages, changed, in_directory, repacked, written
 
 
-def edit_options(**changes: Any) -> Any:
+def edit_options(**changes: Any) -> Damage:
     def edit(folder: Path) -> None:
         arrays = dict(np.load(folder / "model.npz"))
         options = yaml.safe_load(arrays["special:model.yml"].tobytes().split(b"\0")[0])
@@ -28,7 +26,7 @@ def edit_options(**changes: Any) -> Any:
     return edit
 
 
-def edit_arrays(**changes: Any) -> Any:
+def edit_arrays(**changes: Any) -> Damage:
     def edit(folder: Path) -> None:
         arrays = {name: array for name, array in np.load(folder / "model.npz").items() if name not in changes}
         np.savez(
@@ -40,18 +38,9 @@ def edit_arrays(**changes: Any) -> Any:
     return edit
 
 
-def raw_entry(content: bytes) -> Any:
+def raw_entry(content: bytes) -> Damage:
     """Replace the entry of an array by these bytes."""
-
-    def edit(folder: Path) -> None:
-        with zipfile.ZipFile(folder / "model.npz") as archive:
-            entries = {name: archive.read(name) for name in archive.namelist()}
-        entries["Wemb.npy"] = content
-        with zipfile.ZipFile(folder / "model.npz", "w") as archive:
-            for name, data in entries.items():
-                archive.writestr(name, data)
-
-    return edit
+    return repacked(lambda entries: entries | {"Wemb.npy": content}, "model.npz", zipfile.ZIP_STORED)
 
 
 def npy(header: dict[str, Any]) -> bytes:
@@ -77,12 +66,8 @@ def twice(folder: Path) -> None:
         archive.writestr("Wemb.npy", archive.read("Wemb.npy"))
 
 
-def edit_file(name: str, change: Any) -> Any:
-    def edit(folder: Path) -> None:
-        file = folder / name
-        file.write_text(change(file.read_text()))
-
-    return edit
+def edit_file(name: str, change: Callable[[str], str]) -> Damage:
+    return changed(lambda content: change(content.decode()).encode(), name)
 
 
 PRE = {"transformer_preprocess": "n", "transformer_postprocess": "da", "transformer_postprocess_top": "n"}
@@ -171,16 +156,7 @@ MARIAN: Damages = {
         edit_file("decoder.yml", lambda t: t.replace("- vocab.yml", "- vocab.fsv")),
         "found '.fsv'",
     ),
-    "a zip file of the future": (
-        lambda folder: in_directory({VERSION: b"\xff"})(folder / "model.npz"),
-        "found none of them",
-    ),
-    "no zip": (
-        lambda folder: (folder / "model.npz").write_bytes(b"PK\3\4" + bytes(99)),
-        "found none of them",
-    ),
-    "no subwords": (
-        lambda folder: (folder / "source.spm").write_bytes(b"x"),
-        "expected a SentencePiece model",
-    ),
+    "a zip file of the future": (in_directory({VERSION: b"\\xff"}, "model.npz"), "found none of them"),
+    "no zip": (written("model.npz", b"PK\3\4" + bytes(99)), "found none of them"),
+    "no subwords": (written("source.spm", b"x"), "expected a SentencePiece model"),
 }

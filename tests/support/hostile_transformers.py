@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file
 
-from transformers_models import Damages, edit, edit_tensors
-from zip_files import FLAGS, VERSION, in_directory
+from damages import FLAGS, VERSION, Damages, edit, in_directory, repacked, without, written
+from transformers_models import edit_tensors
 
 
 class Bomb:
@@ -25,21 +26,13 @@ class Bomb:
 
 
 def compressed(folder: Path) -> None:
-    file = folder / "pytorch_model.bin"
-    torch.save(load_file(folder / "model.safetensors"), file)
-    (folder / "model.safetensors").unlink()
-    with zipfile.ZipFile(file) as archive:
-        content = {name: archive.read(name) for name in archive.namelist()}
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in content.items():
-            archive.writestr(name, data)
+    pickled(load_file(folder / "model.safetensors"))(folder)
+    repacked(lambda members: members, "pytorch_model.bin")(folder)
 
 
 def expanded(folder: Path) -> None:
     tensors = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
-    tensors["model.shared.weight"] = torch.zeros(1).expand(10**12)
-    torch.save(tensors, folder / "pytorch_model.bin")
+    pickled(tensors | {"model.shared.weight": torch.zeros(1).expand(10**12)})(folder)
 
 
 def pickled(content: Any) -> Any:
@@ -53,7 +46,7 @@ def pickled(content: Any) -> Any:
 def in_zip(changes: dict[int, bytes]) -> Any:
     def edit(folder: Path) -> None:
         pickled(load_file(folder / "model.safetensors"))(folder)
-        in_directory(changes)(folder / "pytorch_model.bin")
+        in_directory(changes, "pytorch_model.bin")(folder)
 
     return edit
 
@@ -91,102 +84,75 @@ def shard_outside(folder: Path) -> None:
 
 def both_configs(**changes: Any) -> Any:
     def damage(folder: Path) -> None:
-        for name in ("config.json", "generation_config.json"):
-            edit(name, **changes)(folder)
+        config(**changes)(folder)
+        edit("generation_config.json", **changes)(folder)
 
     return damage
 
 
+def split_by(pattern: str) -> Any:
+    """Let a tokenizer split texts by a pattern."""
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    return tokenizer(pre_tokenizer=split)
+
+
+def replaced(replacement: str, times: int = 1) -> dict[str, Any]:
+    """Return a normalizer that replaces a letter, some times."""
+    one = {"type": "Replace", "pattern": {"String": "a"}, "content": replacement}
+    return one if times == 1 else {"type": "Sequence", "normalizers": [one] * times}
+
+
+config, tokenizer = partial(edit, "config.json"), partial(edit, "tokenizer.json")
 WORDS = "bert__embeddings__word_embeddings__weight"
 QUERY = "encoder__block__0__layer__0__SelfAttention__q__weight"
 PROCESSOR = "preprocessor_config.json"
 # Of the tokenizer, in every model of single texts.
 TOKENIZER: Damages = {
-    "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "expected tokenizer.json"),
-    "a tokenizer that isn't": (
-        lambda folder: (folder / "tokenizer.json").write_text("[]"),
-        "expected a JSON object",
-    ),
-    "a vast vocabulary": (edit("config.json", vocab_size=10**12), "vocab_size: "),
-    "a larger vocabulary": (edit("config.json", vocab_size=2**22), "expected at most 65536 fewer pieces"),
-    "a small vocabulary": (edit("config.json", vocab_size=20), "expected a different id from 0 to 19"),
-    "an unknown model": (edit("tokenizer.json", "model", type="Unigram"), "expected one of BPE, WordPiece"),
+    "no tokenizer": (without("tokenizer.json"), "expected tokenizer.json"),
+    "a tokenizer that isn't": (written("tokenizer.json", b"[]"), "expected a JSON object"),
+    "a vast vocabulary": (config(vocab_size=10**12), "vocab_size: "),
+    "a larger vocabulary": (config(vocab_size=2**22), "expected at most 65536 fewer pieces"),
+    "a small vocabulary": (config(vocab_size=20), "expected a different id from 0 to 19"),
+    "an unknown model": (tokenizer("model", type="Unigram"), "expected one of BPE, WordPiece"),
     "an unknown normalizer": (
-        edit("tokenizer.json", normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
+        tokenizer(normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
         "normalizer: expected one of BertNormalizer",
     ),
-    "a slow pattern": (
-        edit(
-            "tokenizer.json",
-            pre_tokenizer={
-                "type": "Split",
-                "pattern": {"Regex": "(a+)+$"},
-                "behavior": "Isolated",
-                "invert": False,
-            },
-        ),
-        "without repeated groups",
-    ),
-    "a pattern that isn't": (
-        edit(
-            "tokenizer.json",
-            pre_tokenizer={
-                "type": "Split",
-                "pattern": {"Regex": "((("},
-                "behavior": "Isolated",
-                "invert": False,
-            },
-        ),
-        "expected a tokenizer.json, found a damaged one",
-    ),
-    "a long replacement": (
-        edit(
-            "tokenizer.json",
-            normalizer={"type": "Replace", "pattern": {"String": "a"}, "content": "b" * 10**6},
-        ),
-        "expected at most 4 characters",
-    ),
+    "a slow pattern": (split_by("(a+)+$"), "without repeated groups"),
+    "a pattern that isn't": (split_by("((("), "expected a tokenizer.json, found a damaged one"),
+    "a long replacement": (tokenizer(normalizer=replaced("b" * 10**6)), "expected at most 4 characters"),
     "many replacements": (
-        edit(
-            "tokenizer.json",
-            normalizer={
-                "type": "Sequence",
-                "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "aaaa"}] * 40,
-            },
-        ),
+        tokenizer(normalizer=replaced("aaaa", 40)),
         "normalizer: expected at most 4 parts that make a text longer, found 40",
     ),
     "a long added token": (
-        edit("tokenizer.json", added_tokens=[{"id": 9, "content": "a" * 10**6, "special": False}]),
+        tokenizer(added_tokens=[{"id": 9, "content": "a" * 10**6, "special": False}]),
         "added_tokens: expected at most 256 characters",
     ),
     "long words": (
-        edit("tokenizer.json", "model", max_input_chars_per_word=10**9),
+        tokenizer("model", max_input_chars_per_word=10**9),
         "max_input_chars_per_word: expected a number from 1 to 1000",
     ),
-    "an id twice": (edit("tokenizer.json", "model", "vocab", extra=7), "found one twice"),
-    "an id too high": (edit("tokenizer.json", "model", "vocab", extra=10**9), "expected an id from 0 to"),
-    "an added token elsewhere": (edit("tokenizer.json", "added_tokens", 0, id=9), "added_tokens: expected"),
-    "added tokens that aren't": (edit("tokenizer.json", added_tokens=[3]), "added_tokens: expected objects"),
+    "an id twice": (tokenizer("model", "vocab", extra=7), "found one twice"),
+    "an id too high": (tokenizer("model", "vocab", extra=10**9), "expected an id from 0 to"),
+    "an added token elsewhere": (tokenizer("added_tokens", 0, id=9), "added_tokens: expected"),
+    "added tokens that aren't": (tokenizer(added_tokens=[3]), "added_tokens: expected objects"),
 }
 BERT: Damages = {
-    "a vast width": (edit("config.json", hidden_size=10**12), "hidden_size: "),
-    "a large width": (edit("config.json", hidden_size=2**20, num_attention_heads=2**16), "expected"),
-    "another width": (edit("config.json", hidden_size=32), "of shape"),
-    "more layers": (edit("config.json", num_hidden_layers=3), "expected tensor bert.encoder.layer.2."),
-    "fewer layers": (edit("config.json", num_hidden_layers=1), "found tensor bert.encoder.layer.1."),
-    "odd heads": (edit("config.json", num_attention_heads=5), "d_model must be a multiple of heads"),
-    "an activation": (edit("config.json", hidden_act="tanh"), "hidden_act: expected one of"),
-    "a decoder": (edit("config.json", is_decoder=True), "is_decoder: expected false"),
+    "a vast width": (config(hidden_size=10**12), "hidden_size: "),
+    "a large width": (config(hidden_size=2**20, num_attention_heads=2**16), "expected"),
+    "another width": (config(hidden_size=32), "of shape"),
+    "more layers": (config(num_hidden_layers=3), "expected tensor bert.encoder.layer.2."),
+    "fewer layers": (config(num_hidden_layers=1), "found tensor bert.encoder.layer.1."),
+    "odd heads": (config(num_attention_heads=5), "d_model must be a multiple of heads"),
+    "an activation": (config(hidden_act="tanh"), "hidden_act: expected one of"),
+    "a decoder": (config(is_decoder=True), "is_decoder: expected false"),
     "relative positions": (
-        edit("config.json", position_embedding_type="relative_key"),
+        config(position_embedding_type="relative_key"),
         "position_embedding_type: expected absolute",
     ),
-    "no head": (
-        edit("config.json", architectures=["BertModel"]),
-        "architectures: expected one of BertForMaskedLM",
-    ),
-    "an unknown type": (edit("config.json", model_type="xlnet"), "model_type: expected one of"),
+    "no head": (config(architectures=["BertModel"]), "architectures: expected one of BertForMaskedLM"),
+    "an unknown type": (config(model_type="xlnet"), "model_type: expected one of"),
     "no mask": (edit("tokenizer_config.json", mask_token=3), "expected a piece for mask_token"),
     "one piece for two": (
         edit("tokenizer_config.json", cls_token="[SEP]"),
@@ -208,16 +174,13 @@ BERT: Damages = {
     "a tensor too many": (edit_tensors(boom=torch.zeros(3)), "found tensor boom"),
 }
 GPT2: Damages = {
-    "a vast width": (edit("config.json", n_embd=10**12), "n_embd: "),
-    "another width": (edit("config.json", n_embd=32), "of shape"),
-    "more layers": (edit("config.json", n_layer=3), "expected tensor h.2."),
-    "fewer layers": (edit("config.json", n_layer=1), "found tensor h.1."),
-    "many layers": (edit("config.json", n_layer=10**9), "n_layer: "),
-    "unscaled attention": (
-        edit("config.json", scale_attn_weights=False),
-        "scale_attn_weights: expected true",
-    ),
-    "another class": (edit("config.json", architectures=["GPT2Model"]), "architectures: expected one of"),
+    "a vast width": (config(n_embd=10**12), "n_embd: "),
+    "another width": (config(n_embd=32), "of shape"),
+    "more layers": (config(n_layer=3), "expected tensor h.2."),
+    "fewer layers": (config(n_layer=1), "found tensor h.1."),
+    "many layers": (config(n_layer=10**9), "n_layer: "),
+    "unscaled attention": (config(scale_attn_weights=False), "scale_attn_weights: expected true"),
+    "another class": (config(architectures=["GPT2Model"]), "architectures: expected one of"),
     "no end": (edit("generation_config.json", eos_token_id=10**6), "eos_token_id: expected an id from 0 to"),
     "a narrow projection": (
         edit_tensors(transformer__h__0__attn__c_attn__weight=torch.zeros(24, 2)),
@@ -227,68 +190,56 @@ GPT2: Damages = {
         edit_tensors(transformer__wpe__weight=torch.full((160, 24), float("nan"))),
         "expected finite numbers",
     ),
-    "two ends of lines": (edit("tokenizer.json", decoder=None), "decoder: expected ByteLevel"),
+    "two ends of lines": (tokenizer(decoder=None), "decoder: expected ByteLevel"),
 }
 LLAMA: Damages = {
     "a sliding window": (
-        edit("config.json", model_type="mistral", architectures=["MistralForCausalLM"], sliding_window=4),
+        config(model_type="mistral", architectures=["MistralForCausalLM"], sliding_window=4),
         "sliding_window: expected none",
     ),
-    "another class": (edit("config.json", model_type="qwen2"), "expected one of Qwen2ForCausalLM"),
+    "another class": (config(model_type="qwen2"), "expected one of Qwen2ForCausalLM"),
     "scaled angles": (
-        edit("config.json", rope_parameters={"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}),
+        config(rope_parameters={"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}),
         "rope_parameters: expected rope_type default",
     ),
     "a base that isn't": (
-        edit("config.json", rope_parameters={"rope_type": "default", "rope_theta": "x"}),
+        config(rope_parameters={"rope_type": "default", "rope_theta": "x"}),
         "rope_theta: expected a number above 1",
     ),
-    "odd groups": (edit("config.json", num_key_value_heads=3), "heads must be a multiple of key_value_heads"),
-    "wide heads": (edit("config.json", head_dim=2**20), "heads times d_k must be at most"),
+    "odd groups": (config(num_key_value_heads=3), "heads must be a multiple of key_value_heads"),
+    "wide heads": (config(head_dim=2**20), "heads times d_k must be at most"),
     "a small output": (edit_tensors(lm_head__weight=torch.zeros(7, 24)), "expected at least"),
     "another beginning": (
-        edit("tokenizer.json", "post_processor", "single", 0, SpecialToken={"id": "<x>", "type_id": 0}),
+        tokenizer("post_processor", "single", 0, SpecialToken={"id": "<x>", "type_id": 0}),
         "post_processor: expected a piece before a text",
     ),
 }
 T5: Damages = {
-    "no tokenizer": (
-        lambda folder: (folder / "tokenizer.json").unlink(),
-        "expected spiece.model or tokenizer.json, found neither",
-    ),
-    "a damaged model of subwords": (
-        lambda folder: (folder / "spiece.model").write_bytes(b"x"),
-        "expected a SentencePiece model",
-    ),
-    "another tokenizer": (edit("tokenizer.json", "model", type="BPE"), "model: expected Unigram"),
+    "no tokenizer": (without("tokenizer.json"), "expected spiece.model or tokenizer.json, found neither"),
+    "a damaged model of subwords": (written("spiece.model", b"x"), "expected a SentencePiece model"),
+    "another tokenizer": (tokenizer("model", type="BPE"), "model: expected Unigram"),
     "a table that isn't": (
-        edit("tokenizer.json", normalizer={"type": "Precompiled", "precompiled_charsmap": "%"}),
+        tokenizer(normalizer={"type": "Precompiled", "precompiled_charsmap": "%"}),
         "precompiled_charsmap in base 64",
     ),
     "a table that lies": (
-        edit("tokenizer.json", normalizer={"type": "Precompiled", "precompiled_charsmap": "/////wAAAAA="}),
+        tokenizer(normalizer={"type": "Precompiled", "precompiled_charsmap": "/////wAAAAA="}),
         "expected a SentencePiece model",
     ),
-    "pieces that aren't": (edit("tokenizer.json", "model", vocab=[["a", "b"]]), "expected pairs of a piece"),
-    "a piece twice": (edit("tokenizer.json", "model", vocab=[["a", 0.0], ["a", 0.0]]), "found one twice"),
-    "no unknown": (edit("tokenizer.json", "model", unk_id=10**9), "model.unk_id: expected an id from 0 to"),
-    "a small vocabulary": (edit("config.json", vocab_size=20), "expected at most vocab_size=20 pieces"),
-    "a larger vocabulary": (edit("config.json", vocab_size=2**22), "and at most 65536 fewer"),
-    "a vast vocabulary": (edit("config.json", vocab_size=10**12), "vocab_size: "),
-    "another width": (edit("config.json", d_model=32), "of shape"),
-    "a vast head": (edit("config.json", d_kv=2**20), "heads times d_k must be at most"),
-    "odd buckets": (edit("config.json", relative_attention_num_buckets=7), "buckets"),
-    "a short reach": (edit("config.json", relative_attention_max_distance=2), "reach must exceed half"),
-    "more layers": (edit("config.json", num_layers=3), "expected tensor encoder.block.2."),
-    "fewer layers": (edit("config.json", num_decoder_layers=1), "found tensor decoder.block.1."),
-    "an activation": (
-        edit("config.json", feed_forward_proj="gated-tanh"),
-        "feed_forward_proj: expected one of",
-    ),
-    "an encoder alone": (
-        edit("config.json", architectures=["T5EncoderModel"]),
-        "architectures: expected one of",
-    ),
+    "pieces that aren't": (tokenizer("model", vocab=[["a", "b"]]), "expected pairs of a piece"),
+    "a piece twice": (tokenizer("model", vocab=[["a", 0.0], ["a", 0.0]]), "found one twice"),
+    "no unknown": (tokenizer("model", unk_id=10**9), "model.unk_id: expected an id from 0 to"),
+    "a small vocabulary": (config(vocab_size=20), "expected at most vocab_size=20 pieces"),
+    "a larger vocabulary": (config(vocab_size=2**22), "and at most 65536 fewer"),
+    "a vast vocabulary": (config(vocab_size=10**12), "vocab_size: "),
+    "another width": (config(d_model=32), "of shape"),
+    "a vast head": (config(d_kv=2**20), "heads times d_k must be at most"),
+    "odd buckets": (config(relative_attention_num_buckets=7), "buckets"),
+    "a short reach": (config(relative_attention_max_distance=2), "reach must exceed half"),
+    "more layers": (config(num_layers=3), "expected tensor encoder.block.2."),
+    "fewer layers": (config(num_decoder_layers=1), "found tensor decoder.block.1."),
+    "an activation": (config(feed_forward_proj="gated-tanh"), "feed_forward_proj: expected one of"),
+    "an encoder alone": (config(architectures=["T5EncoderModel"]), "architectures: expected one of"),
     "an end elsewhere": (edit("generation_config.json", eos_token_id=10**6), "expected different ids below"),
     "numbers that aren't": (
         edit_tensors(**{QUERY: torch.full((20, 24), float("nan"))}),
@@ -298,22 +249,19 @@ T5: Damages = {
     "no embeddings": (edit_tensors(shared__weight=None), "expected tensor shared.weight"),
 }
 VIT: Damages = {
-    "a vast image": (edit("config.json", image_size=10**9), "image_size"),
-    "a large image": (edit("config.json", image_size=2**14, patch_size=1), "max_length: "),
-    "another image": (edit("config.json", image_size=16), "of shape"),
-    "an odd patch": (edit("config.json", patch_size=5), "patch_size: expected a square that divides 12 x 8"),
-    "a long patch": (edit("config.json", patch_size=[2, 4]), "patch_size: expected a square"),
-    "no patch": (edit("config.json", patch_size=0), "patch_size"),
-    "many channels": (edit("config.json", num_channels=4), "num_channels: "),
-    "another width": (edit("config.json", hidden_size=32), "of shape"),
-    "more layers": (edit("config.json", num_hidden_layers=3), "expected tensor vit.encoder.layer.2."),
-    "fewer layers": (edit("config.json", num_hidden_layers=1), "found tensor vit.encoder.layer.1."),
-    "no head": (edit("config.json", architectures=["ViTModel"]), "architectures: expected one of"),
-    "labels twice": (
-        edit("config.json", id2label={"0": "a", "1": "a", "2": "b"}),
-        "two or more different labels",
-    ),
-    "fewer labels": (edit("config.json", id2label={"0": "a", "1": "b"}), "output.weight of shape"),
+    "a vast image": (config(image_size=10**9), "image_size"),
+    "a large image": (config(image_size=2**14, patch_size=1), "max_length: "),
+    "another image": (config(image_size=16), "of shape"),
+    "an odd patch": (config(patch_size=5), "patch_size: expected a square that divides 12 x 8"),
+    "a long patch": (config(patch_size=[2, 4]), "patch_size: expected a square"),
+    "no patch": (config(patch_size=0), "patch_size"),
+    "many channels": (config(num_channels=4), "num_channels: "),
+    "another width": (config(hidden_size=32), "of shape"),
+    "more layers": (config(num_hidden_layers=3), "expected tensor vit.encoder.layer.2."),
+    "fewer layers": (config(num_hidden_layers=1), "found tensor vit.encoder.layer.1."),
+    "no head": (config(architectures=["ViTModel"]), "architectures: expected one of"),
+    "labels twice": (config(id2label={"0": "a", "1": "a", "2": "b"}), "two or more different labels"),
+    "fewer labels": (config(id2label={"0": "a", "1": "b"}), "output.weight of shape"),
     "no deviation": (edit(PROCESSOR, image_std=[0.0, 1.0, 1.0]), "image_std"),
     "a mean too many": (edit(PROCESSOR, image_mean=[0.5] * 4), "image_mean: expected a number for each of 3"),
     "another scale": (
@@ -373,11 +321,8 @@ MARIAN: Damages = {
     ),
     "an id twice": (edit("vocab.json", extra=3), "expected a different id"),
     "an id too high": (edit("vocab.json", extra=10**9), "expected a different id"),
-    "no vocabulary": (lambda folder: (folder / "vocab.json").unlink(), "vocab.json"),
-    "no subwords": (
-        lambda folder: (folder / "source.spm").write_bytes(b"x"),
-        "expected a SentencePiece model",
-    ),
-    "no tensors": (lambda folder: (folder / "model.safetensors").write_bytes(b"x" * 40), "damaged"),
-    "no JSON": (lambda folder: (folder / "config.json").write_text("{"), "config.json"),
+    "no vocabulary": (without("vocab.json"), "vocab.json"),
+    "no subwords": (written("source.spm", b"x"), "expected a SentencePiece model"),
+    "no tensors": (written("model.safetensors", b"x" * 40), "damaged"),
+    "no JSON": (written("config.json", b"{"), "config.json"),
 }

@@ -14,7 +14,7 @@ import torch
 import transformers
 import yaml
 
-from marian_models import load_tokenizer, train, write_tokenizer
+from marian_models import SHAPE, load_tokenizer, train, write_tokenizer
 
 _SUBLAYERS = {
     "encoder": {"self": ("self_attn", "self_attn_layer_norm")},
@@ -34,13 +34,8 @@ def write_files(folder: Path, *, tied: str = "all", steps: int = 5, **changes: A
     text = yaml.safe_dump(options).encode() + b"\0"
     arrays["special:model.yml"] = np.frombuffer(text, np.int8)
     np.savez(folder / "model.npz", allow_pickle=False, **arrays)
-    decoder = {
-        "relative-paths": True,
-        "models": ["model.npz"],
-        "vocabs": vocabularies,
-        "beam-size": 6,
-        "normalize": 0.6,
-    }
+    decoder = {"relative-paths": True, "models": ["model.npz"], "vocabs": vocabularies}
+    decoder |= {"beam-size": 6, "normalize": 0.6}
     (folder / "decoder.yml").write_text(yaml.safe_dump(decoder))
     return model
 
@@ -50,25 +45,14 @@ def make_model(folder: Path, tied: str, steps: int) -> Any:
     sizes = write_tokenizer(folder, separate=tied != "all")
     begin = max(sizes) - 1
     config = transformers.MarianConfig(
+        **SHAPE,
         vocab_size=max(sizes),
         decoder_vocab_size=max(sizes),
-        d_model=24,
-        encoder_layers=2,
-        decoder_layers=1,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=40,
-        decoder_ffn_dim=40,
-        max_position_embeddings=64,
         activation_function="swish" if tied == "all" else "relu",
-        scale_embedding=True,
         share_encoder_decoder_embeddings=tied == "all",
         tie_word_embeddings=tied != "none",
         pad_token_id=begin,
-        eos_token_id=0,
         decoder_start_token_id=begin,
-        forced_eos_token_id=0,
-        init_std=0.2,
     )
     torch.manual_seed(0)
     model: Any = transformers.MarianMTModel(config)
@@ -113,16 +97,10 @@ def marian_arrays(model: Any, tied: str, sizes: list[int]) -> dict[str, torch.Te
         for number in range(layers):
             theirs, name = f"model.{side}.layers.{number}", f"{side}_l{number + 1}"
             for part, (attention, norm) in _SUBLAYERS[side].items():
-                for projection, letter in (
-                    ("q_proj", "q"),
-                    ("k_proj", "k"),
-                    ("v_proj", "v"),
-                    ("out_proj", "o"),
-                ):
-                    arrays[f"{name}_{part}_W{letter}"] = state[f"{theirs}.{attention}.{projection}.weight"].T
-                    arrays[f"{name}_{part}_b{letter}"] = state[f"{theirs}.{attention}.{projection}.bias"][
-                        None
-                    ]
+                for letter, projection in {**{n: f"{n}_proj" for n in "qkv"}, "o": "out_proj"}.items():
+                    own = f"{theirs}.{attention}.{projection}"
+                    arrays[f"{name}_{part}_W{letter}"] = state[f"{own}.weight"].T
+                    arrays[f"{name}_{part}_b{letter}"] = state[f"{own}.bias"][None]
                 arrays[f"{name}_{part}_Wo_ln_scale"] = state[f"{theirs}.{norm}.weight"][None]
                 arrays[f"{name}_{part}_Wo_ln_bias"] = state[f"{theirs}.{norm}.bias"][None]
             for index in (1, 2):

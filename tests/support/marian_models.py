@@ -15,6 +15,13 @@ import transformers
 from translator_run import ENGLISH, GERMAN
 
 CODE = ">>deu<<"
+SHAPE: dict[str, Any] = {
+    "d_model": 24,
+    **{"encoder_layers": 2, "encoder_attention_heads": 4, "encoder_ffn_dim": 40},
+    **{"decoder_layers": 1, "decoder_attention_heads": 4, "decoder_ffn_dim": 40},
+    **{"max_position_embeddings": 64, "scale_embedding": True, "init_std": 0.2},
+    **{"eos_token_id": 0, "forced_eos_token_id": 0},
+}
 _MISSING = "▁dogs"  # a piece of source.spm that vocab.json lacks, as real ones do
 
 
@@ -48,13 +55,8 @@ def write_tokenizer(
     for name, texts in (("source.spm", ENGLISH), ("target.spm", GERMAN)):
         (folder / name).write_bytes(spm(texts, 110))
         processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / name))
-        pieces.append(
-            [
-                processor.id_to_piece(i)
-                for i in range(2, processor.vocab_size())
-                if processor.id_to_piece(i) != _MISSING
-            ]
-        )
+        learned = map(processor.id_to_piece, range(2, processor.vocab_size()))
+        pieces.append([piece for piece in learned if piece != _MISSING])
     lists = pieces if separate else [sorted({*pieces[0], *pieces[1]})]
     sizes = []
     for file, names in zip(("vocab.json", "target_vocab.json"), lists, strict=False):
@@ -62,23 +64,14 @@ def write_tokenizer(
         ordered = ["</s>", "<unk>", *codes, *names, "<pad>"]
         (folder / file).write_text(json.dumps({piece: number for number, piece in enumerate(ordered)}))
         sizes.append(len(ordered))
-    settings = {
-        "tokenizer_class": "MarianTokenizer",
-        "separate_vocabs": separate,
-        "source_lang": "en",
-        "target_lang": "de",
-    }
+    settings = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": separate}
+    settings |= {"source_lang": "en", "target_lang": "de"}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     return sizes[0], sizes[-1]
 
 
 def write_marian(
-    folder: Path,
-    *,
-    separate: bool = False,
-    steps: int = 5,
-    target_codes: Sequence[str] = (),
-    **changes: Any,
+    folder: Path, *, separate: bool = False, steps: int = 5, target_codes: Sequence[str] = (), **changes: Any
 ) -> Path:
     """Write a Marian model that `transformers` has made, trained for some steps and saved.
 
@@ -86,25 +79,13 @@ def write_marian(
     """
     sizes = write_tokenizer(folder, separate=separate, target_codes=target_codes)
     pads = [size - 1 for size in sizes]
-    settings = {
+    settings = SHAPE | {
         "vocab_size": sizes[0],
         "decoder_vocab_size": sizes[1],
-        "d_model": 24,
-        "encoder_layers": 2,
-        "decoder_layers": 1,
-        "encoder_attention_heads": 4,
-        "decoder_attention_heads": 4,
-        "encoder_ffn_dim": 40,
-        "decoder_ffn_dim": 40,
-        "max_position_embeddings": 64,
         "activation_function": "swish",
-        "scale_embedding": True,
         "share_encoder_decoder_embeddings": not separate,
         "pad_token_id": pads[0],
-        "eos_token_id": 0,
         "decoder_start_token_id": pads[0],
-        "forced_eos_token_id": 0,
-        "init_std": 0.2,
         **changes,
     }
     torch.manual_seed(0)

@@ -41,6 +41,21 @@ class Outcome:
         assert lines == self.err.splitlines()[-1:], self.err
         return lines[0].removeprefix("headwise: error: ")
 
+    def ok(self) -> Outcome:
+        """The same outcome; asserts that the command succeeded."""
+        assert self.code == 0, self.err
+        return self
+
+    @property
+    def json(self) -> Any:
+        """The JSON that a command which succeeded printed."""
+        return json.loads(self.ok().out)
+
+    @property
+    def records(self) -> list[Any]:
+        """The lines of JSON that a command which succeeded printed."""
+        return [json.loads(line) for line in self.ok().out.splitlines()]
+
 
 Call = Callable[..., Outcome]  # type of the fixture `program`
 
@@ -48,6 +63,11 @@ Call = Callable[..., Outcome]  # type of the fixture `program`
 def environment(**more: str) -> dict[str, str]:
     """Return the environment of a process that uses one thread."""
     return {**os.environ, "OMP_NUM_THREADS": "1", **more}
+
+
+def shell_environment() -> dict[str, str]:
+    """Return the environment of a shell in which `headwise` is the program of these tests."""
+    return environment(PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
 
 def start(*arguments: object, **more: str) -> subprocess.Popen[str]:
@@ -130,13 +150,15 @@ def assert_stopped_at_once(outcome: Outcome) -> None:
     assert "stopped after" not in outcome.err
 
 
-def assert_same_training(ours: Path, expected: Path) -> None:
-    """Assert that two runs have the same losses and, in their last checkpoints, parameters, except for rounding."""
-    losses = [[record["loss"] for record in metrics(run)] for run in (ours, expected)]
+def assert_same_training(ours: Path, expected: Path, kind: str | None = None) -> None:
+    """Assert that two runs have the same losses and, in their last checkpoints, parameters, except for rounding.
+
+    Losses are those of records of a `kind`, or of all.
+    """
+    losses = [[record["loss"] for record in metrics(run, kind)] for run in (ours, expected)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     parameters, expected_parameters = (
-        load_file(run / "checkpoints" / (run / "latest").read_text().strip() / "model.safetensors")
-        for run in (ours, expected)
+        load_file(latest(run) / "model.safetensors") for run in (ours, expected)
     )
     assert parameters.keys() == expected_parameters.keys()
     for name, tensor in parameters.items():
@@ -158,9 +180,40 @@ def saved_step(run: Path) -> int:
     return int(latest.read_text().removeprefix("step-")) if latest.exists() else 0
 
 
+def latest(run: Path) -> Path:
+    """Return the folder of the latest checkpoint."""
+    return run / "checkpoints" / (run / "latest").read_text().strip()
+
+
+def assert_resumes(program: Call, folder: Path, *command: object, at: int, steps: int | None = None) -> Path:
+    """Assert that a training that was stopped at a step and resumed equals one in one go; return this one.
+
+    The number of `steps` of both is that of the command if it isn't given.
+    """
+    whole, parts = folder / "whole", folder / "parts"
+    command = (*command, *([f"--max-steps={steps}"] if steps else []), "-o")
+    program(*command, whole).ok()
+    program(*command, parts, f"--max-steps={at}").ok()
+    assert saved_step(parts) == at
+    assert "resuming from" in program(*command, parts).ok().err
+    assert_same_result(parts, whole, at)
+    return whole
+
+
+def assert_same_result(parts: Path, whole: Path, at: int) -> None:
+    """Assert that a run that was stopped at a step and resumed has the results of one in one go.
+
+    The end of its first part was validated, too.
+    """
+    ours, expected = result(parts), result(whole)
+    known = {(record["kind"], record["step"]) for record in expected["metrics"]}
+    ours["metrics"] = [each for each in ours["metrics"] if each["step"] != at or (each["kind"], at) in known]
+    assert ours == expected
+
+
 def result(run: Path) -> dict[str, Any]:
     """Return all results of training: parameters, optimizer and random states, data positions, scores, records."""
-    checkpoint = run / "checkpoints" / (run / "latest").read_text().strip()
+    checkpoint = latest(run)
     state = json.loads((checkpoint / "state.json").read_text())
     for name in ("seconds", "timing"):  # different in every new run, as the next two
         del state["progress"][name]

@@ -51,16 +51,11 @@ def run_as_ranks(count: int, code: str, *arguments: object) -> list[Any]:
     processes: list[subprocess.Popen[str]] = []
     for rank in range(count):
         announced = {
-            "RANK": rank,
-            "WORLD_SIZE": count,
-            "LOCAL_RANK": rank,
-            "LOCAL_WORLD_SIZE": count,
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": port,
-            "OMP_NUM_THREADS": 1,
+            **{"RANK": rank, "WORLD_SIZE": count, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": count},
+            **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port},
         }
         command = [sys.executable, "-c", code, *map(str, arguments)]
-        surroundings = {**os.environ, **{name: str(value) for name, value in announced.items()}}
+        surroundings = environment(**{name: str(value) for name, value in announced.items()})
         processes.append(Popen(command, env=surroundings, stdout=subprocess.PIPE, text=True))
     outputs = [process.communicate(timeout=600)[0] for process in processes]
     assert [process.returncode for process in processes] == [0] * count

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import cache
@@ -22,6 +21,7 @@ from headwise.engine.options import SearchOptions
 from headwise.engine.scheduling.scheduler import Scheduler
 from headwise.models.transformer import Transformer
 from native_engines import compiled, native_engine
+from waiting import until as until
 
 SIZE = 50
 SOURCES = [*sentences(20, SIZE, seed=7), [EOS]]
@@ -80,14 +80,6 @@ def shortlist(source: Sequence[int]) -> NDArray[np.int32]:
 def threads() -> int:
     """Return the number of threads of this process, including the library's."""
     return len(list(Path("/proc/self/task").iterdir()))
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition; fails after a minute."""
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 def assert_alike(found: list[Hypothesis], expected: list[Hypothesis]) -> None:

@@ -49,14 +49,8 @@ def logits_of(theirs: nn.Module, batch: PaddedBatch) -> Tensor:
 
 def small_model(seed: int = 0, **changes: Any) -> Transformer:
     """Return a model in evaluation mode with random parameters, including biases and normalization gains."""
-    shape = {
-        "encoder_layers": 2,
-        "decoder_layers": 3,
-        "d_model": 24,
-        "d_ff": 40,
-        "heads": 4,
-        "max_length": 32,
-    }
+    shape = {"encoder_layers": 2, "decoder_layers": 3, "d_model": 24}
+    shape |= {"d_ff": 40, "heads": 4, "max_length": 32}
     config = ModelConfig.model_validate({**shape, "attention_bias": True, "dropout": 0.3, **changes})
     torch.manual_seed(seed)
     return randomized(Transformer(config, VOCABULARY, VOCABULARY).eval())

@@ -9,26 +9,23 @@ from pathlib import Path
 import yaml
 
 _WORDS = {
-    "ba": "mo",
-    "be": "mi",
-    "di": "ka",
-    "do": "ke",
-    "fu": "la",
-    "ga": "lo",
-    "ge": "nu",
-    "hi": "pa",
-    "ju": "ro",
-    "ku": "sa",
-    "ly": "te",
-    "ny": "vi",
+    **{"ba": "mo", "be": "mi", "di": "ka", "do": "ke", "fu": "la", "ga": "lo"},
+    **{"ge": "nu", "hi": "pa", "ju": "ro", "ku": "sa", "ly": "te", "ny": "vi"},
 }
-
 
 # Options of `headwise train`. With these, nothing in training is random except the order of the batches:
 NOTHING_RANDOM = ("model.dropout=0", "model.attention_dropout=0", "subwords.dropout=0")
 # With these, the update is proportional to the gradient; Adam's first steps would turn a rounding error into a whole
 # step.
 PLAIN_STEPS = ("optimizer.epsilon=1", "optimizer.beta1=0", "optimizer.beta2=0")
+
+
+def shape(d_model: int, d_ff: int, encoder_layers: int = 1) -> tuple[str, ...]:
+    """Return the options of a small model."""
+    layers = {"encoder_layers": encoder_layers, "decoder_layers": 1, "heads": 2}
+    return tuple(
+        f"model.{key}={value}" for key, value in {**layers, "d_model": d_model, "d_ff": d_ff}.items()
+    )
 
 
 @dataclass(frozen=True)
@@ -62,30 +59,17 @@ def write_toy(folder: Path, pairs: list[tuple[str, str]]) -> Toy:
     toy.target.write_text("".join(f"{target}\n" for _, target in pairs))
     config = {
         "model": {
-            "encoder_layers": 1,
-            "decoder_layers": 1,
-            "d_model": 16,
-            "d_ff": 32,
-            "heads": 2,
-            "dropout": 0.1,
-            "attention_dropout": 0.1,
-            "max_length": 64,
+            **{"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_ff": 32, "heads": 2},
+            **{"dropout": 0.1, "attention_dropout": 0.1, "max_length": 64},
         },
         "data": {"source": [str(toy.source)], "target": [str(toy.target)], "dev_pairs": 10, "workers": 1},
         "subwords": {"size": 48, "dropout": 0.1},
         "batch": {"tokens": 200, "accumulate": 2},
         "schedule": {"warmup": 20},
         "training": {
-            "max_steps": 24,
-            "validate_every": 8,
-            "validate_share": 1.0,
-            "checkpoint_every": 4,
-            "average_last": 2,
-            "log_every": 1,
-            "threads": 1,
+            **{"max_steps": 24, "validate_every": 8, "validate_share": 1.0, "checkpoint_every": 4},
+            **{"average_last": 2, "log_every": 1, "threads": 1, "precision": "float32", "device": "cpu"},
             "products": "torch",  # not what a trial finds faster, which may differ between two trainings
-            "precision": "float32",
-            "device": "cpu",
         },
     }
     toy.config.write_text(yaml.safe_dump(config))

@@ -13,6 +13,8 @@ import transformers
 from safetensors.torch import load_file, save_file
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from damages import Damage
+from damages import edit as edit
 from headwise.cli.main import run as headwise
 from headwise.config import Config
 from headwise.interop.single import single_builder
@@ -147,10 +149,7 @@ def original_ids(run: Path, tokenizer: Any) -> list[int]:
     ]
 
 
-Damages = dict[str, tuple[Callable[[Path], Any], str]]
-
-
-def refused(damage: Callable[[Path], Any], whole: Path, folder: Path, capsys: Any) -> str:
+def refused(damage: Damage, whole: Path, folder: Path, capsys: Any) -> str:
     """Import a damaged copy of a directory, and check that it is refused with one sentence, which is returned."""
     shutil.copytree(whole, folder)
     damage(folder)
@@ -163,24 +162,7 @@ def refused(damage: Callable[[Path], Any], whole: Path, folder: Path, capsys: An
     return captured.err
 
 
-def edit(name: str, *path: str | int, **changes: Any) -> Callable[[Path], None]:
-    """Return a damage to a JSON file: keys of the object at `path` get other values; None removes one."""
-
-    def damage(folder: Path) -> None:
-        tree = json.loads((folder / name).read_text())
-        node = tree
-        for key in path:
-            node = node[key]
-        for key, value in changes.items():
-            node[key] = value
-            if value is None:
-                del node[key]
-        (folder / name).write_text(json.dumps(tree))
-
-    return damage
-
-
-def edit_tensors(**changes: Any) -> Callable[[Path], None]:
+def edit_tensors(**changes: Any) -> Damage:
     """Return a damage to model.safetensors: tensors, whose names have `__` for a point, or None to remove one."""
 
     def damage(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -59,3 +60,9 @@ def deepl_client(address: str, key: str) -> Iterator[Any]:
         client = deepl.DeepLClient(key, server_url=address, send_platform_info=False)
         yield client
         client.close()
+
+
+def events_of(answer: str) -> list[tuple[str, Any]]:
+    """Return the kinds of events of a stream, and what they hold."""
+    events = [event.split("\n") for event in answer.strip().split("\n\n")]
+    return [(kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for kind, data in events]

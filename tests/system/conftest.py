@@ -7,22 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from headwise.cli.main import run as run_program
-from program import Call, call
+from program import Call, Outcome
 from toy import Toy
 
 
 @pytest.fixture
-def program(capsys: pytest.CaptureFixture[str]) -> Call:
-    return lambda *arguments: call(capsys, *arguments)
+def train(program: Call, toy: Toy) -> Call:
+    """Train the toy's model for six steps; the arguments are the run directory and more of the command's."""
 
+    def trained(run: Path, *more: object) -> Outcome:
+        return program("train", "-c", toy.config, "--max-steps=6", "-o", run, *more)
 
-@pytest.fixture(scope="session")
-def trained(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run; tests read it, and damage copies of it."""
-    run = tmp_path_factory.mktemp("trained") / "run"
-    assert run_program(["train", "-c", str(toy.config), "--max-steps=6", "-o", str(run)]) == 0
-    return run
+    return trained
 
 
 @pytest.fixture

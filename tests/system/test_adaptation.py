@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from headwise.config import Config
 from headwise.text.tokens.subwords import Subwords
-from program import Call, metrics, result
+from program import Call, assert_resumes, latest, metrics, result
 from toy import Toy, toy_pairs, write_toy
 
 # Few and quick steps; everything else is the recipe's.
@@ -39,8 +39,7 @@ def test_a_run_is_adapted_with_its_model_and_subwords(
     trained: Path, new: Toy, program: Call, tmp_path: Path
 ) -> None:
     adapted = tmp_path / "adapted"
-    outcome = program(*command(trained, new, *FAST, "--max-steps=16", "-o", adapted))
-    assert outcome.code == 0
+    outcome = program(*command(trained, new, *FAST, "--max-steps=16", "-o", adapted)).ok()
     assert f"model and subwords: those of {trained}" in outcome.err
     assert "schedule.peak=0.002: " in outcome.err
     assert "training.patience=4: ends after 4 validations" in outcome.err
@@ -49,10 +48,7 @@ def test_a_run_is_adapted_with_its_model_and_subwords(
     assert (after.model, after.subwords, after.decoding) == (before.model, before.subwords, before.decoding)
     assert after.training.best_by == "bleu"
     assert (adapted / "model.safetensors").read_bytes() != (trained / "model.safetensors").read_bytes()
-    identity = json.loads(
-        (adapted / "checkpoints" / (adapted / "latest").read_text().strip() / "state.json").read_text()
-    )
-    assert identity["identity"]["initialized_from"]
+    assert json.loads((latest(adapted) / "state.json").read_text())["identity"]["initialized_from"]
 
     old = toy_files(trained)
     table = program(
@@ -64,15 +60,6 @@ def test_a_run_is_adapted_with_its_model_and_subwords(
     assert scores[str(adapted), str(new.source)] < 0.8 * scores[str(trained), str(new.source)]
 
 
-def without_end_of(run: Path, step: int) -> dict[str, object]:
-    """Return the result of a run without the scores of the average that the end of its first part has."""
-    content = result(run)
-    records = [
-        record for record in content["metrics"] if (record["kind"], record["step"]) != ("averaged", step)
-    ]
-    return {**content, "metrics": records}
-
-
 def toy_files(run: Path) -> tuple[str, str]:
     data = Config.of_run(run).data
     return data.source[0], data.target[0]
@@ -82,7 +69,7 @@ def test_training_begins_with_the_runs_weights(
     trained: Path, new: Toy, program: Call, tmp_path: Path
 ) -> None:
     same = tmp_path / "same"
-    assert program(*command(trained, new, "--max-steps=1", "schedule.peak=1e-9", "-o", same)).code == 0
+    program(*command(trained, new, "--max-steps=1", "schedule.peak=1e-9", "-o", same)).ok()
     before, after = load_file(trained / "model.safetensors"), load_file(same / "model.safetensors")
     assert before.keys() == after.keys()
     assert all(torch.allclose(before[name], after[name], rtol=0, atol=1e-7) for name in before)
@@ -93,15 +80,7 @@ def test_a_resumed_adaptation_equals_an_uninterrupted_one(
     processes: int, trained: Path, new: Toy, program: Call, tmp_path: Path
 ) -> None:
     more = ["--mix", f"{trained}=0.3", f"training.processes={processes}"]
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    outcome = program(*command(trained, new, *more, "--max-steps=8", "-o", whole))
-    assert outcome.code == 0
-    assert f"--mix: 30% of the examples from {trained}, against forgetting" in outcome.err
-    assert program(*command(trained, new, *more, "--max-steps=4", "-o", parts)).code == 0
-    again = program(*command(trained, new, *more, "--max-steps=8", "-o", parts))
-    assert again.code == 0, again.err
-    assert "resuming from" in again.err
-    assert without_end_of(parts, 4) == without_end_of(whole, 4)
+    whole = assert_resumes(program, tmp_path, *command(trained, new, *more), at=4, steps=8)
 
     before, after = load_file(trained / "model.safetensors"), load_file(whole / "model.safetensors")
     assert before.keys() == after.keys()
@@ -119,9 +98,9 @@ def test_restart_begins_with_the_runs_weights_again(
     trained: Path, new: Toy, program: Call, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    assert program(*command(trained, new, "--max-steps=4", "-o", run)).code == 0
+    program(*command(trained, new, "--max-steps=4", "-o", run)).ok()
     first = result(run)
-    assert program(*command(trained, new, "--max-steps=4", "--restart", "-o", run)).code == 0
+    program(*command(trained, new, "--max-steps=4", "--restart", "-o", run)).ok()
     assert result(run) == first
 
 
@@ -131,11 +110,11 @@ def test_old_text_has_its_share_and_the_development_set_is_new(
     run = tmp_path / "run"
     old = toy_files(trained)
     mixed = ("--mix", f"{old[0]},{old[1]}=0.25", "--mix", f"{trained}=0.5")
-    outcome = program(*command(trained, new, *mixed, "--max-steps=1", "-o", run))
-    assert outcome.code == 0
+    outcome = program(*command(trained, new, *mixed, "--max-steps=1", "-o", run)).ok()
     data = Config.of_run(run).data
     assert data.source == [str(new.source), old[0], old[0]]
     assert data.weights == [0.25, 0.25, 0.5]
+    assert f"--mix: 50% of the examples from {trained}, against forgetting" in outcome.err
     assert f"development set: 6 pairs split off {new.source} (seed 1)" in outcome.err
     assert metrics(run, "dev")
 
@@ -144,10 +123,9 @@ def test_subwords_of_the_new_text_are_added(trained: Path, program: Call, tmp_pa
     new = write_toy(
         tmp_path, [(f"{source} xylo ł", f"zither!? {target} ł") for source, target in toy_pairs(80, seed=3)]
     )
-    begun, whole, parts = tmp_path / "begun", tmp_path / "whole", tmp_path / "parts"
+    begun = tmp_path / "begun"
     more = ("training.add_subwords=20", "subwords.dropout=0", "--mix", f"{trained}=0.5")
-    outcome = program(*command(trained, new, *more, "--max-steps=1", "schedule.peak=1e-9", "-o", begun))
-    assert outcome.code == 0
+    outcome = program(*command(trained, new, *more, "--max-steps=1", "schedule.peak=1e-9", "-o", begun)).ok()
     old, grown = Subwords.load(trained), Subwords.load(begun)
     added = grown.source_size - old.source_size
     assert 5 < added <= 20
@@ -168,10 +146,7 @@ def test_subwords_of_the_new_text_are_added(trained: Path, program: Call, tmp_pa
         distance = (after[name][first] - after[name][second]).norm()
         assert 0.5 * usual < distance < 2 * usual
 
-    assert program(*command(trained, new, *more, "--max-steps=8", "-o", whole)).code == 0
-    assert program(*command(trained, new, *more, "--max-steps=4", "-o", parts)).code == 0
-    assert program(*command(trained, new, *more, "--max-steps=8", "-o", parts)).code == 0
-    assert without_end_of(parts, 4) == without_end_of(whole, 4)
+    whole = assert_resumes(program, tmp_path, *command(trained, new, *more), at=4, steps=8)
     again = program(
         "train", "--from", whole, *command(trained, new, *QUICK, "--max-steps=1", "-o", tmp_path / "next")[3:]
     )

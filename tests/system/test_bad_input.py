@@ -14,11 +14,6 @@ import torch
 from program import Call, Outcome, headwise, saved_step
 from toy import Toy
 
-
-def train(program: Call, toy: Toy, run: Path, *more: object) -> Outcome:
-    return program("train", "-c", toy.config, "--max-steps=6", "-o", run, *more)
-
-
 # Text
 
 
@@ -73,26 +68,22 @@ def test_a_folder_for_a_file(program: Call, toy: Toy, tmp_path: Path) -> None:
     assert outcome.error == f"{tmp_path}: expected a text file, found a directory"
 
 
-@pytest.mark.parametrize(
-    ("size", "sentence"),
-    [(1000, "expected at most "), (20, "expected at least ")],
-)
+@pytest.mark.parametrize(("size", "sentence"), [(1000, "expected at most "), (20, "expected at least ")])
 def test_a_vocabulary_size_that_the_text_does_not_allow(
-    size: int, sentence: str, program: Call, toy: Toy, tmp_path: Path
+    size: int, sentence: str, train: Call, tmp_path: Path
 ) -> None:
-    outcome = train(program, toy, tmp_path / "run", f"subwords.size={size}")
+    outcome = train(tmp_path / "run", f"subwords.size={size}")
     assert outcome.error.startswith(f"subwords.size: {sentence}")
     assert outcome.error.endswith(f"found {size}")
 
 
-def test_the_vocabulary_size_named_by_the_error_works(program: Call, toy: Toy, tmp_path: Path) -> None:
-    outcome = train(program, toy, tmp_path / "run", "subwords.size=1000")
-    most = outcome.error.split("at most ")[1].split(",")[0]
-    assert train(program, toy, tmp_path / "run", f"subwords.size={most}", "--max-steps=1").code == 0
+def test_the_vocabulary_size_named_by_the_error_works(train: Call, tmp_path: Path) -> None:
+    most = train(tmp_path / "run", "subwords.size=1000").error.split("at most ")[1].split(",")[0]
+    train(tmp_path / "run", f"subwords.size={most}", "--max-steps=1").ok()
 
 
-def test_sentences_longer_than_a_batch(program: Call, toy: Toy, tmp_path: Path) -> None:
-    outcome = train(program, toy, tmp_path / "run", "batch.tokens=4", "subwords.dropout=0")
+def test_sentences_longer_than_a_batch(train: Call, toy: Toy, tmp_path: Path) -> None:
+    outcome = train(tmp_path / "run", "batch.tokens=4", "subwords.dropout=0")
     assert "subwords on one side, more than a batch of 4 tokens holds; raise batch.tokens" in outcome.error
     assert outcome.error.startswith(f"{toy.source} line ")
 
@@ -131,7 +122,7 @@ def test_the_pairs_before_one_that_is_too_long_are_scored(
 def test_names_that_are_not_utf_8(program: Call, toy: Toy, run: Path, tmp_path: Path) -> None:
     odd = tmp_path / os.fsdecode(b"n\xff")
     shutil.copy(toy.source, odd)
-    assert program("translate", run, odd).code == 0
+    program("translate", run, odd).ok()
     missing = tmp_path / os.fsdecode(b"none\xff")
     assert program("translate", run, missing).error == f"{tmp_path}/none\\udcff: there is no such file"
     error = program("train", "--source", odd, "--target", toy.target, "-o", tmp_path / "new").error
@@ -183,23 +174,25 @@ def test_an_error_in_a_process_of_its_own(toy: Toy, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 @pytest.mark.parametrize("device", ["cuda", "cuda:3", "gpu", "mps"])
-def test_a_device_that_is_not_there(device: str, program: Call, toy: Toy, run: Path, tmp_path: Path) -> None:
+def test_a_device_that_is_not_there(
+    device: str, program: Call, train: Call, toy: Toy, run: Path, tmp_path: Path
+) -> None:
     sentence = f"device: expected auto or one of cpu on this machine, found '{device}'"
-    assert train(program, toy, tmp_path / "new", "--device", device).error == sentence
+    assert train(tmp_path / "new", "--device", device).error == sentence
     assert not (tmp_path / "new").exists()
     assert program("translate", run, toy.source, "--device", device).error == sentence
 
 
-def test_a_run_below_a_file(program: Call, toy: Toy, tmp_path: Path) -> None:
+def test_a_run_below_a_file(train: Call, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    error = train(program, toy, tmp_path / "file" / "run").error
+    error = train(tmp_path / "file" / "run").error
     assert error == f"{tmp_path}/file/run: can't be written (Not a directory)"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_may_not_be_written(program: Call, toy: Toy, tmp_path: Path) -> None:
+def test_a_folder_that_may_not_be_written(train: Call, tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir(mode=0o500)
-    assert "(Permission denied)" in train(program, toy, tmp_path / "locked" / "run").error
+    assert "(Permission denied)" in train(tmp_path / "locked" / "run").error
 
 
 @pytest.fixture
@@ -223,26 +216,24 @@ def fill(disk: Path, leave: int) -> Path:
     return ballast
 
 
-def test_a_disk_that_fills_while_text_is_prepared(program: Call, toy: Toy, small_disk: Path) -> None:
+def test_a_disk_that_fills_while_text_is_prepared(train: Call, small_disk: Path) -> None:
     fill(small_disk, 16_384)
-    error = train(program, toy, small_disk / "run").error
+    error = train(small_disk / "run").error
     assert error == f"{small_disk}/run/prepared: can't be written because the disk is full"
 
 
 @pytest.mark.parametrize("leave", [0, 8_192, 24_576, 65_536])
-def test_a_disk_that_fills_while_training(
-    leave: int, program: Call, toy: Toy, trained: Path, small_disk: Path
-) -> None:
+def test_a_disk_that_fills_while_training(leave: int, train: Call, trained: Path, small_disk: Path) -> None:
     """The disk fills at any point; saved checkpoints stay intact, and the run resumes when there is space again."""
     run = small_disk / "run"
-    assert train(program, toy, run, "--max-steps=4").code == 0
+    train(run, "--max-steps=4").ok()
     ballast = fill(small_disk, leave)
-    error = train(program, toy, run).error
+    error = train(run).error
     assert error.startswith(f"{run}")
     assert error.endswith(": can't be written because the disk is full")
     assert saved_step(run) in (4, 6)
     ballast.unlink()
-    assert train(program, toy, run).code == 0
+    train(run).ok()
     whole, parts = (folder / "checkpoints" / "step-00000006" for folder in (trained, run))
     for name in ("model.safetensors", "optimizer.safetensors"):
         assert (parts / name).read_bytes() == (whole / name).read_bytes()

@@ -9,19 +9,18 @@ import pytest
 import torch
 
 import headwise
-from docs_walk import walk, write_pairs
+from docs_walk import walk
+from program import Call
+from world import write_world
 
 
 @pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
-def test_the_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page(here: Path, monkeypatch: pytest.MonkeyPatch, program: Call) -> None:
     pytest.importorskip("transformers")
-    monkeypatch.chdir(tmp_path)
-    write_pairs(tmp_path, 300, test=1)
+    write_world(here, {"train": 300, "test": 1})
     # the shipped model in the place of a training of twenty minutes, without the norms that Marian has no place for
     monkeypatch.setattr(headwise, "train", _tiny)
-    _, names = walk("beside.md", tmp_path, capsys)
+    _, names = walk("beside.md", here, program)
     run, passed, written = names["run"], names["passed"], names["written"]
     pieces = names["tokenizer"].convert_ids_to_tokens(written[0, 1:9].tolist())  # after the start symbol
     numbers = {

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ import yaml
 
 from headwise.web.hosts import Hosts
 from headwise.web.server import listen
-from program import environment
+from program import environment, wait_for
 from translation_server import make_pair, translating
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -124,14 +123,9 @@ def test_the_command_starts_a_server_that_writes_nothing_and_ends_when_told(
     assert placed.count(port) == placed.count(str(run)) == 1
     with subprocess.Popen(placed, env=environment(), stderr=subprocess.PIPE, text=True) as server:
         try:
-            check = [
-                sys.executable if part == "python" else part.replace(":8080/", f":{port}/") for part in check
-            ]
-            end = time.monotonic() + 60
-            while subprocess.run(check, capture_output=True, check=False).returncode:
-                assert server.poll() is None
-                assert time.monotonic() < end
-                time.sleep(0.3)
+            check = [part.replace(":8080/", f":{port}/") for part in check]
+            check[0] = sys.executable
+            wait_for(lambda: subprocess.run(check, capture_output=True, check=False).returncode == 0, server)
         finally:
             server.send_signal(signal.SIGTERM)
         assert server.wait(30) in (0, -signal.SIGTERM)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import importlib
 import itertools
 import re
 import shlex
@@ -11,13 +9,12 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 import yaml
 
 from benchmarks.__main__ import BENCHMARKS
+from commands import every_command
 from headwise.cli.main import COMMANDS
 from headwise.config import Config, ModelConfig
 from headwise.config.support import FULL_ATTENTION
@@ -27,30 +24,20 @@ from headwise.engine.native.packing import ACTIVATIONS
 from headwise.engine.native.positions import ADDED, INSIDE
 from headwise.learn.chapters import PAGES
 from headwise.nn.attention import attention_kinds
+from headwise.tasks.registry import find_task
 from paths import DOCS, ROOT
-from program import call
+from program import Call
 from world import write_world
 
 DOCUMENTS = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "CHANGELOG.md",
-    ROOT / "benchmarks" / "README.md",
-    *sorted(DOCS.glob("*.md")),
-    *sorted(DOCS.glob("reproduction/*.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")),
+    *(file for place in ("*.md", "reproduction/*.md") for file in sorted(DOCS.glob(place))),
     *sorted(PAGES.glob("*.md")),
 ]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROMISED = [
-    "Your own two files",
-    "Look inside",
-    "The paper in the code",
-    "Results",
-    "Commands",
-    "Chapters",
-    "Exchange",
-    "What it isn't",
-    "License and citation",
+    *("Your own two files", "Look inside", "The paper in the code", "Results", "Commands"),
+    *("Chapters", "Exchange", "What it isn't", "License and citation"),
 ]
 CONFIGURATIONS = sorted((ROOT / "configs").glob("*.yaml"))
 
@@ -76,26 +63,14 @@ def _words(line: str) -> list[str]:
     return list(reader)
 
 
-@functools.cache
-def click_command(name: str) -> Any:
-    module = importlib.import_module(COMMANDS[name][0])
-    if hasattr(module, "app"):
-        return typer.main.get_command(module.app)
-    app = typer.Typer()
-    app.command(name)(module.command)
-    return typer.main.get_command(app)
-
-
 @pytest.mark.parametrize(("document", "line"), shown_commands())
 def test_a_shown_command_has_its_options(document: str, line: str) -> None:
     words = list(itertools.takewhile(lambda word: word not in ("|", "<", ">", "&&"), _words(line)))[1:]
-    assert words[0] in COMMANDS, f"{document}: {line}"
-    command = click_command(words[0])
-    if hasattr(command, "commands"):
-        command = command.commands[words[1]]
+    command = every_command().get((words[0],)) or every_command()[words[0], words[1]]
     known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
-    unknown = [word for word in words[1:] if word.startswith("-") and word not in known]
-    assert not unknown, f"{document}: {line}"
+    assert not [word for word in words[1:] if word.startswith("-") and word not in known], (
+        f"{document}: {line}"
+    )
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -116,9 +91,8 @@ def test_unit_tests_stand_where_what_they_test_stands() -> None:
 def test_every_benchmark_and_script_that_a_document_names_exists() -> None:
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
-        assert set(re.findall(r"python -m benchmarks ([a-z][a-z-]+)(?= [-A-Za-z]|`)", text)) <= set(
-            BENCHMARKS
-        )
+        named = set(re.findall(r"python -m benchmarks ([a-z][a-z-]+)(?= [-A-Za-z]|`)", text))
+        assert named <= set(BENCHMARKS)
         if document.name != "CHANGELOG.md":
             for script in re.findall(r"\b(?:examples|deploy|tools)/[\w/.-]+\w", text):
                 assert (ROOT / script).exists(), (document.name, script)
@@ -135,9 +109,8 @@ def test_the_readme_is_short_and_keeps_its_order() -> None:
     places = [README.index(f"\n## {title}\n") for title in PROMISED]
     assert places == sorted(places)
     assert re.findall(r"^## (.*)", README, re.MULTILINE) == PROMISED
-    assert (
-        README.index("![") < README.index("make demo") < places[0]
-    )  # the page is seen before anything is installed
+    # The page is seen before anything is installed.
+    assert README.index("![") < README.index("make demo") < places[0]
     assert "nrefs:" not in README
     assert not re.search(r"\b[A-Z0-9]+(?:_[A-Z0-9]+)+=", README)
 
@@ -187,27 +160,18 @@ def test_the_diagram_of_the_packages_shows_the_imports() -> None:
 
 
 def test_the_paths_that_the_architecture_names_exist() -> None:
-    named = set(
-        re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.(?:py|js|css))?)`", (DOCS / "architecture.md").read_text())
-    )
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.(?:py|js|css))?)`", text))
     assert len(named) > 40
     inside = ROOT / "src" / "headwise"
-    assert [
-        name for name in sorted(named) if not (inside / name).exists() and not (ROOT / name).exists()
-    ] == []
+    assert [name for name in named if not (inside / name).exists() and not (ROOT / name).exists()] == []
 
 
 def test_what_the_native_engine_runs_is_what_the_document_says() -> None:
-    text = (
-        (DOCS / "models.md")
-        .read_text()
-        .partition("## What the native engine runs\n")[2]
-        .partition("\n## ")[0]
-    )
-    values = {
-        key: set(re.findall(r"`([a-z0-9_]+)`", said))
-        for key, said in re.findall(r"^\| (.*) \| (.*) \|$", text, re.M)
-    }
+    text = (DOCS / "models.md").read_text(encoding="utf-8")
+    section = text.partition("## What the native engine runs\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (.*) \| (.*) \|$", section, re.MULTILINE)
+    values = {key: set(re.findall(r"`([a-z0-9_]+)`", said)) for key, said in rows}
     assert values["`positions`"] == {*ADDED, *INSIDE}
     assert values["`activation`"] == {*ACTIVATIONS}
     assert {*FULL_ATTENTION} <= values["`attention`, `cross_attention`"]
@@ -228,70 +192,50 @@ def _examples(name: str, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("file", CONFIGURATIONS, ids=lambda file: file.stem)
-def test_a_shipped_configuration_trains(
-    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_shipped_configuration_trains(file: Path, tmp_path: Path, program: Call) -> None:
     """Train for two steps on a small corpus, with the model size of the file."""
-    assert Config.load(file).model
+    config = Config.load(file)
+    find_task(config.task).check(config)
     write_world(tmp_path, {"train": 300, "dev": 20}, ("source", "target"))
+    source = f"data.text=[{tmp_path / 'train.source'}]"
+    dev, size = f"data.dev_text={tmp_path / 'dev.source'}", "subwords.size=300"
     changes = {
         "translation": [
             f"data.source=[{tmp_path / 'train.source'}]",
             f"data.target=[{tmp_path / 'train.target'}]",
             f"data.dev_source={tmp_path / 'dev.source'}",
             f"data.dev_target={tmp_path / 'dev.target'}",
-            "subwords.size=300",
-            "training.validate_bleu=false",
-            "training.best_by=loss",
+            *(size, "training.validate_bleu=false", "training.best_by=loss"),
         ],
-        "language_model": [
-            f"data.text=[{tmp_path / 'train.source'}]",
-            f"data.dev_text={tmp_path / 'dev.source'}",
-        ],
-        "denoising": [
-            f"data.text=[{tmp_path / 'train.source'}]",
-            f"data.dev_text={tmp_path / 'dev.source'}",
-            "subwords.size=300",
-        ],
+        "language_model": [source, dev],
+        "denoising": [source, dev, size],
         "image_classification": ["image_classification.source=digits", "image_classification.patch=2"],
         "image_text": [],
-        "masked_language_model": [f"data.text=[{tmp_path / 'train.source'}]", "subwords.size=300"],
-        "classification": [
-            f"data.text=[{tmp_path / 'train.source'}, {tmp_path / 'train.target'}]",
-            "subwords.size=300",
-        ],
-        "tagging": [
-            *_examples("entities", tmp_path),
-            "subwords.size=300",
-        ],
-        "question_answering": [*_examples("questions", tmp_path), "subwords.size=300"],
-    }[Config.load(file).task]
-    if Config.load(file).task != "image_text":  # its batch size is a number of pairs
+        "masked_language_model": [source, size],
+        "classification": [f"data.text=[{tmp_path / 'train.source'}, {tmp_path / 'train.target'}]", size],
+        "tagging": [*_examples("entities", tmp_path), size],
+        "question_answering": [*_examples("questions", tmp_path), size],
+    }[config.task]
+    if config.task != "image_text":  # its batch size is a number of pairs
         changes.append("batch.tokens=250")
     changes.append("training.threads=0")
-    done = call(capsys, "train", "-c", file, *changes, "--max-steps", 2, "-o", tmp_path / "run")
-    assert done.code == 0, done.err
+    program("train", "-c", file, *changes, "--max-steps", 2, "-o", tmp_path / "run").ok()
     assert (tmp_path / "run" / "model.safetensors").exists()
     resolved = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
-    assert resolved["model"]["d_model"] == Config.load(file).model.d_model
+    assert resolved["model"]["d_model"] == config.model.d_model
 
 
-def test_training_on_own_files_as_in_the_readme(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_world(tmp_path, {"train": 400, "test": 20})
+def test_training_on_own_files_as_in_the_readme(here: Path, program: Call) -> None:
+    write_world(here, {"train": 300, "test": 4})
     shown = [line for document, line in shown_commands() if document == "README.md"]
     train = next(line for line in shown if "--source train.en" in line and " train " in line)
-    trained = call(capsys, *shlex.split(train)[1:], "--max-steps", "8")
-    assert trained.code == 0, trained.err
+    trained = program(*shlex.split(train)[1:], "--max-steps", 2).ok()
     data = Config.load(Path("runs/de/config.yaml")).data
     assert (data.source_language, data.target_language) == ("en", "de")
     assert "subwords.size=" in trained.err  # the choices and their reasons
     assert "dev" in trained.err
     evaluate = next(line for line in shown if line.startswith("headwise evaluate runs/de"))
-    scored = call(capsys, *shlex.split(evaluate)[1:], "--beam", 1)
-    assert scored.code == 0, scored.err
+    scored = program(*shlex.split(evaluate)[1:], "--beam", 1).ok()
     assert "sacre" not in scored.err
     assert "BLEU" in scored.out
     assert "tok:13a" in scored.out

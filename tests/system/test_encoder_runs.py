@@ -16,7 +16,7 @@ import headwise
 from headwise.cli.main import run as run_program
 from headwise.corpora.synthetic import generate
 from headwise.errors import DataError
-from program import Call, saved_step
+from program import Call, assert_resumes
 
 GOOD, BAD = ["bright", "kind", "warm", "fresh", "clever"], ["dull", "cruel", "cold", "stale", "dumb"]
 FILL = ["the", "film", "a", "story", "its", "actors", "this", "plot", "and", "one", "scene"]
@@ -25,30 +25,16 @@ COLORS, NUMBERS = ["red", "green", "blue", "white", "black"], ["two", "three", "
 
 BASE: dict[str, Any] = {
     "model": {
-        "encoder_layers": 1,
-        "d_model": 32,
-        "d_ff": 64,
-        "heads": 2,
-        "norm": "pre",
-        "positions": "rotary",
-        "scale_embeddings": False,
-        "dropout": 0.1,
-        "max_length": 64,
+        **{"encoder_layers": 1, "d_model": 32, "d_ff": 64, "heads": 2, "norm": "pre", "positions": "rotary"},
+        **{"scale_embeddings": False, "dropout": 0.1, "max_length": 64},
     },
     "data": {"dev_share": 0.1},
     "subwords": {"kind": "bpe", "size": 80},
     "batch": {"tokens": 400},
     "schedule": {"name": "linear", "peak": 0.01, "warmup": 10},
     "training": {
-        "max_steps": 60,
-        "validate_every": 30,
-        "checkpoint_every": 10,
-        "average_last": 1,
-        "log_every": 10,
-        "threads": 1,
-        "precision": "float32",
-        "device": "cpu",
-        "label_smoothing": 0.0,
+        **{"max_steps": 60, "validate_every": 30, "checkpoint_every": 10, "average_last": 1, "log_every": 10},
+        **{"threads": 1, "precision": "float32", "device": "cpu", "label_smoothing": 0.0},
     },
 }
 
@@ -115,9 +101,7 @@ def masked_lm(twins: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def scores(program: Call, *arguments: object) -> dict[str, Any]:
-    outcome = program("evaluate", *arguments, "--json")
-    assert outcome.code == 0, outcome.err
-    return json.loads(outcome.out)
+    return program("evaluate", *arguments, "--json").json
 
 
 # Training, evaluation and prediction
@@ -135,10 +119,7 @@ def test_a_classifier_learns_and_predicts(
     outcome = program("predict", classifier, tmp_path / "text")
     labels = [line.split("\t")[0] for line in outcome.out.splitlines()]
     assert labels == ["good", "", "bad"]
-    records = [
-        json.loads(line)
-        for line in program("predict", classifier, tmp_path / "text", "--json").out.splitlines()
-    ]
+    records = program("predict", classifier, tmp_path / "text", "--json").records
     assert [record["line"] for record in records] == [1, 2, 3]
     run = headwise.load(classifier)
     broken, whole = run.predict(["the film\nkind one", "the film kind one"])
@@ -161,7 +142,7 @@ def test_a_tagger_disambiguates_words_by_context(program: Call, tmp_path: Path) 
 
     (tmp_path / "train.tsv").write_text("".join(sentence() for _ in range(300)))
     file = configuration(tmp_path, "tagging", ["train.tsv"], subwords={"size": 40})
-    assert program("train", "-c", file, "-o", tmp_path / "run", "training.max_steps=200").code == 0
+    program("train", "-c", file, "-o", tmp_path / "run", "training.max_steps=200").ok()
     (tmp_path / "test.tsv").write_text("".join(sentence() for _ in range(50)))
     record = scores(program, tmp_path / "run", tmp_path / "test.tsv")
     assert record["accuracy"] > 98
@@ -178,12 +159,12 @@ def test_a_tagger_finds_spans(program: Call, tmp_path: Path) -> None:
         tmp_path, "tagging", ["train.iob"], subwords={"size": 300}, batch={"tokens": 1000}, tagging={"spans": True},
         data={"text": [str(tmp_path / "train.iob")], "dev_text": str(tmp_path / "dev.iob")},
     )  # fmt: skip
-    assert program("train", "-c", file, "-o", tmp_path / "run", *changes).code == 0
+    program("train", "-c", file, "-o", tmp_path / "run", *changes).ok()
     record = scores(program, tmp_path / "run", tmp_path / "test.iob")
     assert record["f1"] > 30
     assert set(record["types"]) <= {"PER", "ORG", "LOC", "DATE"}
     (tmp_path / "text").write_text("Dalenshaw moved from Port Kelwick to Lake Beliman in 1987 .\n")
-    predicted = json.loads(program("predict", tmp_path / "run", tmp_path / "text", "--json").out)
+    predicted = program("predict", tmp_path / "run", tmp_path / "text", "--json").json
     for span in predicted["spans"]:
         assert span["text"] == " ".join(predicted["words"][span["start"] : span["end"]])
 
@@ -207,7 +188,7 @@ def test_question_answering_finds_an_answer_of_the_asked_type(program: Call, tmp
         tmp_path, "question_answering", ["train.jsonl"], question_answering=options, batch={"tokens": 1500},
         subwords={"size": 120}, training=BASE["training"] | {"max_steps": 250},
     )  # fmt: skip
-    assert program("train", "-c", file, "-o", tmp_path / "run").code == 0
+    program("train", "-c", file, "-o", tmp_path / "run").ok()
     record = scores(program, tmp_path / "run", tmp_path / "test.jsonl")
     assert record["exact_match"] > 90
     assert record["f1"] >= record["exact_match"]
@@ -225,11 +206,9 @@ def test_a_masked_language_model_fills_in_masks(
     filled = program("predict", masked_lm, tmp_path / "text").out.splitlines()
     right = [line == f"{word} {TWINS[word]} hi pa" for word, line in zip(TWINS, filled, strict=True)]
     assert sum(right) >= 5  # of 8
-    predictions = [
-        json.loads(line)["candidates"]
-        for line in program("predict", masked_lm, tmp_path / "text", "--json").out.splitlines()
-    ]
-    for line, (candidates,) in zip(filled, predictions, strict=True):
+    predictions = program("predict", masked_lm, tmp_path / "text", "--json").records
+    for line, prediction in zip(filled, predictions, strict=True):
+        (candidates,) = prediction["candidates"]
         assert line.split()[1] == candidates[0]["token"].strip()
         assert candidates[0]["probability"] >= candidates[1]["probability"]
 
@@ -260,8 +239,7 @@ def test_a_classifier_is_initialized_from_a_masked_language_model(
     )
     command = ("train", "-c", file, f"training.initialize_from={masked_lm}", "-o", tmp_path / "run")
     # At a learning rate near zero the encoder's weights stay the same.
-    outcome = program(*command, "schedule.peak=1e-12", "--max-steps=2")
-    assert outcome.code == 0, outcome.err
+    program(*command, "schedule.peak=1e-12", "--max-steps=2").ok()
     assert (tmp_path / "run" / "spm.model").read_bytes() == (masked_lm / "spm.model").read_bytes()
     ours = load_file(tmp_path / "run" / "model.safetensors")
     for name, tensor in load_file(masked_lm / "model.safetensors").items():
@@ -291,14 +269,8 @@ def test_initialization_needs_a_run_of_the_same_model_size(
 def test_a_masked_language_model_needs_subwords_with_a_mask(
     program: Call, twins: Path, classifier: Path, tmp_path: Path
 ) -> None:
-    outcome = program(
-        "train",
-        "-c",
-        twins / "masked_language_model.yaml",
-        f"training.initialize_from={classifier}",
-        "-o",
-        tmp_path / "r",
-    )
+    start = f"training.initialize_from={classifier}"
+    outcome = program("train", "-c", twins / "masked_language_model.yaml", start, "-o", tmp_path / "r")
     assert outcome.error.startswith("training.initialize_from: expected a run whose subwords know <mask>")
 
 
@@ -311,17 +283,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
 ) -> None:
     file = {"classification": reviews, "masked_language_model": twins}[task] / f"{task}.yaml"
     more = ["training.r_drop=1"] if task == "classification" else []
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert (
-        program("train", "-c", file, "-o", whole, "--max-steps=25", "schedule.name=constant", *more).code == 0
-    )
-    command = ("train", "-c", file, "-o", parts, "schedule.name=constant", *more)
-    assert program(*command, "--max-steps=13").code == 0
-    assert saved_step(parts) == 13
-    again = program(*command, "--max-steps=25")
-    assert "resuming from" in again.err
-    for name in ("model.safetensors", "checkpoints/step-00000025/optimizer.safetensors"):
-        assert (whole / name).read_bytes() == (parts / name).read_bytes()
+    keys = ("schedule.name=constant", "training.log_every=1", *more)
+    assert_resumes(program, tmp_path, "train", "-c", file, *keys, at=13, steps=25)
 
 
 def test_folds_hold_out_every_text_once(program: Call, reviews: Path, tmp_path: Path) -> None:
@@ -329,7 +292,7 @@ def test_folds_hold_out_every_text_once(program: Call, reviews: Path, tmp_path: 
     for fold in (1, 2, 3):
         options = ["classification.folds=3", f"classification.fold={fold}", "--max-steps=1"]
         run = tmp_path / str(fold)
-        assert program("train", "-c", reviews / "classification.yaml", *options, "-o", run).code == 0
+        program("train", "-c", reviews / "classification.yaml", *options, "-o", run).ok()
         seen += (run / "prepared" / "dev.jsonl").read_text().splitlines()
     assert len(seen) == len(set(seen)) == 300
 

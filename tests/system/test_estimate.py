@@ -26,8 +26,7 @@ def _short_probe(monkeypatch: pytest.MonkeyPatch) -> None:
 def estimated(program: Call, toy: Toy, run: Path, *more: object) -> dict[str, Any]:
     outcome = program(
         "train", "-c", toy.config, "--estimate", "--json", "training.processes=1", "-o", run, *more
-    )
-    assert outcome.code == 0, outcome.err
+    ).ok()
     return json.loads(outcome.out)
 
 
@@ -35,14 +34,11 @@ def test_the_estimate_is_of_the_model_that_is_then_trained(program: Call, toy: T
     run = tmp_path / "run"
     record = estimated(program, toy, run, "--max-steps=1", "--watts=100")
     assert not (run / "model.safetensors").exists()
-    trained = program("train", "-c", toy.config, "training.processes=1", "--max-steps=1", "--json", "-o", run)
-    assert trained.code == 0, trained.err
+    trained = program(
+        "train", "-c", toy.config, "training.processes=1", "--max-steps=1", "--json", "-o", run
+    ).ok()
     done = json.loads(trained.out)
-    for name, found in (
-        ("parameters", "parameters"),
-        ("steps", "steps"),
-        ("tokens", "target_tokens"),
-    ):
+    for name, found in (("parameters", "parameters"), ("steps", "steps"), ("tokens", "target_tokens")):
         assert record[name] == done[found], name
     memory = record["memory"]
     assert memory["parameters"] == memory["gradients"] == 4 * record["parameters"]
@@ -92,17 +88,8 @@ def test_the_state_is_divided_over_devices_and_activations_are_not(
     memory = MemoryEstimate(
         parameters=200, gradients=200, optimizer=400, activations=150, program=20, other=30
     )
-    found = Estimate(
-        parameters=50,
-        tokens=100,
-        flops=1.0,
-        memory=memory,
-        tokens_per_second=10.0,
-        place="here",
-        steps=7,
-        watts=None,
-        available=available,
-    )
+    size = {"parameters": 50, "tokens": 100, "flops": 1.0, "memory": memory, "tokens_per_second": 10.0}
+    found = Estimate(**size, place="here", steps=7, watts=None, available=available)
     assert found.devices == devices
     assert found.seconds == 70
     lines = "\n".join(found.lines())

@@ -18,14 +18,8 @@ from safetensors.numpy import load_file
 from headwise.config import Config
 from headwise.tasks.batches.pairs import BatchStream
 from headwise.text.preparation.parallel import PreparedData
-from program import Call, Outcome, metrics, saved_step
+from program import Call, metrics, saved_step
 from toy import Toy, toy_pairs
-
-
-def train(program: Call, toy: Toy, run: Path, *more: object) -> Outcome:
-    outcome = program("train", "-c", toy.config, "--max-steps=6", "-o", run, *more)
-    assert outcome.code == 0, outcome.err
-    return outcome
 
 
 def losses(run: Path) -> list[float]:
@@ -71,13 +65,12 @@ def windows(path: Path, folder: Path) -> Path:
 
 @pytest.mark.parametrize("form", ["gz", "tsv", "tsv.gz", "jsonl", "jsonl.gz", "windows", "two parts"])
 def test_the_same_text_in_another_form_is_the_same(
-    form: str, program: Call, toy: Toy, trained: Path, tmp_path: Path
+    form: str, train: Call, toy: Toy, trained: Path, tmp_path: Path
 ) -> None:
     fields = ["data.source_field=en", "data.target_field=de"]
-    if form == "gz":
-        changes = ["--source", compressed(toy.source, tmp_path), "--target", compressed(toy.target, tmp_path)]
-    elif form == "windows":
-        changes = ["--source", windows(toy.source, tmp_path), "--target", windows(toy.target, tmp_path)]
+    if form in ("gz", "windows"):
+        write = compressed if form == "gz" else windows
+        changes = ["--source", write(toy.source, tmp_path), "--target", write(toy.target, tmp_path)]
     elif form == "two parts":
         changes = []
         for number in range(2):
@@ -90,7 +83,7 @@ def test_the_same_text_in_another_form_is_the_same(
         file = as_tsv(toy, tmp_path) if form.startswith("tsv") else as_jsonl(toy, tmp_path)
         file = compressed(file, tmp_path) if form.endswith("gz") else file
         changes = ["--source", file, "data.target=[]", *fields]
-    train(program, toy, tmp_path / "run", *changes)
+    train(tmp_path / "run", *changes).ok()
     assert_same(tmp_path / "run", trained)
 
 
@@ -127,17 +120,17 @@ def test_a_development_set_is_split_off_and_reported(trained: Path, program: Cal
     assert set(zip(prepared.dev_source, prepared.dev_target, strict=True)) < set(toy.pairs)
 
 
-def test_development_files_are_used_as_they_are(program: Call, toy: Toy, tmp_path: Path) -> None:
+def test_development_files_are_used_as_they_are(train: Call, tmp_path: Path) -> None:
     for name, side in (("dev.src", 0), ("dev.tgt", 1)):
         (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in toy_pairs(20, seed=2)))
     dev = ["--dev-source", tmp_path / "dev.src", "--dev-target", tmp_path / "dev.tgt"]
-    outcome = train(program, toy, tmp_path / "run", *dev)
+    outcome = train(tmp_path / "run", *dev).ok()
     assert f"development set: 20 pairs from {tmp_path}/dev.src and {tmp_path}/dev.tgt" in outcome.err
     assert len(PreparedData.open(tmp_path / "run" / "prepared").train) == 400
 
 
-def test_a_run_without_a_development_set_is_trained(program: Call, toy: Toy, tmp_path: Path) -> None:
-    outcome = train(program, toy, tmp_path / "run", "data.dev_pairs=0", "training.patience=1", "--json")
+def test_a_run_without_a_development_set_is_trained(train: Call, tmp_path: Path) -> None:
+    outcome = train(tmp_path / "run", "data.dev_pairs=0", "training.patience=1", "--json").ok()
     assert json.loads(outcome.out)["dev"] == {}
     assert metrics(tmp_path / "run", "dev") == []
     assert (tmp_path / "run" / "model.safetensors").exists()
@@ -146,12 +139,11 @@ def test_a_run_without_a_development_set_is_trained(program: Call, toy: Toy, tmp
 # Training
 
 
-def test_a_seed_decides_everything(program: Call, toy: Toy, trained: Path, tmp_path: Path) -> None:
-    train(program, toy, tmp_path / "same", "--seed=1")
-    assert (tmp_path / "same" / "model.safetensors").read_bytes() == (
-        trained / "model.safetensors"
-    ).read_bytes()
-    train(program, toy, tmp_path / "other", "--seed=2")
+def test_a_seed_decides_everything(train: Call, trained: Path, tmp_path: Path) -> None:
+    train(tmp_path / "same", "--seed=1").ok()
+    same, theirs = ((run / "model.safetensors").read_bytes() for run in (tmp_path / "same", trained))
+    assert same == theirs
+    train(tmp_path / "other", "--seed=2").ok()
     assert not set(losses(tmp_path / "other")) & set(losses(trained))
 
 
@@ -179,56 +171,51 @@ CHOICES: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("name", CHOICES)
 def test_an_option_changes_the_losses_and_trains_a_translator(
-    name: str, program: Call, toy: Toy, trained: Path, tmp_path: Path
+    name: str, program: Call, train: Call, toy: Toy, trained: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    train(program, toy, run, *CHOICES[name])
+    train(run, *CHOICES[name]).ok()
     if name != "lower case":  # the toy language has no upper case
         assert losses(run)[1:] != losses(trained)[1:]
     assert all(math.isfinite(loss) for loss in losses(run))
     (tmp_path / "text").write_text("ba be\n\ndi\n")
-    translated = program("translate", run, tmp_path / "text", "--beam=2")
-    assert translated.code == 0
+    translated = program("translate", run, tmp_path / "text", "--beam=2").ok()
     assert len(translated.out.splitlines()) == 3
     assert translated.out.splitlines()[1] == ""
 
 
-def test_the_reference_attention_learns_what_the_fast_one_does(
-    program: Call, toy: Toy, tmp_path: Path
-) -> None:
+def test_the_reference_attention_learns_what_the_fast_one_does(train: Call, tmp_path: Path) -> None:
     off = ["model.dropout=0", "model.attention_dropout=0"]  # the two kinds draw different random numbers
     for kind in ("reference", "fused"):
-        train(program, toy, tmp_path / kind, *off, f"model.attention={kind}")
+        train(tmp_path / kind, *off, f"model.attention={kind}").ok()
     assert losses(tmp_path / "fused") == pytest.approx(losses(tmp_path / "reference"), rel=1e-4)
 
 
-def test_bfloat16_learns_nearly_the_same(program: Call, toy: Toy, tmp_path: Path) -> None:
+def test_bfloat16_learns_nearly_the_same(train: Call, tmp_path: Path) -> None:
     off = ["model.dropout=0", "model.attention_dropout=0"]
     for precision in ("float32", "bfloat16"):
-        outcome = train(program, toy, tmp_path / precision, *off, f"training.precision={precision}")
+        outcome = train(tmp_path / precision, *off, f"training.precision={precision}").ok()
         assert f"{precision} on cpu" in outcome.err
     ours, theirs = losses(tmp_path / "bfloat16"), losses(tmp_path / "float32")
     assert ours != theirs
     assert ours == pytest.approx(theirs, rel=0.01)
-    assert {t.dtype for t in load_file(tmp_path / "bfloat16" / "model.safetensors").values()} == {
-        np.dtype("float32")
-    }
+    saved = load_file(tmp_path / "bfloat16" / "model.safetensors")
+    assert {tensor.dtype for tensor in saved.values()} == {np.dtype("float32")}
 
 
-def test_minutes_bound_a_run(program: Call, toy: Toy, tmp_path: Path) -> None:
-    outcome = train(program, toy, tmp_path / "run", "--max-minutes=0.0001", "--json")
+def test_minutes_bound_a_run(train: Call, tmp_path: Path) -> None:
+    outcome = train(tmp_path / "run", "--max-minutes=0.0001", "--json").ok()
     report = json.loads(outcome.out)
     assert report["ended"] == "reached 0.0001 minutes"
     assert 1 <= report["steps"] < 6
     assert (tmp_path / "run" / "model.safetensors").exists()
 
 
-def test_patience_ends_a_run(program: Call, toy: Toy, tmp_path: Path) -> None:
+def test_patience_ends_a_run(train: Call, tmp_path: Path) -> None:
     """At a learning rate near zero BLEU stays 0, which is an improvement only at the first validation."""
-    outcome = train(
-        program, toy, tmp_path / "run", "schedule.scale=1e-9", "training.validate_every=1",
+    outcome = train(tmp_path / "run", "schedule.scale=1e-9", "training.validate_every=1",
         *("training.patience=2", "training.best_by=bleu", "--json"),
-    )  # fmt: skip
+    ).ok()  # fmt: skip
     report = json.loads(outcome.out)
     assert (report["ended"], report["steps"]) == ("no better in 2 validations", 3)
     assert (tmp_path / "run" / "best").read_text() == "step-00000001\n"
@@ -251,10 +238,10 @@ def test_a_loss_that_explodes_names_step_lines_and_checkpoint(
     )
 
 
-def test_tensorboard_has_the_values_of_the_metrics_file(program: Call, toy: Toy, tmp_path: Path) -> None:
+def test_tensorboard_has_the_values_of_the_metrics_file(train: Call, tmp_path: Path) -> None:
     loader = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader")
     run = tmp_path / "run"
-    train(program, toy, run, "training.tensorboard=true")
+    train(run, "training.tensorboard=true").ok()
     (file,) = (run / "tensorboard").iterdir()
     values = {
         (value.tag, event.step): value.tensor.float_val[0]
@@ -301,17 +288,12 @@ def test_translating_needs_three_files(program: Call, trained: Path, toy: Toy, t
 
 
 def test_the_average_command_gives_the_average_of_training(
-    program: Call, toy: Toy, trained: Path, tmp_path: Path
+    program: Call, train: Call, trained: Path, tmp_path: Path
 ) -> None:
     run, other = tmp_path / "run", tmp_path / "other"
-    train(program, toy, run)
-    outcome = program("export", run, "--to", "run", "--average=2", "-o", other)
-    assert outcome.code == 0
-    assert re.fullmatch(f"headwise: {other}: .* MB; the average of steps 4, 6\n", outcome.err)
+    train(run).ok()
+    said = program("export", run, "--to", "run", "--average=2", "-o", other).ok().err
+    assert re.fullmatch(f"headwise: {other}: .* MB; the average of steps 4, 6\n", said)
     assert (other / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
-    more = tmp_path / "more"
-    error = program("export", run, "--to", "run", "--average=3", "-o", more).error
-    assert error.startswith(f"{run}: expected at least 3 checkpoints to average, found 2; average fewer, or ")
-    error = program("export", tmp_path, "--to", "run", "--average=3", "-o", more).error
+    error = program("export", tmp_path, "--to", "run", "--average=3", "-o", tmp_path / "more").error
     assert error == f"{tmp_path}: expected a run directory, found none"
-    assert not more.exists()

@@ -53,8 +53,7 @@ def digest(tensors: dict[str, torch.Tensor]) -> str:
 
 @pytest.mark.parametrize(("expected", "run"), RUNS, indirect=["expected"])
 def test_a_run_resumes_with_the_same_bits(expected: dict[str, Any], run: str, program: Call) -> None:
-    outcome = program("train", "-c", f"{run}.yaml", "-o", run, "--max-steps", 820)
-    assert outcome.code == 0, outcome.err
+    outcome = program("train", "-c", f"{run}.yaml", "-o", run, "--max-steps", 820).ok()
     assert f"resuming from {run}/checkpoints/step-00000800" in outcome.err
     assert saved_step(Path(run)) == 820
     found = load_file(f"{run}/checkpoints/step-00000820/model.safetensors")
@@ -71,15 +70,13 @@ def test_a_run_resumes_with_the_same_bits(expected: dict[str, Any], run: str, pr
 @pytest.mark.parametrize("beam", [1, 4])
 def test_a_run_translates_the_same(expected: dict[str, Any], run: str, beam: int, program: Call) -> None:
     """Empty translations, which are no longer given by themselves, included."""
-    outcome = program("translate", run, "../text/test.en", "--beam", beam, "-s", "allow_empty=true")
-    assert outcome.code == 0, outcome.err
+    outcome = program("translate", run, "../text/test.en", "--beam", beam, "-s", "allow_empty=true").ok()
     assert outcome.out.splitlines() == expected[run][f"beam {beam}"]
 
 
 @pytest.mark.parametrize("expected", ["4b8056b"], indirect=True)
 def test_a_prepared_corpus_is_trained_on(expected: dict[str, Any], program: Call, tmp_path: Path) -> None:
-    outcome = program("train", "-c", "streamed.yaml", "-o", tmp_path / "new", "--max-steps", 2)
-    assert outcome.code == 0, outcome.err
+    program("train", "-c", "streamed.yaml", "-o", tmp_path / "new", "--max-steps", 2).ok()
 
 
 @pytest.mark.parametrize(
@@ -109,7 +106,7 @@ def test_a_removed_key_is_dropped_unused_and_refused_by_training_alone(
     sentence = (
         f"{key}: expected {unused}, as this key was removed (the tag before-less has it), found {value}"
     )
-    assert program("translate", run, toy.source, "-o", tmp_path / "out").code == 0
+    program("translate", run, toy.source, "-o", tmp_path / "out").ok()
     assert program("train", "-o", run, "--max-steps", 9).error == f"{run}/config.yaml: {sentence}"
     assert program("train", "-c", toy.config, "-o", run, "--max-steps", 9).error.endswith(sentence)
     given = ("train", "-c", toy.config, f"{key}={json.dumps(value)}", "-o", tmp_path / "new")

@@ -88,8 +88,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 
 
 def trained(program: Call, toy: Toy, run: Path, device: str, *changes: str) -> Path:
-    outcome = program("train", "-c", toy.config, "-o", run, f"training.device={device}", *changes)
-    assert outcome.code == 0, outcome.err
+    program("train", "-c", toy.config, "-o", run, f"training.device={device}", *changes).ok()
     return run
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,7 @@ from headwise.cli.main import run as run_program
 from headwise.config import Config
 from headwise.images.prepared import ImageFormat, PreparedImages
 from headwise.tasks.image_classification import load_classifier
-from headwise.tasks.registry import find_task
-from paths import CONFIGS
-from program import Call, metrics, result
+from program import Call, assert_resumes, metrics
 
 pytest.importorskip("sklearn", reason="needs the extra 'digits'")
 
@@ -65,7 +62,7 @@ def test_digits_are_learned_and_scored_on_the_held_out_third(
     learned: Path, program: Call, tmp_path: Path
 ) -> None:
     said = tmp_path / "said.txt"
-    report = json.loads(program("evaluate", learned, "--json", "-o", said).out)
+    report = program("evaluate", learned, "--json", "-o", said).json
     assert report["images"] == 599
     assert report["accuracy"] > 75.0
     test = PreparedImages.open(learned / "prepared").test
@@ -120,27 +117,18 @@ def test_plotted_attention_is_that_of_a_plain_forward_pass(
 def test_a_resumed_run_equals_an_uninterrupted_one(
     task: str, options: dict[str, Any], program: Call, tmp_path: Path
 ) -> None:
-    constant = ["schedule.name=constant", "-c", write(tmp_path, task, **options)]
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert program("train", *constant, "-o", whole).code == 0
-    assert program("train", *constant, "-o", parts, "--max-steps=7").code == 0
-    again = program("train", *constant, "-o", parts)
-    assert again.code == 0, again.err
-    assert "resuming from" in again.err
-    results = [result(parts), result(whole)]
-    for part in results:
-        part["metrics"] = [record for record in part["metrics"] if record["step"] != 7]
-    assert results[0] == results[1]
+    config = write(tmp_path, task, **options)
+    assert_resumes(program, tmp_path, "train", "schedule.name=constant", "-c", config, at=7)
 
 
 def test_captions_retrieve_their_images(program: Call, tmp_path: Path) -> None:
     run, picture = tmp_path / "run", tmp_path / "w.png"
     config = write(tmp_path, "image_text", patch=4, width=32)
     changes = ["model.dropout=0", "training.validate_every=80"]
-    assert program("train", "-c", config, *changes, "--max-steps=160", "-o", run).code == 0
+    program("train", "-c", config, *changes, "--max-steps=160", "-o", run).ok()
     first, last = metrics(run, "dev")[0], metrics(run, "dev")[-1]
     assert last["loss"] < first["loss"]
-    report = json.loads(program("evaluate", run, "--json").out)
+    report = program("evaluate", run, "--json").json
     for gallery in ("seen", "held_out"):
         scores = report[gallery]
         for direction in ("text_to_image", "image_to_text"):
@@ -152,19 +140,3 @@ def test_captions_retrieve_their_images(program: Call, tmp_path: Path) -> None:
     assert "never seen together" in program("evaluate", run).out
     error = program("explain", run, "--row", 2, "--text", "a purple seven", "-o", picture).error
     assert error == "caption: expected words that captions have, found 'purple'"
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "digits",
-        "digits-clip",
-        "denoising",
-        "reverse",
-        "summary",
-        "reverse-prefix",
-    ],
-)
-def test_the_shipped_configurations_fit_their_tasks(name: str) -> None:
-    config = Config.load(CONFIGS / f"{name}.yaml")
-    find_task(config.task).check(config)

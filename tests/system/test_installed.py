@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 
 from headwise.native import library
 from paths import ROOT
+from program import environment
 
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 
@@ -46,29 +46,24 @@ def test_every_file_of_the_package_is_installed(installed: Path) -> None:
 def test_a_command_finds_its_files_outside_a_clone(
     arguments: list[str], shown: str, installed: Path, tmp_path: Path
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "headwise", *arguments],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(installed)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = outside(installed, tmp_path, *arguments)
     assert done.returncode == 2
     assert shown in done.stderr
 
 
-def test_the_model_in_the_package_translates(installed: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "headwise", "translate", "demo", "--engine", "pytorch"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1"},
-        input="Dog bites man.\n",
-        capture_output=True,
-        text=True,
-        check=True,
+def outside(
+    installed: Path, folder: Path, *arguments: str, text: str = ""
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "headwise", *arguments]
+    surroundings = environment(PYTHONPATH=str(installed))
+    return subprocess.run(
+        command, cwd=folder, env=surroundings, input=text, capture_output=True, text=True, check=False
     )
-    assert done.stdout == "Hund beißt Mann.\n"
+
+
+def test_the_model_in_the_package_translates(installed: Path, tmp_path: Path) -> None:
+    done = outside(installed, tmp_path, "translate", "demo", "--engine", "pytorch", text="Dog bites man.\n")
+    assert done.stdout == "Hund beißt Mann.\n", done.stderr
 
 
 def test_the_source_distribution_has_the_model(tmp_path: Path) -> None:
@@ -91,18 +86,9 @@ def test_the_wheel_is_for_one_platform_and_every_python(tmp_path: Path) -> None:
     compiled.mkdir(parents=True)
     for variant in library.VARIANTS:
         (compiled / f"_{variant}.so").write_bytes(b"")
-    command = [
-        "setup.py",
-        "--quiet",
-        "build",
-        "--build-lib",
-        compiled.parents[1],
-        "bdist_wheel",
-        "-d",
-        tmp_path,
-    ]
-    environment = {**os.environ, "CXX": "true"}
-    subprocess.run([sys.executable, *command], cwd=package, env=environment, check=True, capture_output=True)
+    where = ("--build-lib", compiled.parents[1], "bdist_wheel", "-d", tmp_path)
+    command = [sys.executable, "setup.py", "--quiet", "build", *where]
+    subprocess.run(command, cwd=package, env=environment(CXX="true"), check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     tag = sysconfig.get_platform().replace("-", "_").replace(".", "_")
     assert wheel.name == f"headwise-{version('headwise')}-py3-none-{tag}.whl"

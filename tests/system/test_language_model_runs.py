@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from pathlib import Path
@@ -14,11 +13,9 @@ import yaml
 from torch.testing import assert_close
 
 from headwise.cli.main import run as run_program
-from headwise.config import Config
 from headwise.decoding.generation import Generator, generate_ids
 from headwise.engine.options import GenerationOptions
-from paths import CONFIGS
-from program import Call, metrics, result, saved_step
+from program import Call, assert_resumes, metrics, saved_step
 
 SENTENCE = "the cat sat on the mat – über 日本.\n"
 
@@ -56,7 +53,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_loss_reaches_the_entropy_of_the_text(learned: Path, program: Call) -> None:
     """The entropy of each line is one choice of two, ln 2 nats, which is a lower bound for any model."""
-    report = json.loads(program("evaluate", learned, "--json").out)
+    report = program("evaluate", learned, "--json").json
     lines = round(report["characters"] / ((len(SENTENCE) + 27) / 2))
     least = lines * math.log(2) / report["characters"]
     assert 0.9 * least < report["nats_per_character"] < least + 0.15
@@ -73,7 +70,7 @@ def test_scores_equal_those_of_a_plain_loop(learned: Path, program: Call, tmp_pa
     """The loop scores each token separately with the context that the stride gives, by the definition."""
     text = tmp_path / "some.txt"
     text.write_text(SENTENCE * 2 + "x")
-    report = json.loads(program("evaluate", learned, text, "--set", "language_model.stride=7", "--json").out)
+    report = program("evaluate", learned, text, "--set", "language_model.stride=7", "--json").json
     generator = Generator.load(learned, device="cpu")
     ids = [generator.vocabulary.line_end, *generator.vocabulary.encode(SENTENCE * 2 + "x\n")]
     total, end = 0.0, 0
@@ -89,27 +86,18 @@ def test_scores_equal_those_of_a_plain_loop(learned: Path, program: Call, tmp_pa
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(program: Call, tmp_path: Path) -> None:
-    config, whole, parts = write(tmp_path), tmp_path / "whole", tmp_path / "parts"
-    assert program("train", "-c", config, "-o", whole).code == 0
-    assert program("train", "-c", config, "-o", parts, "--max-steps=10").code == 0
-    again = program("train", "-c", config, "-o", parts)
-    assert again.code == 0
-    assert "resuming from" in again.err
-    results = [result(parts), result(whole)]
-    for part in results:
-        part["metrics"] = [record for record in part["metrics"] if record["step"] != 10]
-    assert results[0] == results[1]
+    assert_resumes(program, tmp_path, "train", "-c", write(tmp_path), at=10)
 
 
 @pytest.mark.parametrize("change", [["model.prefix=true"], ["subwords.kind=bpe", "subwords.size=60"]])
 def test_other_ways_to_train(change: list[str], program: Call, tmp_path: Path) -> None:
     run = tmp_path / "run"
     lines = "language_model.lines_are_documents=true"
-    assert program("train", "-c", write(tmp_path), *change, lines, "-o", run).code == 0
+    program("train", "-c", write(tmp_path), *change, lines, "-o", run).ok()
     losses = [record["loss"] for record in metrics(run, "dev")]
     assert losses[-1] < losses[0]
-    out = program("predict", run, "-n", 3, "--json", "--prompt", "the", "-s", "max_tokens=30").out
-    texts = [json.loads(line)["text"] for line in out.splitlines()]
+    samples = program("predict", run, "-n", 3, "--json", "--prompt", "the", "-s", "max_tokens=30").records
+    texts = [sample["text"] for sample in samples]
     assert len(texts) == 3
     assert all(text.startswith("the") and "\n" not in text for text in texts)
 
@@ -120,9 +108,8 @@ def test_samples_depend_on_the_seed_and_their_number_alone(learned: Path) -> Non
     three = generator.generate("the ", options, samples=3)
     assert generator.generate("the ", options, samples=1) == three[:1]
     assert len(set(three)) == 3
-    assert (
-        generator.generate("the ", GenerationOptions(temperature=1.5, max_tokens=60, seed=2))[0] not in three
-    )
+    other = GenerationOptions(temperature=1.5, max_tokens=60, seed=2)
+    assert generator.generate("the ", other)[0] not in three
     assert generator.generate("the ", GenerationOptions(temperature=1.5, max_tokens=20))[0] == three[0][:20]
     greedy = generator.generate("the ", GenerationOptions(temperature=0, max_tokens=20))
     assert generator.generate("the ", GenerationOptions(top_k=1, max_tokens=20)) == greedy
@@ -146,7 +133,7 @@ def test_beyond_its_maximum_length_a_model_reads_the_last_half_again(learned: Pa
 def test_a_recurrent_model_generates_beyond_its_maximum_length(program: Call, tmp_path: Path) -> None:
     run = tmp_path / "run"
     linear = ["model.attention=linear", "model.positions=none", "model.attention_dropout=0", "--max-steps=2"]
-    assert program("train", "-c", write(tmp_path), *linear, "-o", run).code == 0
+    program("train", "-c", write(tmp_path), *linear, "-o", run).ok()
     generator = Generator.load(run, device="cpu")
     (text,) = generator.generate("", GenerationOptions(max_tokens=100))
     ids = [generator.vocabulary.line_end, *generator.vocabulary.encode(text)]
@@ -169,10 +156,3 @@ def test_a_run_keeps_its_configuration(learned: Path, program: Call) -> None:
     error = program("train", "-c", learned.parent / "lm.yaml", "-o", learned).error
     assert error.startswith(f"{learned}: was begun with model.attention_dropout=0")
     assert saved_step(learned) == 150
-
-
-def test_the_shipped_configuration_is_valid() -> None:
-    config = Config.load(CONFIGS / "tiny-shakespeare.yaml")
-    from headwise.tasks.registry import find_task
-
-    find_task(config.task).check(config)

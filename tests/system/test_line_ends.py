@@ -25,7 +25,7 @@ def test_two_lines_in_are_two_lines_out(program: Call, tmp_path: Path) -> None:
     corpus.write_text("".join(json.dumps({"source": a, "target": b}) + "\n" for a, b in pairs))
     (tmp_path / "config.yaml").write_text(CONFIG.format(corpus=corpus, size=32))
     run = tmp_path / "run"
-    assert program("train", "-c", tmp_path / "config.yaml", "-o", run).code == 0
+    program("train", "-c", tmp_path / "config.yaml", "-o", run).ok()
     subwords = Subwords.load(run)
     pieces = "".join(subwords.target_pieces(range(subwords.target_size)))
     assert not set(pieces) & set(LINE_ENDS)

@@ -9,7 +9,7 @@ import pytest
 
 from headwise.shipped.runs import DEMO, FOLDER, GENERAL, MODELS
 from paths import ROOT, SHARED
-from program import Outcome, call
+from program import Call, Outcome
 
 
 def check(card: str, test: str, outcome: Outcome) -> None:
@@ -29,26 +29,20 @@ def commands(card: str) -> list[str]:
     return card.partition("```sh\n")[2].partition("\n```")[0].splitlines()
 
 
-def test_the_shipped_model_has_the_scores_of_its_card(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_shipped_model_has_the_scores_of_its_card(here: Path, program: Call) -> None:
     card = (FOLDER / DEMO / "README.md").read_text("utf-8")
     get, evaluate = commands(card)
-    assert call(capsys, *get.removeprefix("headwise ").split()).code == 0
-    check(card, "test", call(capsys, *evaluate.removeprefix("headwise ").split()))
+    program(*get.removeprefix("headwise ").split()).ok()
+    check(card, "test", program(*evaluate.removeprefix("headwise ").split()))
 
 
 @pytest.mark.parametrize("name", GENERAL)
-def test_a_general_model_has_the_scores_of_its_card(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_general_model_has_the_scores_of_its_card(name: str, here: Path, program: Call) -> None:
     if not (SHARED / "open-en-de").is_dir():
         pytest.skip(f"needs the real data in {SHARED / 'open-en-de'}")
-    monkeypatch.chdir(tmp_path)
     Path(MODELS).symlink_to(ROOT / MODELS)
     card = (MODELS / name / "README.md").read_text("utf-8")
     get, _, evaluate, *_ = commands(card)
     copied = ("--from", str(SHARED / "open-en-de"), "--only", "test/*")
-    assert call(capsys, *get.removeprefix("headwise ").split(), *copied).code == 0
-    check(card, "tatoeba-test", call(capsys, *evaluate.removeprefix("headwise ").split()))
+    program(*get.removeprefix("headwise ").split(), *copied).ok()
+    check(card, "tatoeba-test", program(*evaluate.removeprefix("headwise ").split()))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +13,7 @@ import pytest
 from docs_programs import load_program
 from headwise.learn.chapters import PAGES, chapters
 from paths import DOCS
+from program import shell_environment
 
 QUICK = ("03-queries-keys-values",)
 
@@ -41,11 +40,11 @@ def printed(file: Path, *, commands: bool) -> list[str]:
     notebook = nbformat.read(file, as_version=4)
     if not commands:
         notebook.cells = [cell for cell in notebook.cells if not cell.source.startswith("%%bash")]
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
     client = nbclient.NotebookClient(
         notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(file.parent)}}
     )
-    client.execute(env={**os.environ, "PATH": path, "JUPYTER_PLATFORM_DIRS": "1"})
+    client.execute(env={**shell_environment(), "JUPYTER_PLATFORM_DIRS": "1"})
     texts = [
         "".join(output.get("text", "") for output in cell.outputs if output.get("name") == "stdout")
         for cell in notebook.cells

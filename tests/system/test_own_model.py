@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import torch
 
 import headwise
-from docs_walk import walk, write_pairs
+from docs_walk import walk
+from program import Call
+from world import write_world
 
 
-def test_the_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_pairs(tmp_path, 300, test=4)
+def test_the_page(here: Path, program: Call) -> None:
+    write_world(here, {"train": 300, "test": 4})
     one = 'training={"products": "torch", "processes": 1}'
     small = f'decoding={{"beam": 1, "extra_length": 2}}, {one}, data={{"dev_pairs": 4}}'
     changes = {
@@ -23,7 +21,7 @@ def test_the_page(
         "max_steps=300,": f"max_steps=4, {small},",
         "STEPS = 2000": "STEPS = 80",
     }
-    printed, names = walk("own-model.md", tmp_path, capsys, changes)
+    printed, names = walk("own-model.md", here, program, changes)
     history = names["history"]
     assert sum(history[-5:]) < 0.8 * sum(history[:5])
     own, subwords = names["own"], names["subwords"]
@@ -36,6 +34,6 @@ def test_the_page(
     assert names["run"].config.model.d_model == 64
     assert names["losses"] == []  # fewer steps than between two records
     for file in ("attention.html", "exported/ctranslate2/model.bin", "runs/own/model.safetensors"):
-        assert (tmp_path / file).is_file()
+        assert (here / file).is_file()
     assert isinstance(names["scores"].metrics["bleu"].score, float)
     assert issubclass(type(names["translation"]), headwise.Translation)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import headwise
-from docs_walk import walk, write_pairs
+from docs_walk import walk
 from headwise import plugins
 from headwise.config import Config
 from headwise.errors import ConfigError
@@ -21,29 +20,29 @@ from headwise.nn import attention, positions
 from headwise.processes import Child
 from headwise.tasks.registry import TASKS
 from paths import DOCS
-from program import call
+from program import Call
+from world import write_world
 
 MODULE = "cosine_attention"
 
 
 @pytest.fixture
-def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def clean(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory, and registries that are put back."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plugins, "_imported", [])
     monkeypatch.setattr(attention, "_KINDS", dict(attention._KINDS))
     monkeypatch.delitem(sys.modules, MODULE, raising=False)
-    return tmp_path
+    return here
 
 
-def test_the_page(clean: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_pairs(clean, 300)
+def test_the_page(clean: Path, program: Call) -> None:
+    write_world(clean, {"train": 300, "test": 20})
     small = "model.encoder_layers=1 model.decoder_layers=1 model.d_model=16 model.d_ff=16 model.max_length=24"
     cheap = (
         "batch.tokens=512 data.dev_pairs=4 decoding.beam=1 decoding.extra_length=0 training.products=torch"
     )
     changes = {"--max-steps 200": f"--max-steps 2 {small} {cheap}"}
-    printed, names = walk("plug-ins.md", clean, capsys, changes)
+    printed, names = walk("plug-ins.md", clean, program, changes)
     run = names["run"]
     assert (run.config.imports, run.config.model.attention) == ([MODULE], "cosine")
     assert "2 processes" in printed[0]
@@ -54,20 +53,20 @@ def test_the_page(clean: Path, capsys: pytest.CaptureFixture[str]) -> None:
         f"runs/cosine/config.yaml: imports: expected --import {MODULE}, as its parts are used, found it not "
         "imported"
     )
-    assert call(capsys, "translate", "runs/cosine").error == sentence
-    assert call(capsys, "export", "runs/cosine", "--to=run", "--average=1", "-o", "copy").error == sentence
+    assert program("translate", "runs/cosine").error == sentence
+    assert program("export", "runs/cosine", "--to=run", "--average=1", "-o", "copy").error == sentence
     with pytest.raises(ConfigError, match=r"expected imports=\['cosine_attention'\], as its parts"):
         headwise.load("runs/cosine")
     assert f"headwise: error: {sentence}" in (DOCS / "plug-ins.md").read_text(encoding="utf-8")
 
 
-def test_a_module_is_found_by_its_name_alone(clean: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_module_is_found_by_its_name_alone(clean: Path, program: Call) -> None:
     for name, problem in (
         ("no_such_module", "or no_such_module.py in the working directory, found neither"),
         ("headwise.none", "expected a module on Python's path, found none for headwise.none"),
         ("./cosine.py", "expected the name of a Python module, such as my_attention, found './cosine.py'"),
     ):
-        error = call(capsys, "translate", "--import", name, "demo").error
+        error = program("translate", "--import", name, "demo").error
         assert error.startswith("--import: ")
         assert error.endswith(problem)
     (clean / "broken.py").write_text("import no_such_package\n")
@@ -76,9 +75,7 @@ def test_a_module_is_found_by_its_name_alone(clean: Path, capsys: pytest.Capture
     assert "broken" not in sys.modules
 
 
-def test_an_architecture_positions_and_a_task_of_ones_own(
-    clean: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_architecture_positions_and_a_task_of_ones_own(clean: Path, program: Call) -> None:
     """The task is that of docs/tasks.md."""
     (clean / "parts.py").write_text(
         "import torch\n"
@@ -96,7 +93,7 @@ def test_an_architecture_positions_and_a_task_of_ones_own(
     (clean / "echo.yaml").write_text(
         "task: echo\nmodel: {encoder_layers: 1, d_model: 16, d_ff: 16, heads: 2}\n"
     )
-    write_pairs(clean, 200)
+    write_world(clean, {"train": 200})
     files = ("--source", "train.en", "--target", "train.de")
     model = [
         f"model.{key}" for key in ("architecture=mine", "positions=zeros", "heads=2", "d_model=16", "d_ff=16")
@@ -104,13 +101,10 @@ def test_an_architecture_positions_and_a_task_of_ones_own(
     keys = ("training.processes=1", "training.products=torch", "data.dev_pairs=4", "decoding.beam=1")
     try:
         for module, *what in (("parts", *files, *model, *keys), ("echo_task", "-c", "echo.yaml")):
-            trained = call(
-                capsys, "train", "--import", module, *what, "--max-steps=1", "-o", f"runs/{module}"
-            )
-            assert trained.code == 0, trained.err
+            program("train", "--import", module, *what, "--max-steps=1", "-o", f"runs/{module}").ok()
             assert Config.load(Path("runs", module, "config.yaml")).imports == [module]
         assert len(headwise.load("runs/parts").translate(["The old cat sleeps."])) == 1
-        assert call(capsys, "evaluate", "runs/echo_task").code == 0
+        program("evaluate", "runs/echo_task").ok()
     finally:
         for name, registry in (
             ("mine", build.ARCHITECTURES),
@@ -122,19 +116,18 @@ def test_an_architecture_positions_and_a_task_of_ones_own(
             sys.modules.pop(module, None)
 
 
-def test_a_metric_of_ones_own_is_scored(clean: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_metric_of_ones_own_is_scored(clean: Path, program: Call) -> None:
     (clean / "char_metric.py").write_text(
         "from headwise.evaluation.metrics import METRICS, Bleu\n"
         "METRICS['char'] = lambda tokenize: Bleu('char', name='char', title='BLEU of characters')\n"
     )
-    write_pairs(clean, 1, test=3)
+    write_world(clean, {"train": 1, "test": 3})
     sides = "--source", "test.en", "--reference", "test.de"
     try:
-        outcome = call(capsys, "evaluate", "--import", "char_metric", "demo", *sides, "--json")
+        scores = program("evaluate", "--import", "char_metric", "demo", *sides, "--json").json
     finally:
         METRICS.pop("char", None)
         sys.modules.pop("char_metric", None)
-    scores = json.loads(outcome.out)
     assert "tok:char" in scores["char"]["signature"]
     assert scores["char"]["score"] >= scores["bleu"]["score"]
 
@@ -167,7 +160,7 @@ def test_a_part_of_the_script_itself_trains_in_one_process(
 
     Mine.__module__ = "__main__"
     monkeypatch.setitem(build.ARCHITECTURES, "mine", Mine)
-    write_pairs(clean, 200)
+    write_world(clean, {"train": 200})
     model = {"architecture": "mine", "encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_ff": 16}
     run = headwise.train("train.en", "train.de", out="runs/mine", max_steps=1, model=model)
     assert run.config.training.processes == 1

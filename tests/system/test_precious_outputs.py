@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 
-from headwise.cli.main import COMMANDS
+from commands import every_command
 from program import Call
 
 PRECIOUS = "Das ist die einzige Abschrift.\n"
@@ -52,47 +48,28 @@ WRONG = {
 }
 
 
-def commands_with_an_output() -> Iterator[str]:
-    for name, (module, _) in COMMANDS.items():
-        found: Any = importlib.import_module(module)
-        app = getattr(found, "app", None)
-        if app is None:
-            app = typer.Typer()
-            app.command(name)(found.command)
-        command: Any = typer.main.get_command(app)
-        for path, part in getattr(command, "commands", {"": command}).items():
-            if any("--out" in parameter.opts for parameter in part.params):
-                yield f"{name} {path}".strip()
-
-
 def test_every_command_with_an_output_is_tried() -> None:
-    assert sorted(commands_with_an_output()) == sorted(WRONG)
+    options = {
+        words: {name for one in command.params for name in one.opts}
+        for words, command in every_command().items()
+    }
+    assert {" ".join(words) for words, names in options.items() if "--out" in names} == {*WRONG}
 
 
 @pytest.mark.parametrize(
     ("command", "arguments"), [(command, case) for command, cases in WRONG.items() for case in cases]
 )
-def test_a_wrong_input_leaves_the_output(
-    command: str, arguments: str, program: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_wrong_input_leaves_the_output(command: str, arguments: str, program: Call, here: Path) -> None:
     Path("good.en").write_text("Dog bites man.\nMan bites dog.\n")
     Path("short.en").write_text("Dog bites man.\n")
     Path("bad.en").write_bytes(b"Dog bites man.\n\xff\n")
-    suffix = (
-        ".html"
-        if arguments.endswith(".html")
-        else ".png"
-        if command in ("explain", "analyze heads")
-        else ".de"
-    )
-    precious = Path(f"precious{suffix}")
+    suffix = ".png" if command in ("explain", "analyze heads") else ".de"
+    precious = Path(f"precious{'.html' if arguments.endswith('.html') else suffix}")
     precious.write_text(PRECIOUS)
-    assert program(
-        *command.split(), *arguments.split(), "-o" if command != "reproduce" else "--out", precious
-    ).error
+    option = "-o" if command != "reproduce" else "--out"
+    assert program(*command.split(), *arguments.split(), option, precious).error
     assert precious.read_text() == PRECIOUS
-    assert not [file for file in tmp_path.iterdir() if ".partial-" in file.name]
+    assert not list(here.glob("*.partial-*"))
 
 
 def test_a_pipe_gets_the_lines_as_they_come(program: Call, tmp_path: Path) -> None:
@@ -101,7 +78,7 @@ def test_a_pipe_gets_the_lines_as_they_come(program: Call, tmp_path: Path) -> No
     read: list[str] = []
     reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_text()))
     reader.start()
-    assert program("translate", "demo", tmp_path / "in.en", "-o", tmp_path / "pipe").code == 0
+    program("translate", "demo", tmp_path / "in.en", "-o", tmp_path / "pipe").ok()
     reader.join()
     assert read == ["Hund beißt Mann.\n"]
     assert (tmp_path / "pipe").is_fifo()
@@ -111,6 +88,6 @@ def test_an_output_behind_a_link_is_written_there(program: Call, tmp_path: Path)
     (tmp_path / "in.en").write_text("Dog bites man.\n")
     (tmp_path / "link.de").symlink_to(tmp_path / "out.de")
     arguments = ["--source", tmp_path / "in.en", "--reference", tmp_path / "in.en"]
-    assert program("evaluate", "demo", *arguments, "-o", tmp_path / "link.de").code == 0
+    program("evaluate", "demo", *arguments, "-o", tmp_path / "link.de").ok()
     assert (tmp_path / "link.de").is_symlink()
     assert (tmp_path / "out.de").read_text() == "Hund beißt Mann.\n"

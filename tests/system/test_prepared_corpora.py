@@ -9,18 +9,12 @@ from pathlib import Path
 import pytest
 
 from program import Call, finish, result, saved_step, snapshot, start, wait_for
-from toy import toy_pairs, write_toy
+from toy import shape, toy_pairs, write_toy
 
 pytestmark = pytest.mark.usefixtures("forked")
 
 MODEL = (
-    *(
-        "model.encoder_layers=1",
-        "model.decoder_layers=1",
-        "model.d_model=16",
-        "model.d_ff=32",
-        "model.heads=2",
-    ),
+    *shape(16, 32),
     *("model.dropout=0.1", "batch.tokens=200", "schedule.warmup=5"),
     *("training.checkpoint_every=2", "training.validate_every=6", "training.average_last=1"),
     *("training.log_every=1", "training.threads=1", "training.precision=float32", "training.products=torch"),
@@ -36,7 +30,7 @@ def prepare(folder: Path) -> tuple[object, ...]:
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_killed_preparation_writes_the_same_bytes(kills: int, tmp_path: Path, program: Call) -> None:
     command, draw, out = prepare(tmp_path), random.Random(kills), tmp_path / "out"
-    assert program(*command, tmp_path / "whole").code == 0
+    program(*command, tmp_path / "whole").ok()
     for kill in range(kills):
         process = start(*command, out)
         if kill == 0:
@@ -45,7 +39,7 @@ def test_a_killed_preparation_writes_the_same_bytes(kills: int, tmp_path: Path, 
             time.sleep(draw.uniform(0, 2))
         process.kill()
         finish(process)
-    assert program(*command, out).code == 0
+    program(*command, out).ok()
     contents = [
         {name.removeprefix(str(folder)): data for name, data in snapshot(folder).items()}
         for folder in (tmp_path / "whole", out)
@@ -55,17 +49,17 @@ def test_a_killed_preparation_writes_the_same_bytes(kills: int, tmp_path: Path, 
 
 def test_training_on_shards_resumes_exactly(tmp_path: Path, program: Call) -> None:
     prepared = tmp_path / "prepared"
-    assert program(*prepare(tmp_path), prepared).code == 0
+    program(*prepare(tmp_path), prepared).ok()
     command = ("train", f"data.prepared=[{prepared}]", *MODEL, "--max-steps", 30, "-o")
-    assert program(*command, tmp_path / "whole").code == 0
+    program(*command, tmp_path / "whole").ok()
     process = start(*command, tmp_path / "run")
     wait_for(lambda: saved_step(tmp_path / "run") >= 8, process)
     process.kill()
     finish(process)
-    assert program(*command, tmp_path / "run").code == 0
+    program(*command, tmp_path / "run").ok()
     assert result(tmp_path / "run") == result(tmp_path / "whole")
     other = tmp_path / "other"
-    assert program(*prepare(tmp_path), other, "--seed", 2).code == 0
+    program(*prepare(tmp_path), other, "--seed", 2).ok()
     again = ("train", f"data.prepared=[{other}]", *MODEL, "--max-steps", 40, "-o", tmp_path / "run")
     assert "data.prepared: expected the corpora that the run was begun with" in program(*again).error
     error = program(*command, tmp_path / "new", "subwords.dropout=0.1").error

@@ -14,7 +14,7 @@ from docs_programs import load_program
 from headwise.config import Config
 from headwise.page.development_set import suggestions
 from paths import ROOT
-from program import Outcome, call
+from program import Call, Outcome
 from translator_run import ENGLISH, GERMAN, make_run
 
 
@@ -52,7 +52,7 @@ OPTIONS = ("--test", "test.en", "test.de", "--data", "six sentences", "--license
 
 
 def test_the_command_of_the_card_computes_its_scores(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, program: Call
 ) -> None:
     card = (folder / "models" / "small" / "README.md").read_text("utf-8")
     assert "- Data: six sentences" in card
@@ -61,7 +61,7 @@ def test_the_command_of_the_card_computes_its_scores(
     before, command = card.partition("```sh\n")[2].partition("\n```")[0].splitlines()
     assert before == "true"
     monkeypatch.chdir(folder)
-    outcome = call(capsys, *command.removeprefix("headwise ").split())
+    outcome = program(*command.removeprefix("headwise ").split())
     rows = dict(re.findall(r"^\| test \| 6 \| ([A-Za-z0-9 ]+) \| ([0-9.]+) \|", card, re.MULTILINE))
     found = dict(re.findall(r"^([A-Za-z0-9 ]+?) +([0-9.]+)  nrefs", outcome.out, re.MULTILINE))
     assert rows == found

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import every_command
 from headwise.config import Config
 from headwise.config.presets import PRESETS, preset
 from headwise.config.removed import REMOVED
@@ -23,7 +24,7 @@ from headwise.experiments.scales import ARCHITECTURES, SCALES, RowRecipe, Scale
 from headwise.experiments.trials import BUDGETS, trial_rows
 from headwise.experiments.variations import scaled_changes
 from headwise.parsing import read_yaml
-from program import call
+from program import Call
 from toy import Toy
 
 pytestmark = pytest.mark.usefixtures("at_the_root", "forked")
@@ -185,9 +186,7 @@ def test_a_plan_has_each_row_with_each_seed_once() -> None:
 @pytest.mark.parametrize("scale", SCALES.values(), ids=lambda scale: scale.name)
 def test_every_row_has_a_command_that_parses_and_a_model_that_builds(scale: Scale) -> None:
     """Check all rows of all experiments, without allocating memory. A name means the same row in every experiment."""
-    from test_documents import click_command
-
-    train, known, built = click_command("train"), {}, set()
+    train, known, built = every_command()[("train",)], {}, set()
     place = Place(scale, Path("runs"), Path("results"))
     for name in NAMES:
         for row in find_experiment(name).rows(scale):
@@ -325,25 +324,24 @@ def test_costs_are_of_the_remaining_rows_and_a_model_is_timed_once(
     assert "recorded already" in table(costs).text()
 
 
-def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folders = ["--out", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
-    done = call(capsys, "reproduce", "permutation", *folders)
-    assert done.code == 0, done.err
+def test_the_command_line(tmp_path: Path, program: Call) -> None:
+    folders = ["--out", tmp_path / "runs", "--results", tmp_path / "results"]
+    done = program("reproduce", "permutation", *folders).ok()
     assert ": confirmed. " in done.out
     assert (tmp_path / "runs" / "figures" / "permutation.png").exists()
-    again = call(capsys, "reproduce", "permutation", *folders)
+    again = program("reproduce", "permutation", *folders)
     assert "recorded already" in again.err
     assert again.out == done.out
-    assert "sqrt-dk" in call(capsys, "reproduce", "list").out
+    assert "sqrt-dk" in program("reproduce", "list").out
 
 
-def test_a_seed_that_is_named_twice_counts_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_seed_that_is_named_twice_counts_once(tmp_path: Path, program: Call) -> None:
     """A claim of two seeds of which one is the other would be decided by one."""
     (job,) = plan(find_experiment("gradients"), SCALES["tiny"], rows=["gradients-untrained"], seeds=(1,))
     flows = {name: {"encoder": [1.0] * 10, "decoder": [1.0] * 9 + [len(name)]} for name in ARCHITECTURES}
     write_record(Record(job.row.name, job.row.scale, 1, job.row.identity(1), "", flows), tmp_path)
     command = ["reproduce", "gradients", "--rows", job.row.name, "--out", tmp_path, "--results", tmp_path]
-    once, twice = (call(capsys, *map(str, command), "--seeds", seeds) for seeds in ("1", "1,01"))
+    once, twice = (program(*command, "--seeds", seeds) for seeds in ("1", "1,01"))
     assert "undecided" in once.out.split("untrained: the")[1]
     assert "(1 seed)" in once.out
     assert twice.out == once.out

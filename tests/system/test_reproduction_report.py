@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 
 from headwise.experiments import table3, text_size
 from headwise.experiments.harness.paper_claims import PAPER_CLAIMS
-from headwise.experiments.harness.records import Record, read_record, write_record
+from headwise.experiments.harness.records import read_record
 from headwise.experiments.harness.report import write_report
-from headwise.experiments.harness.rows import ExperimentRow
 from headwise.experiments.harness.runner import NAMES, find_experiment, plan
 from headwise.experiments.scales import SCALES
 from headwise.experiments.trials import trial_rows, with_choices
+from invented_records import invent
 from paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("at_the_root")
@@ -24,41 +24,20 @@ _CHAPTERS = "src/headwise/learn/pages"
 _TRAINED = "Gradient against distance for each architecture, trained on "
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw no figures, which takes most of the time of a report."""
+    monkeypatch.setattr(Figure, "savefig", lambda figure, file, **options: None)
+
+
 def fixture_records(results: Path) -> None:
     """Write invented results of the tiny Table 3 and its trials: one head is worse, the rest like base."""
     for row in trial_rows(SCALES["tiny"]):
-        record(results, row, 1, 75.0 if row.name.endswith("-x1") else 70.0)
+        invent(results, row, 1, 75.0 if row.name.endswith("-x1") else 70.0)
+    recipe = {"data": "0123456789ab", "hardware": {"gpus": ["a <GPU>"]}, "version": {"torch": "9"}}
     for job in plan(find_experiment("table3"), SCALES["tiny"], results=results, seeds=(2, 3)):
         score = 30.0 + 0.1 * job.seed - (2.0 if job.row.name == "table3-a-h1" else 0.0)
-        result = {
-            "parameters": 1000,
-            "dev": {"bleu": score, "perplexity": 5.0, "loss": 1.6},
-            "test": {"bleu": {"score": score}, "tokenized_bleu": {"score": score}},
-            "calibration": {"error": 0.1, "counts": [50], "confidence": [0.5], "accuracy": [0.6]},
-            "curve": [
-                {"step": 50, "minutes": 0.5, "loss": 1.5, "bleu": score},
-                {"step": 100, "minutes": 1.0, "loss": 1.6, "bleu": score},
-            ],
-        }
-        recipe = {"data": "0123456789ab", "hardware": {"gpus": ["a <GPU>"]}, "version": {"torch": "9"}}
-        write_record(
-            Record(job.row.name, "tiny", job.seed, job.row.identity(job.seed), "a | b", result, recipe),
-            results,
-        )
-
-
-def record(results: Path, row: ExperimentRow, seed: int, score: float, text: str = "") -> None:
-    """Write an invented result with this development BLEU, of a text with this checksum."""
-    result = {
-        "dev": {"bleu": score, "perplexity": 5.0},
-        "test": {
-            "bleu": {"score": score}, "tokenized_bleu": {"score": score},
-            "by_length": {"9": {"bleu": score}, "20": {"bleu": score}},
-        },
-        "calibration": {"error": 0.1, "counts": [50], "confidence": [0.5], "accuracy": [0.6]},
-        "steps": 100, "parameters": 1000, "target_tokens": 1000, "seconds": 60.0, "curve": [],
-    }  # fmt: skip
-    write_record(Record(row.name, row.scale, seed, row.identity(seed), "", result, {"data": text}), results)
+        invent(results, job.row, job.seed, score, "a | b", **recipe)
 
 
 def test_the_report_is_generated_from_records_only(tmp_path: Path) -> None:
@@ -69,10 +48,8 @@ def test_the_report_is_generated_from_records_only(tmp_path: Path) -> None:
     assert "a \\| b" in text
     assert "a <GPU>" in text
     page = (tmp_path / "docs" / "reproduction.md").read_text(encoding="utf-8")
-    assert (
-        "(A) A single head is worse than several: confirmed. -2.00 ± 0.00 BLEU against base (2 seeds)."
-        in text
-    )
+    said = "confirmed. -2.00 ± 0.00 BLEU against base (2 seeds)."
+    assert f"(A) A single head is worse than several: {said}" in text
     assert all(f"| {number} | {claim.text} | " in page for number, claim in enumerate(PAPER_CLAIMS, start=1))
     assert "images/reproduction/table3-tiny.png" in page
     assert "not run yet" in page
@@ -81,9 +58,8 @@ def test_the_report_is_generated_from_records_only(tmp_path: Path) -> None:
     assert all(f"(reproduction/{name}.md)" in page for name in NAMES)
     images = [file for file in files if file.suffix == ".png"]
     assert images
-    assert all(
-        any(f"../images/reproduction/{image.name}" in text for text in pages.values()) for image in images
-    )
+    shown = "".join(pages.values())
+    assert all(f"../images/reproduction/{image.name}" in shown for image in images)
     stale = tmp_path / "docs" / "reproduction" / "gone.md"
     stale.write_text("of an experiment that is no more")
     before = {file: file.read_bytes() for file in files}
@@ -92,40 +68,39 @@ def test_the_report_is_generated_from_records_only(tmp_path: Path) -> None:
     assert not stale.exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_part_of_the_text_is_no_earlier_version_of_it(tmp_path: Path) -> None:
     results, page = tmp_path / "results", tmp_path / "docs" / "reproduction" / "text-size.md"
     tiny = SCALES["tiny"]
     for row in trial_rows(tiny):
-        record(results, row, 1, 70.0)
+        invent(results, row, 1, 70.0)
     rows = {row.name: row for row in text_size.rows(with_choices(tiny, results))}
     for name, row in rows.items():
-        record(results, row, 2, 80.0, "of a part" if name.startswith("size-") else tiny.checksum)
+        invent(results, row, 2, 80.0, data="of a part" if name.startswith("size-") else tiny.checksum)
     write_report(results, tmp_path / "docs")
     assert "earlier version" not in page.read_text(encoding="utf-8")
-    record(results, rows["table2-luong"], 2, 80.0, "another")
+    invent(results, rows["table2-luong"], 2, 80.0, data="another")
     write_report(results, tmp_path / "docs")
     assert "1 of the 3 were trained on an earlier version" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_claim_is_quoted_from_the_largest_scale_that_decides_it(tmp_path: Path) -> None:
     """Table 3 with two seeds: one head is worse at both scales, without dropout only at the smaller."""
     results = tmp_path / "results"
     for name in ("tiny", "multi30k"):
         for row in trial_rows(SCALES[name]):
-            record(results, row, 1, 75.0 if row.name.endswith("-x1") else 70.0)
+            invent(results, row, 1, 75.0 if row.name.endswith("-x1") else 70.0)
         for row in table3.rows(with_choices(SCALES[name], results)):
             for seed in (2, 3):
-                worse = (20.0 if name == "tiny" else 21.0) * row.name.endswith("a-h1") + 9 * (
-                    row.name.endswith("drop0") and name == "tiny"
-                )
-                record(results, row, seed, 80.0 + seed - worse)
+                worse = (20.0 if name == "tiny" else 21.0) * row.name.endswith("a-h1")
+                worse += 9 * (row.name.endswith("drop0") and name == "tiny")
+                invent(results, row, seed, 80.0 + seed - worse)
     write_report(results, tmp_path / "docs")
     lines = (tmp_path / "docs" / "reproduction.md").read_text(encoding="utf-8").split("\n")
     heads, bigger = (next(line for line in lines if line.startswith(f"| {number} |")) for number in (6, 8))
-    assert (
-        "one head: **confirmed** at multi30k. -21.00 ± 0.00 BLEU against base (2 seeds). At tiny: confirmed."
-        in heads
-    )
+    assert "one head: **confirmed** at multi30k. -21.00 ± 0.00 BLEU against base (2 seeds)." in heads
+    assert "(2 seeds). At tiny: confirmed." in heads
     assert "32 heads: **undecided** at tiny." in heads  # multi30k hasn't that row
     assert "no dropout: **confirmed** at tiny. -9.00 ± 0.00 BLEU against base" in bigger
     assert "At multi30k: undecided." in bigger
@@ -135,10 +110,8 @@ def test_a_claim_is_quoted_from_the_largest_scale_that_decides_it(tmp_path: Path
     assert "table3-tiny.png" in (tmp_path / "docs" / "reproduction.md").read_text(encoding="utf-8")
 
 
-def test_the_committed_report_is_that_of_the_committed_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Figure, "savefig", lambda figure, file, **options: None)  # the pages are compared
+@pytest.mark.usefixtures("undrawn")
+def test_the_committed_report_is_that_of_the_committed_records(tmp_path: Path) -> None:
     if not (ROOT / "results").exists():
         pytest.skip("no results are recorded in this checkout")
     docs, quoting = tmp_path / "docs", tmp_path / _CHAPTERS

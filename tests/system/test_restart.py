@@ -18,7 +18,7 @@ from headwise.config import Config
 from headwise.tasks.run import train
 from headwise.training.checkpoint import Checkpoints
 from headwise.weights import read_recipe
-from program import call, result, saved_step
+from program import Call, result, saved_step
 from toy import Toy
 
 SHORT = (
@@ -131,7 +131,7 @@ def snapshot_of(run: Path) -> dict[str, bytes]:
 
 
 def test_checkpoints_of_an_earlier_start_are_not_averaged(
-    runs: tuple[Path, Path], toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    runs: tuple[Path, Path], toy: Toy, tmp_path: Path, program: Call
 ) -> None:
     """Also if they reappeared in the meantime, or couldn't be removed."""
     before, _ = runs
@@ -140,19 +140,18 @@ def test_checkpoints_of_an_earlier_start_are_not_averaged(
     for step in (3, 4):
         shutil.copytree(Checkpoints(before).path(step), Checkpoints(run).path(step))
     average = ("export", run, "--to", "run", "--average")
-    assert call(capsys, *average, 1, "-o", tmp_path / "one").code == 0
+    program(*average, 1, "-o", tmp_path / "one").ok()
     assert read_recipe(tmp_path / "one" / "model.safetensors")["steps"] == [1]
-    error = call(capsys, *average, 2, "-o", tmp_path / "two").error
+    error = program(*average, 2, "-o", tmp_path / "two").error
     assert error.startswith(f"{run}: expected at least 2 checkpoints to average, found 1; average fewer, or ")
 
 
 def test_the_message_names_what_an_interrupted_restart_left(
-    runs: tuple[Path, Path], toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    runs: tuple[Path, Path], toy: Toy, tmp_path: Path, program: Call
 ) -> None:
     run = Path(shutil.copytree(runs[0], tmp_path / "run"))
     (run / "latest").unlink()
-    outcome = call(capsys, "train", "-c", toy.config, *ANEW, "-o", run)
-    assert outcome.code == 0
+    outcome = program("train", "-c", toy.config, *ANEW, "-o", run).ok()
     assert f"{run}: found 3 checkpoints up to step 4 and no `latest` to resume from" in outcome.err
     assert result(run) == result(runs[1])
 

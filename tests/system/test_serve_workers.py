@@ -169,20 +169,14 @@ def test_every_worker_gives_the_translations_of_the_run(served: Served, run: Pat
         for found, ours in zip(answer.json()["translations"], expected, strict=True):
             (sentence,) = found["sentences"]
             assert [one["text"] for one in sentence["outputs"]] == [one.text for one in ours.outputs]
-    for one, other in (
-        [answer.json() for answer in answers.values()],
-        # Both are computed by PyTorch, with threads of its own.
-        [
-            answer.json()
-            for answer in served.everywhere(lambda client: client.post("/v1/translate", json=marked)).values()
-        ],
-        [
-            answer.json()
-            for answer in served.everywhere(
-                lambda client: client.post("/api/trace", json={"run": "en-de", "text": ENGLISH[0]})
-            ).values()
-        ],
-    ):
+    # The last two are computed by PyTorch, with threads of its own.
+    traced = {"run": "en-de", "text": ENGLISH[0]}
+    of_pytorch = [
+        served.everywhere(lambda client: client.post("/v1/translate", json=marked)),
+        served.everywhere(lambda client: client.post("/api/trace", json=traced)),
+    ]
+    for found in (answers, *of_pytorch):
+        one, other = (answer.json() for answer in found.values())
         assert one == other
         assert "error" not in one
 
@@ -206,9 +200,8 @@ def test_documents_glossaries_and_counts_belong_to_all_workers(served: Served) -
 
         data = PAIR | {"api_key": served.keys["alice"]}
         address = client.post("/translate_file", data=data, files=upload).json()["translatedFileUrl"]
-        assert {one.content for one in served.everywhere(lambda client: client.get(address)).values()} == {
-            fetched.content
-        }
+        contents = {one.content for one in served.everywhere(lambda client: client.get(address)).values()}
+        assert contents == {fetched.content}
 
         dictionary = {
             "source_lang": "en",
@@ -216,9 +209,8 @@ def test_documents_glossaries_and_counts_belong_to_all_workers(served: Served) -
             "entries_format": "tsv",
             "entries": "dog\tHund",
         }
-        made = client.post(
-            "/v3/glossaries", headers=key, json={"name": "g", "dictionaries": [dictionary]}
-        ).json()
+        named = {"name": "g", "dictionaries": [dictionary]}
+        made = client.post("/v3/glossaries", headers=key, json=named).json()
         lists = served.everywhere(lambda client: client.get("/v3/glossaries", headers=key))
         assert [one.json()["glossaries"] for one in lists.values()] == [[made]] * 2
 
@@ -287,17 +279,12 @@ class Load:
             thread.join()
 
     def _ask(self, keeps: bool) -> None:
+        fields = {"texts": ENGLISH[:2], **PAIR, "guard": False}
         with self._served.client() as kept:
             while not self._stop.is_set():
                 headers = {} if keeps else {"Connection": "close"}
                 try:
-                    self.answers.append(
-                        kept.post(
-                            "/v1/translate",
-                            json={"texts": ENGLISH[:2], **PAIR, "guard": False},
-                            headers=headers,
-                        )
-                    )
+                    self.answers.append(kept.post("/v1/translate", json=fields, headers=headers))
                 except httpx.HTTPError as error:
                     self.errors.append(repr(error))
 
@@ -315,9 +302,8 @@ def test_a_killed_worker_is_replaced(served: Served) -> None:
         load.settled()
     assert load.errors == []
     assert {answer.status_code for answer in load.answers} == {200}
-    assert (
-        f"headwise: worker {killed} was ended by signal 9; another one takes its place" in served.sentences()
-    )
+    said = f"headwise: worker {killed} was ended by signal 9; another one takes its place"
+    assert said in served.sentences()
     assert other in served.workers()
     assert set(served.everywhere(lambda client: client.get("/readyz"))) == set(served.workers())
 
@@ -361,10 +347,10 @@ def test_hangup_loads_the_runs_at_once_and_no_request_fails(served: Served) -> N
 
 def test_hangup_of_a_server_of_one_process(run: Path, tmp_path: Path) -> None:
     with serving(run, tmp_path / "keys.db", workers=1) as served, Load(served, 2) as load:
-        for _ in range(2):
-            count = served.sentences().count(f"headwise: {run}: was loaded again")
+        said = f"headwise: {run}: was loaded again"
+        for times in (1, 2):
             served.process.send_signal(signal.SIGHUP)
-            until(lambda count=count: served.sentences().count(f"headwise: {run}: was loaded again") > count)
+            until(lambda times=times: served.sentences().count(said) == times)
         load.settled()
     assert load.errors == []
     assert {answer.status_code for answer in load.answers} == {200}

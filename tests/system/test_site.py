@@ -34,9 +34,8 @@ def test_every_key_of_the_configuration_has_its_row(reference: ModuleType) -> No
     cells = {line.split(" | ")[0].strip("| `"): line for line in rows}
     assert set(cells) == keys(Config().model_dump(mode="json"))
     assert "| whole number | `6` | N |" in cells["model.encoder_layers"]
-    assert (
-        "grouped-query attention" in cells["model.key_value_heads"]
-    )  # a comment inside a definition of several lines
+    # a comment inside a definition of several lines
+    assert "grouped-query attention" in cells["model.key_value_heads"]
 
 
 @pytest.mark.parametrize("module", ["headwise", "headwise.nn"])
@@ -63,20 +62,10 @@ def test_every_command_has_its_options(reference: ModuleType) -> None:
 @pytest.mark.slow
 def test_the_site_is_built_without_warnings_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     pytest.importorskip("sphinx", reason="needs pip install 'headwise[docs]'")
-    command = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        "-q",
-        "-W",
-        "-d",
-        tmp_path / "doctrees",
-        DOCS,
-        tmp_path / "site",
-    ]
+    site = tmp_path / "site"
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-d", tmp_path / "doctrees", DOCS, site]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    site = tmp_path / "site"
     chapter = (site / "learn" / "05-heads.html").read_text(encoding="utf-8")
     assert "<em>Interventions</em>" in chapter  # a link only where there is a live model
     assert "live:text" not in chapter

@@ -12,27 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from forked import Popen
-from headwise.cli import data
-from headwise.cli.main import COMMANDS
-from program import Outcome, environment, finish, headwise, saved_step, start, wait_for
+from program import Outcome, environment, finish, headwise, saved_step, start, wait_for, wait_for_steps
 from toy import Toy
 
 FULL = "standard output: can't be written because the disk is full"
 CLOSED = "standard output: can't be written because it is closed"
 
 
-def _group(name: str, app: typer.Typer) -> list[list[str]]:
-    return [[name, str(one.name)] for one in app.registered_commands]
-
-
-EVERY_COMMAND = [
-    [],
-    *([name] for name in COMMANDS),
-    *_group("data", data.app),
-]
+EVERY_KIND_OF_HELP = [[], ["translate"], ["data", "get"]]
 
 
 def in_shell(redirection: str, *arguments: object) -> Outcome:
@@ -71,18 +60,14 @@ def program(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "headwise", *map(str, arguments)]
 
 
-def _name(arguments: list[str]) -> str:
-    return " ".join(arguments)
-
-
-@pytest.mark.parametrize("command", EVERY_COMMAND, ids=_name)
+@pytest.mark.parametrize("command", EVERY_KIND_OF_HELP, ids=" ".join)
 def test_help_that_can_not_be_written(command: list[str]) -> None:
     outcome = full(*command, "--help")
     assert outcome.error == FULL
     assert len(outcome.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("command", EVERY_COMMAND, ids=_name)
+@pytest.mark.parametrize("command", EVERY_KIND_OF_HELP, ids=" ".join)
 def test_help_that_nobody_reads(command: list[str]) -> None:
     assert unread(*command, "--help") == Outcome(0, "", "")
 
@@ -94,13 +79,7 @@ PRINTING: dict[str, Callable[[Path, Toy], list[object]]] = {
     "reproduce list": lambda run, toy: ["reproduce", "list"],
     "translate": lambda run, toy: ["translate", run, toy.source],
     "evaluate --per-line": lambda run, toy: [
-        "evaluate",
-        run,
-        "--per-line",
-        "--source",
-        toy.source,
-        "--reference",
-        toy.target,
+        *("evaluate", run, "--per-line", "--source", toy.source, "--reference", toy.target)
     ],
     "explain": lambda run, toy: ["explain", run, "--text", "ba be di"],
     "train --json": lambda run, toy: ["train", "-o", run, "--json"],
@@ -190,13 +169,12 @@ def test_a_hangup_saves(toy: Toy, tmp_path: Path) -> None:
     process = start(
         "train", "-c", toy.config, "--max-steps=100000", "training.checkpoint_every=1000", "-o", run
     )
-    wait_for((run / "metrics.jsonl").exists, process)
-    wait_for(lambda: (run / "metrics.jsonl").read_text().count("\n") > 3, process)
+    wait_for_steps(run, process)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGHUP):
         process.send_signal(number)
     outcome = finish(process)
     assert outcome.code == 130
-    assert 3 < saved_step(run) < 1000
+    assert 3 <= saved_step(run) < 1000
 
 
 def test_training_continues_under_nohup(toy: Toy, tmp_path: Path) -> None:

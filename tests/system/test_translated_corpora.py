@@ -14,6 +14,7 @@ import pytest
 from headwise.engine.sentences import LongLineWarning
 from headwise.engine.translator import Translator
 from program import Call, finish, headwise, press_ctrl_c, start, wait_for
+from text_lines import lines
 from translator_run import ENGLISH, make_run
 
 zstandard = pytest.importorskip("zstandard", reason="zstandard isn't installed (the extra zstd)")
@@ -51,10 +52,6 @@ def unpacked(path: Path) -> list[str]:
         return reader.read().decode().split("\n")[:-1]
 
 
-def lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
-
-
 def translated(out: Path) -> int:
     progress = out.with_name(f"{out.name}.progress")
     return json.loads(progress.read_text())["lines"] if progress.exists() else 0
@@ -65,10 +62,10 @@ def translated(out: Path) -> int:
 
 def test_compressed_text(run: Path, packed: Path, german: list[str], tmp_path: Path, program: Call) -> None:
     out = tmp_path / "text.de.zst"
-    assert program("translate", run, packed, "-o", out, *CHUNK).code == 0
+    program("translate", run, packed, "-o", out, *CHUNK).ok()
     assert unpacked(out) == german
     again = tmp_path / "text.de.gz"
-    assert program("translate", run, packed, "-o", again, *CHUNK).code == 0
+    program("translate", run, packed, "-o", again, *CHUNK).ok()
     assert gzip.decompress(again.read_bytes()).decode().split("\n")[:-1] == german
     assert not list(tmp_path.glob("*.progress"))
 
@@ -80,12 +77,12 @@ def test_records_keep_their_fields(
     source.write_text("".join(json.dumps({"id": i, "en": text}) + "\n" for i, text in enumerate(english)))
     out = tmp_path / "out.jsonl.gz"
     fields = ("--source-field", "en", "--target-field", "de")
-    assert program("translate", run, source, "-o", out, *fields, *CHUNK).code == 0
+    program("translate", run, source, "-o", out, *fields, *CHUNK).ok()
     records = [json.loads(line) for line in gzip.decompress(out.read_bytes()).splitlines()]
     rows = zip(english, german, strict=True)
     assert records == [{"id": i, "en": en, "de": de} for i, (en, de) in enumerate(rows)]
     plain = tmp_path / "out.de"
-    assert program("translate", run, source, "-o", plain, *fields, *CHUNK).code == 0
+    program("translate", run, source, "-o", plain, *fields, *CHUNK).ok()
     assert lines(plain) == german
 
 
@@ -98,8 +95,7 @@ def test_parquet_keeps_its_columns(
     parquet.write_table(table, tmp_path / "in.parquet", row_group_size=30)
     out = tmp_path / "out.parquet"
     fields = ("--source-field", "text.en", "--target-field", "de")
-    done = program("translate", run, tmp_path / "in.parquet", "-o", out, *fields, *CHUNK)
-    assert done.code == 0, done.err
+    program("translate", run, tmp_path / "in.parquet", "-o", out, *fields, *CHUNK).ok()
     written = parquet.read_table(out)
     assert written.column_names == ["id", "text", "de"]
     assert written["de"].to_pylist() == german
@@ -121,12 +117,12 @@ def test_a_file_without_rows(run: Path, tmp_path: Path, program: Call) -> None:
     parquet.write_table(empty, tmp_path / "in.parquet")
     for name, columns in (("text.en", ["source", "target"]), ("in.parquet", ["id", "source", "target"])):
         out = tmp_path / "out.parquet"
-        assert program("translate", run, tmp_path / name, "-o", out, *CHUNK).code == 0
+        program("translate", run, tmp_path / name, "-o", out, *CHUNK).ok()
         written = parquet.read_table(out)
         assert (written.column_names, written.num_rows) == (columns, 0)
     for suffix, read in ((".gz", gzip.decompress), (".zst", zstandard.decompress), ("", bytes)):
         out = tmp_path / f"text.de{suffix}"
-        assert program("translate", run, tmp_path / "text.en", "-o", out, *CHUNK).code == 0
+        program("translate", run, tmp_path / "text.en", "-o", out, *CHUNK).ok()
         assert read(out.read_bytes()) == b""
         assert bool(suffix) == bool(out.stat().st_size)
 
@@ -151,8 +147,7 @@ BAD = [b"A man.", b"two \xff dogs", b"The old woman reads. " * 40, b"", b"A dog.
 def test_bad_lines_by_rule(rule: str, expected: list[int], run: Path, tmp_path: Path, program: Call) -> None:
     source, out = tmp_path / "bad.en", tmp_path / "bad.de"
     source.write_bytes(b"\n".join(BAD) + b"\n")
-    done = program("translate", run, source, "-o", out, "--on-bad-line", rule, *CHUNK)
-    assert done.code == 0, done.err
+    done = program("translate", run, source, "-o", out, "--on-bad-line", rule, *CHUNK).ok()
     texts = [line.decode("utf-8", "replace") if i in expected else "" for i, line in enumerate(BAD)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LongLineWarning)
@@ -172,10 +167,10 @@ def test_a_bad_line_stops_after_those_before_it(run: Path, tmp_path: Path, progr
     assert translated(out) == 16
     error = program("translate", run, source, "-o", out, *CHUNK, "--beam", 2).error
     assert error.startswith(f"{out}: was begun with beam=1, found beam=2 now; ")
-    assert program("translate", run, source, "-o", out, *CHUNK, "--on-bad-line", "empty").code == 0
+    program("translate", run, source, "-o", out, *CHUNK, "--on-bad-line", "empty").ok()
     resumed = out.read_bytes()
     whole = tmp_path / "whole.de"
-    assert program("translate", run, source, "-o", whole, *CHUNK, "--on-bad-line", "empty").code == 0
+    program("translate", run, source, "-o", whole, *CHUNK, "--on-bad-line", "empty").ok()
     assert resumed == whole.read_bytes()
     error = program("translate", run, source, "-o", out, *CHUNK, "--on-bad-line", "stop").error
     assert "line 22: " in error
@@ -196,7 +191,7 @@ def test_prefixes_are_as_many_as_lines_when_it_resumes_too(run: Path, tmp_path: 
     error = program(*command, "--restart").error
     assert error == f"{prefixes} line 16: expected UTF-8 text, found other bytes"
     prefixes.write_text("Ein\n" * 16)
-    assert program(*command, "--restart").code == 0
+    program(*command, "--restart").ok()
     assert all(line.startswith("Ein") for line in lines(out))
 
 
@@ -219,7 +214,7 @@ def test_kills_change_nothing(kills: int, run: Path, packed: Path, tmp_path: Pat
     draw, whole, out = random.Random(kills), tmp_path / "whole.zst", tmp_path / "out.zst"
     packed.write_bytes(packed.read_bytes() * 5)
     command = ("translate", run, packed, *CHUNK, "--engine", "pytorch", "-o")
-    assert headwise(*command, whole).code == 0
+    headwise(*command, whole).ok()
     for kill in range(kills):
         process, before = start(*command, out), translated(out)
         goal = before + 16 * draw.randint(1, 2)

@@ -58,19 +58,8 @@ class Hosts:
             self._link.delay = milliseconds / 2000
             return
         for name in self.names:
-            command(
-                "tc",
-                "-n",
-                name,
-                "qdisc",
-                "replace",
-                "dev",
-                name,
-                "root",
-                "netem",
-                "delay",
-                f"{milliseconds / 2}ms",
-            )
+            netem = ("netem", "delay", f"{milliseconds / 2}ms")
+            command("tc", "-n", name, "qdisc", "replace", "dev", name, "root", *netem)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +81,7 @@ def hosts() -> Iterator[Hosts]:
 @pytest.fixture(scope="module")
 def alone(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("alone") / "run"
-    assert headwise("train", "-c", toy.config, *changes(), "-o", run).code == 0
+    headwise("train", "-c", toy.config, *changes(), "-o", run).ok()
     return run
 
 
@@ -111,17 +100,8 @@ def test_two_hosts_train_as_one_process(
     run = tmp_path / "run"
     processes = []
     for node, name in enumerate(hosts.names):
-        launcher = launch(
-            1,
-            "--nnodes",
-            "2",
-            "--node-rank",
-            str(node),
-            "--master-addr",
-            "10.77.0.1",
-            "--master-port",
-            "29477",
-        )
+        address = ("--master-addr", "10.77.0.1", "--master-port", "29477")
+        launcher = launch(1, "--nnodes", "2", "--node-rank", str(node), *address)
         options = ("train", "-c", toy.config, *changes(), f"training.parallel={parallel}", "-o", run)
         processes.append(
             subprocess.Popen(

@@ -53,8 +53,7 @@ def test_another_training_begins_from_it(run: Path, program: Call, tmp_path: Pat
     (tmp_path / "a.de").write_text("Hund beißt Mann.\nMann beißt Hund.\n" * 4, "utf-8")
     text = ("--source", tmp_path / "a.en", "--target", tmp_path / "a.de", "--languages", "en-de")
     keys = ("data.dev_pairs=1", "training.processes=1", "training.products=torch", "--max-steps", 1)
-    done = program("train", "--from", run, *text, *keys, "-o", tmp_path / "out", "--no-checks")
-    assert done.code == 0, done.err
+    done = program("train", "--from", run, *text, *keys, "-o", tmp_path / "out", "--no-checks").ok()
     assert done.err.count("its best checkpoint, of step 300, is used") == 1
 
 

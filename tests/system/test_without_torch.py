@@ -40,20 +40,27 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+def python(code: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a program that succeeds."""
+    done = subprocess.run(
+        python_command("-c", code),
+        env=child_environment(),
+        cwd=cwd,
+        input="",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 def run_in_child(
     commands: list[list[str]], folder: Path, hidden: tuple[str, ...] = HIDDEN, before: str = ""
 ) -> tuple[list[tuple[int, str, str]], set[str]]:
     """Return what each command did, and the modules that all of them imported."""
     code = PROGRAM.format(hidden=hidden, commands=commands, before=before)
-    done = subprocess.run(
-        python_command("-c", code),
-        env=child_environment(),
-        cwd=folder,
-        input="",
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = python(code, cwd=folder)
     outcomes, modules = json.loads(done.stdout)
     return [tuple(outcome) for outcome in outcomes], set(modules)
 
@@ -141,10 +148,7 @@ def test_python_translates_without_them(tmp_path: Path) -> None:
         f"import sys; [sys.modules.__setitem__(name, None) for name in {HIDDEN}]; import headwise; "
         "print(headwise.load('demo').translate(['Dog bites man.'])[0].text)"
     )
-    done = subprocess.run(
-        python_command("-c", code), env=child_environment(), capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "Hund beißt Mann.\n"
+    assert python(code).stdout == "Hund beißt Mann.\n"
 
 
 def test_translating_imports_none_of_them_where_they_are_installed(text: Path) -> None:
@@ -176,10 +180,7 @@ with TestClient(opened.app(page()), base_url="http://localhost") as client:
     print(list(runs), found.json()["translatedText"])
     print(client.get("/").text)
 """
-    done = subprocess.run(
-        python_command("-c", code), env=child_environment(), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    done = python(code)
     assert done.stdout.splitlines()[0] == "['demo', 'demo-2'] Hund beißt Mann."
     assert "needs the package torch, found none; run `pip install &#x27;headwise[train]&#x27;`" in done.stdout
 

@@ -19,19 +19,13 @@ from headwise.experiments.harness.test_sets import from_stanford, to_stanford
 from headwise.experiments.paper import DEVICES, HOURS
 from headwise.experiments.scales import SCALES, RowRecipe
 from program import Call
-from toy import toy_pairs
+from toy import shape, toy_pairs
 
 pytestmark = pytest.mark.usefixtures("forked")
 
 NAME = "wmt14-en-de"
 SMALL = (
-    *(
-        "model.encoder_layers=1",
-        "model.decoder_layers=1",
-        "model.d_model=32",
-        "model.d_ff=64",
-        "model.heads=2",
-    ),
+    *shape(32, 64),
     *(
         "model.max_length=64",
         "subwords.size=64",
@@ -76,9 +70,9 @@ def write_published(folder: Path) -> None:
 
 
 @pytest.fixture
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def small(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The scale with a tiny model, and the corpus with the checksum of our archive; returns the published files."""
-    published = tmp_path / "published"
+    published = here / "published"
     write_published(published)
     md5 = hashlib.md5((published / "test-full.tgz").read_bytes()).hexdigest()
     files = [
@@ -89,26 +83,21 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     scale = SCALES["wmt14"]
     models = {"transformer": RowRecipe("configs/wmt14/en-de-base.yaml", SMALL)}
     monkeypatch.setitem(SCALES, "wmt14", replace(scale, comparison=replace(scale.comparison, models=models)))
-    monkeypatch.chdir(tmp_path)
     return published
 
 
 def test_every_step_runs(small: Path, program: Call) -> None:
-    assert program("data", "get", NAME, "--from", small).code == 0
+    program("data", "get", NAME, "--from", small).ok()
     command = ("reproduce", "wmt14", "--processes", 2, "--device", "cpu")
-    planned = program(*command, "--dry-run", "--price", 3)
-    assert planned.code == 0, planned.err
-    commands = [
-        shlex.split(line) for line in planned.out.splitlines() if line.startswith(("headwise", "torchrun"))
-    ]
+    planned = program(*command, "--dry-run", "--price", 3).ok()
+    planned = [line for line in planned.out.splitlines() if line.startswith(("headwise", "torchrun"))]
+    commands = [shlex.split(line) for line in planned]
     assert [words[:3] for words in commands[:2]] == [
-        ["headwise", "data", "get"],
-        ["headwise", "data", "prepare"],
+        ["headwise", "data", each] for each in ("get", "prepare")
     ]
     assert commands[2][:5] == ["torchrun", "--standalone", "--nproc-per-node", "2", "-m"]
 
-    done = program(*command)
-    assert done.code == 0, done.err
+    done = program(*command).ok()
     said = done.err.splitlines()
     assert [shlex.split(line[2:]) for line in said if line.startswith("$ ")] == commands
     assert "development set: 20 pairs from" in done.err
@@ -122,14 +111,11 @@ def test_every_step_runs(small: Path, program: Call) -> None:
     )
     assert (sources, references) == tuple(map(list, zip(*plain_pairs(12, 3), strict=True)))
     Path("test.en").write_bytes(lines([to_stanford(line, "en") for line in sources]))
-    translated = program(
-        "translate", run, "test.en", "--engine", "pytorch", "--device", "cpu"
-    ).out.splitlines()
-    plain = [from_stanford(line, "de") for line in translated]
+    translated = program("translate", run, "test.en", "--engine", "pytorch", "--device", "cpu").out
+    plain = [from_stanford(line, "de") for line in translated.splitlines()]
     scores = record["result"]["test"]
-    assert scores["bleu"]["score"] == pytest.approx(
-        sacrebleu.corpus_bleu(plain, [references]).score, abs=1e-3
-    )
+    ours = sacrebleu.corpus_bleu(plain, [references]).score
+    assert scores["bleu"]["score"] == pytest.approx(ours, abs=1e-3)
     split = [[to_stanford(line, "de") for line in side] for side in (plain, references)]
     paper = sacrebleu.corpus_bleu(split[0], [split[1]], tokenize="none", force=True).score
     assert scores["tokenized_bleu"]["score"] == pytest.approx(paper, abs=1e-3)
@@ -142,10 +128,8 @@ def test_every_step_runs(small: Path, program: Call) -> None:
 
 def test_the_papers_machine_would_take_the_papers_time(program: Call, tmp_path: Path) -> None:
     results = ("--results", tmp_path, "--out", tmp_path)
-    outcome = program(
-        "reproduce", "wmt14", "--dry-run", "--gpu", "p100", "--processes", DEVICES, "--price", 1, *results
-    )
-    assert outcome.code == 0, outcome.err
+    machine = ("--gpu", "p100", "--processes", DEVICES, "--price", 1)
+    outcome = program("reproduce", "wmt14", "--dry-run", *machine, *results).ok()
     row = next(line.split() for line in outcome.out.splitlines() if line.startswith("table2-transformer"))
     *_, hours, unit, price = row
     assert unit == "hours"

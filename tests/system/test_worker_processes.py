@@ -20,10 +20,11 @@ from headwise.training import products_trial, resolution
 from headwise.training.checkpoint import read_state
 from headwise.training.pace import Overhead, Pace
 from program import (
+    Call,
+    assert_same_result,
     assert_same_training,
     assert_stopped,
     assert_stopped_at_once,
-    call,
     finish,
     headwise,
     metrics,
@@ -36,6 +37,7 @@ from program import (
 )
 from ranks import ranks_of
 from toy import NOTHING_RANDOM, PLAIN_STEPS, Toy
+from waiting import until
 
 STEPS = 30
 
@@ -53,8 +55,9 @@ def is_alive(process: int) -> bool:
 @pytest.fixture(scope="module")
 def undisturbed(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("undisturbed") / "run"
-    outcome = headwise("train", "-c", toy.config, "training.processes=2", f"--max-steps={STEPS}", "-o", run)
-    assert outcome.code == 0, outcome.err
+    outcome = headwise(
+        "train", "-c", toy.config, "training.processes=2", f"--max-steps={STEPS}", "-o", run
+    ).ok()
     assert "float32 on cpu, 2 processes" in outcome.err
     return run
 
@@ -67,13 +70,12 @@ def undisturbed(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_processes_share_the_batches_of_one(
-    processes: int, tokens: int, toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    processes: int, tokens: int, toy: Toy, tmp_path: Path, program: Call
 ) -> None:
     changes = [*NOTHING_RANDOM, *PLAIN_STEPS, f"batch.tokens={tokens}", "--max-steps=4"]
     alone, together = tmp_path / "alone", tmp_path / "together"
-    assert call(capsys, "train", "-c", toy.config, *changes, "-o", alone).code == 0
-    outcome = headwise("train", "-c", toy.config, *changes, f"training.processes={processes}", "-o", together)
-    assert outcome.code == 0, outcome.err
+    program("train", "-c", toy.config, *changes, "-o", alone).ok()
+    headwise("train", "-c", toy.config, *changes, f"training.processes={processes}", "-o", together).ok()
     assert_same_training(together, alone)
 
 
@@ -97,8 +99,7 @@ def test_a_stopped_training_resumes_exactly(
     assert_stopped(finish(process), run, STEPS)
     assert not is_alive(worker)
     # Its own configuration knows the number, which needn't be said again.
-    again = headwise("train", "-c", toy.config, "--max-steps", STEPS, "-o", run)
-    assert again.code == 0, again.err
+    again = headwise("train", "-c", toy.config, "--max-steps", STEPS, "-o", run).ok()
     assert again.err.count("resuming from") == 1
     assert result(run) == result(undisturbed)
 
@@ -128,8 +129,7 @@ def test_a_worker_that_is_killed_ends_the_training_with_a_sentence(
     os.kill(worker, signal.SIGKILL)
     outcome = finish(process)
     assert outcome.error.startswith("worker process 1 was ended by SIGKILL ")
-    again = headwise(*command)
-    assert again.code == 0, again.err
+    headwise(*command).ok()
     assert result(run) == result(undisturbed)
 
 
@@ -142,10 +142,7 @@ def test_workers_end_with_the_first_process(toy: Toy, tmp_path: Path) -> None:
     assert len(workers) == 2
     process.kill()
     finish(process)
-    deadline = time.monotonic() + 60
-    while any(map(is_alive, workers)):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: not any(map(is_alive, workers)))
 
 
 def test_a_mistake_is_told_once(toy: Toy, tmp_path: Path) -> None:
@@ -168,21 +165,20 @@ def test_the_number_is_chosen_by_a_trial_and_kept(toy: Toy, tmp_path: Path) -> N
     number = yaml.safe_load((run / "config.yaml").read_text())["training"]["processes"]
     assert number in (1, 2)
     assert f"training.processes={number}: target tokens/s in a trial: " in stopped.err
-    again = headwise(*command[:-3], f"--max-steps={saved_step(run)}", "-o", run)
-    assert again.code == 0, again.err
+    again = headwise(*command[:-3], f"--max-steps={saved_step(run)}", "-o", run).ok()
     assert "trial" not in again.err
 
 
 @pytest.mark.usefixtures("forked")
 def test_what_a_trial_during_training_chooses_trains_on_as_after_an_interruption(
-    toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    toy: Toy, tmp_path: Path, program: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One process, then two, which a second trial keeps, then one; with dropout, whose masks differ by process."""
     by_hand, by_trials = tmp_path / "by hand", tmp_path / "by trials"
     command = ("train", "-c", toy.config, "training.threads=2")
     for processes, steps in ((1, 2), (2, 6), (1, 8)):
         keys = (f"training.processes={processes}", f"--max-steps={steps}")
-        assert call(capsys, *command, *keys, "-o", by_hand).code == 0
+        program(*command, *keys, "-o", by_hand).ok()
 
     chosen, affords = iter([1, 2, 2, 1]), Pace.affords
     due = {2, 4, 6}
@@ -198,8 +194,7 @@ def test_what_a_trial_during_training_chooses_trains_on_as_after_an_interruption
     for module in (tasks_run, resolution):
         monkeypatch.setattr(module, "resolve_by_trials", resolve_by_trials)
     monkeypatch.setattr(Pace, "affords", affords_trials)
-    outcome = call(capsys, *command, "--max-steps=8", "-o", by_trials)
-    assert outcome.code == 0, outcome.err
+    outcome = program(*command, "--max-steps=8", "-o", by_trials).ok()
     assert re.findall(r"step (\d): trying the numbers of processes again", outcome.err) == ["2", "4", "6"]
     assert outcome.err.count("2 processes, configuration") == 2
     ours, expected = (
@@ -212,10 +207,9 @@ def test_what_a_trial_during_training_chooses_trains_on_as_after_an_interruption
     assert spent["trial"] > 0
 
 
-def test_short_trainings_have_no_trial(toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_short_trainings_have_no_trial(toy: Toy, tmp_path: Path, program: Call) -> None:
     short = ("training.threads=2", "--max-steps=3")
-    outcome = call(capsys, "train", "-c", toy.config, *short, "-o", tmp_path / "run")
-    assert outcome.code == 0
+    outcome = program("train", "-c", toy.config, *short, "-o", tmp_path / "run").ok()
     assert "trial" not in outcome.err
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]["processes"] == 1
 
@@ -225,33 +219,27 @@ def test_short_trainings_have_no_trial(toy: Toy, tmp_path: Path, capsys: pytest.
 def test_native_gemm_train_the_same_and_resume_exactly(toy: Toy, undisturbed: Path, tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     command = ("train", "-c", toy.config, "training.processes=2")
-    native = headwise(*command, "training.products=native", f"--max-steps={STEPS}", "-o", whole)
-    assert native.code == 0, native.err
+    native = headwise(*command, "training.products=native", f"--max-steps={STEPS}", "-o", whole).ok()
     assert "2 processes, native matrix products, configuration" in native.err
     losses = [[record["loss"] for record in metrics(run, "train")] for run in (whole, undisturbed)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
-    assert headwise(*command, "training.products=native", "--max-steps=10", "-o", parts).code == 0
+    headwise(*command, "training.products=native", "--max-steps=10", "-o", parts).ok()
     # Its own configuration knows the products, which needn't be said again.
-    again = headwise(*command, "training.products=auto", f"--max-steps={STEPS}", "-o", parts)
-    assert again.code == 0, again.err
+    again = headwise(*command, "training.products=auto", f"--max-steps={STEPS}", "-o", parts).ok()
     assert "native matrix products" in again.err
-    ours, expected = (
-        {**result(run), "metrics": [r for r in metrics(run) if r["step"] != 10]} for run in (parts, whole)
-    )
-    assert ours == expected
+    assert_same_result(parts, whole, at=10)
 
 
 def test_native_gemm_without_the_library(
-    toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Call
 ) -> None:
     monkeypatch.setattr(products_trial, "find_library", lambda: "it was not compiled")
-    outcome = call(capsys, "train", "-c", toy.config, "training.products=native", "-o", tmp_path / "run")
+    outcome = program("train", "-c", toy.config, "training.products=native", "-o", tmp_path / "run")
     assert outcome.error == (
         "training.products: expected torch, because the native library can't be used (it was not compiled), "
         "found native"
     )
-    outcome = call(capsys, "train", "-c", toy.config, "training.products=auto", "-o", tmp_path / "run")
-    assert outcome.code == 0
+    outcome = program("train", "-c", toy.config, "training.products=auto", "-o", tmp_path / "run").ok()
     assert (
         "training.products=torch, because the native library can't be used: it was not compiled"
         in outcome.err

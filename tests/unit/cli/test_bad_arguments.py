@@ -6,6 +6,7 @@ A row has the arguments and the key. In the arguments, upper-case words stand fo
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from matplotlib.image import imsave
 from image_run import make_image_run
 from language_model_run import make_language_model_run, make_masked_model_run
 from paths import CONFIGS
-from program import call
+from program import Call
 from toy import Toy
 from translator_run import make_run
 
@@ -459,55 +460,34 @@ def words_of_images(words: dict[str, str], tmp_path_factory: pytest.TempPathFact
     return words | images
 
 
-def check(
-    arguments: str, key: str, words: dict[str, str], folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def check(arguments: str, key: str, words: dict[str, str], program: Call) -> None:
     """Run a command in an empty folder, and check what it says and that it leaves nothing there."""
-    given = [
-        "/".join([words.get(part, part) for part in [each.split("/")[0]]] + each.split("/")[1:])
-        for each in arguments.split()
-    ]
-    outcome = call(capsys, *given)
+    given = [_named(word, words) for word in arguments.split()]
+    outcome = program(*given)
     assert _named(key, words) in outcome.error
     others = [line for line in outcome.err.splitlines()[:-1] if " engine (" not in line]
     assert others == [] or given[0] in ("train", "serve")  # which tell what they do
     assert len(outcome.out.splitlines()) == ((arguments, key) in LATE)
-    files = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    files = [path for path in Path().rglob("*") if path.is_file()]
     kept = [file for file in files if not file.name.endswith(".lock") and "prepared" not in file.parts]
     assert kept == []  # prepared text is none of a run's results
 
 
-def _named(key: str, words: dict[str, str]) -> str:
-    first, *rest = key.split(":") if ":" in key and key.split(":")[0] in words else (key,)
-    path, *parts = first.split("/")
-    head, *tail = path.split(" ")
-    return ":".join([" ".join(["/".join([words.get(head, head), *parts]), *tail]), *rest])
+def _named(text: str, words: dict[str, str]) -> str:
+    """Return a text, of which the first word may stand for a run or a file."""
+    return re.sub(r"^[\w.]+", lambda word: words.get(word[0], word[0]), text)
 
 
 @pytest.mark.parametrize(("arguments", "key"), [*ROWS, *LATE], ids=[row[0][:60] for row in [*ROWS, *LATE]])
-def test_a_bad_argument(
-    arguments: str,
-    key: str,
-    words: dict[str, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    check(arguments, key, words, tmp_path, capsys)
+def test_a_bad_argument(arguments: str, key: str, words: dict[str, str], here: Path, program: Call) -> None:
+    check(arguments, key, words, program)
 
 
 @pytest.mark.parametrize(("arguments", "key"), IMAGE_ROWS, ids=[row[0] for row in IMAGE_ROWS])
 def test_a_bad_argument_of_a_model_of_images(
-    arguments: str,
-    key: str,
-    words_of_images: dict[str, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    arguments: str, key: str, words_of_images: dict[str, str], here: Path, program: Call
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    check(arguments, key, words_of_images, tmp_path, capsys)
+    check(arguments, key, words_of_images, program)
 
 
 def test_the_input_is_left_alone(words: dict[str, str]) -> None:

@@ -21,7 +21,7 @@ from headwise.corpora.built_in import read_built_in
 from headwise.corpora.catalog import CORPORA, Corpus, PublicFile
 from headwise.errors import ConfigError, DataError
 from paths import SHARED
-from program import call
+from program import Call
 from translator_run import make_run
 
 
@@ -116,11 +116,7 @@ def _sha256(file: Path) -> str:
 
 @pytest.mark.parametrize("origin", ["server", "folder"])
 def test_get_brings_a_model_that_translates(
-    toy: Corpus,
-    origin: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    toy: Corpus, origin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Call
 ) -> None:
     run_directory = make_run(tmp_path / "site" / "de")
     (run_directory / "corpus").mkdir()
@@ -137,7 +133,7 @@ def test_get_brings_a_model_that_translates(
     for name in names:
         assert (Path("models/de") / name).read_bytes() == (run_directory / name).read_bytes()
     Path("text").write_text("A dog sleeps.\n")
-    outputs = [call(capsys, "translate", directory, "text") for directory in (run_directory, "models/de")]
+    outputs = [program("translate", directory, "text") for directory in (run_directory, "models/de")]
     assert [output.code for output in outputs] == [0, 0]
     assert outputs[0].out == outputs[1].out
     (run_directory / "spm.model").write_bytes(b"other")
@@ -184,12 +180,6 @@ def test_force_replaces_what_another_version_has_made(toy: Corpus) -> None:
     assert "present, checksum verified" in run("get", "reverse", "--only", "dev.source").stdout
     assert "written" in run("get", "reverse", "--only", "dev.source", "--force").stdout
     assert Path("data/reverse/dev.source").read_bytes() == of_today
-
-
-@pytest.mark.parametrize("command", ["list", "get"])
-def test_help_shows_an_example(command: str) -> None:
-    text = " ".join(run(command, "--help").stdout.split())
-    assert f"Example: headwise data {command}" in text
 
 
 def test_multi30k_from_the_shared_data(tmp_path: Path) -> None:

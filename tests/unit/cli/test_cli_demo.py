@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from headwise.config import Config
-from program import call
+from program import Call
 from translator_run import make_run
 
 
-def test_an_interrupted_demo_resumes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_demo_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Call) -> None:
     restarts = []
 
     def interrupted(config: Config, run: Path, *, restart: bool, quiet: bool) -> Any:
@@ -26,15 +24,15 @@ def test_an_interrupted_demo_resumes(
     monkeypatch.setattr("headwise.tasks.run.train", interrupted)
     demo = ("demo", "--out", tmp_path / "demo")
     for arguments in (demo, demo, (*demo, "--seed", 2)):
-        assert call(capsys, *arguments).code == 130
+        assert program(*arguments).code == 130
     assert restarts == [True, False, True]
     (tmp_path / "demo" / "model.safetensors").touch()  # it has ended
-    call(capsys, *demo, "--seed", 2)
+    program(*demo, "--seed", 2)
     assert restarts[-1]
 
 
-def test_a_run_that_is_no_demo_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_is_no_demo_stays(tmp_path: Path, program: Call) -> None:
     run = make_run(tmp_path / "run")
     before = {file: file.read_bytes() for file in run.iterdir()}
-    assert "--out" in call(capsys, "demo", "--out", run).error
+    assert "--out" in program("demo", "--out", run).error
     assert {file: file.read_bytes() for file in run.iterdir()} == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import docx
@@ -11,28 +12,38 @@ import pytest
 
 pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
 
-from headwise.cli.main import run as headwise
 from headwise.engine.translator import Translator
-from translator_run import ENGLISH, make_run
+from program import Call
+from translator_run import ENGLISH
+
+Translated = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("runs") / "de")
+def german(translator: Translator) -> list[str]:
+    return [one.text for one in translator.translate(ENGLISH)]
 
 
-@pytest.fixture(scope="module")
-def german(run: Path) -> list[str]:
-    return [one.text for one in Translator.load(run).translate(ENGLISH)]
+@pytest.fixture
+def translated(run: Path, program: Call) -> Translated:
+    """Translate a file, with options; returns the file of the translation."""
+
+    def into(file: Path, *options: object) -> Path:
+        out = file.with_name(f"out{file.suffix}")
+        assert " engine (" in program("translate", run, file, "-o", out, *options).ok().err.splitlines()[0]
+        return out
+
+    return into
 
 
-def translated(run: Path, file: Path, *options: str) -> Path:
-    out = file.with_name(f"out{file.suffix}")
-    assert headwise(["translate", str(run), str(file), "-o", str(out), *options]) == 0
-    return out
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    file = tmp_path / "page.html"
+    file.write_text("<p>A dog.</p>")
+    return file
 
 
-def test_pages_subtitles_and_catalogues(run: Path, german: list[str], tmp_path: Path) -> None:
+def test_pages_subtitles_and_catalogues(translated: Translated, german: list[str], tmp_path: Path) -> None:
     around = {
         "page.html": "<!DOCTYPE html><p CLASS=a>{}</p><pre>\n{}\n</pre><script>a < b</script>",
         "page.xml": "<?xml version='1.0'?>\n<r><p a = 'b'>{}</p><p>{}</p><!-- c --></r>\n",
@@ -42,33 +53,30 @@ def test_pages_subtitles_and_catalogues(run: Path, german: list[str], tmp_path: 
         file = tmp_path / name
         file.write_bytes(source.format(*ENGLISH[:2]).encode())
         for chunk in ("1", "1024"):
-            out = translated(run, file, "--chunk", chunk)
+            out = translated(file, "--chunk", chunk)
             assert out.read_bytes().decode() == source.format(*german[:2])
     catalogue = polib.POFile()
     catalogue += [polib.POEntry(msgid=text, msgstr="x" * (text == ENGLISH[2])) for text in ENGLISH[:3]]
     catalogue.save(str(tmp_path / "a.po"))
-    assert [one.msgstr for one in polib.pofile(str(translated(run, tmp_path / "a.po")))] == [*german[:2], "x"]
+    assert [one.msgstr for one in polib.pofile(str(translated(tmp_path / "a.po")))] == [*german[:2], "x"]
 
 
-def test_a_word_file(
-    run: Path, german: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_word_file(translated: Translated, german: list[str], tmp_path: Path) -> None:
     document = docx.Document()
     document.add_heading(ENGLISH[0], 1)
     document.add_paragraph(f"{ENGLISH[1]} ").add_run(ENGLISH[2]).bold = True
     document.save(str(tmp_path / "letter.DOCX"))
-    result = docx.Document(str(translated(run, tmp_path / "letter.DOCX")))
-    assert capsys.readouterr().err.startswith("headwise: native engine")
+    result = docx.Document(str(translated(tmp_path / "letter.DOCX")))
+
     assert result.paragraphs[0].text == german[0]
     assert result.paragraphs[0].style.name == "Heading 1"
     assert result.paragraphs[1].text == f"{german[1]} {german[2]}"
 
 
-def test_tags_inside_a_sentence_are_placed(run: Path, tmp_path: Path) -> None:
-    file = tmp_path / "page.html"
+def test_tags_inside_a_sentence_are_placed(translated: Translated, page: Path) -> None:
     first, second, *rest = ENGLISH[0].split()
-    file.write_text(f"<p>{first} <b>{second}</b> {' '.join(rest)} &amp; {{name}}</p>")
-    result = translated(run, file).read_text()
+    page.write_text(f"<p>{first} <b>{second}</b> {' '.join(rest)} &amp; {{name}}</p>")
+    result = translated(page).read_text()
     assert result.count("<b>") == result.count("</b>") == result.count("{name}") == 1
     assert result.index("<b>") < result.index("</b>")
 
@@ -82,10 +90,7 @@ def test_tags_inside_a_sentence_are_placed(run: Path, tmp_path: Path) -> None:
         (["-o", "{file}"], "{file}: expected an output file that is not an input file"),
         (["-o", "{folder}/folder.html"], "{folder}/folder.html: expected a file, found a directory"),
         *(
-            (
-                ["-o", "{folder}/b.html", *options.split()],
-                f"{options.partition(' ')[0]}: expected a file of lines",
-            )
+            (["-o", "{folder}/b.html", *options.split()], f"{options.split()[0]}: expected a file of lines")
             for options in (
                 "--jsonl",
                 "--scores",
@@ -100,52 +105,48 @@ def test_tags_inside_a_sentence_are_placed(run: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_documents_have_not_is_refused(
-    run: Path, tmp_path: Path, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+    run: Path, page: Path, arguments: list[str], sentence: str, program: Call
 ) -> None:
-    file = tmp_path / "page.html"
-    file.write_text("<p>A dog.</p>")
-    (tmp_path / "folder.html").mkdir()
-    places = {"file": file, "folder": tmp_path}
-    assert headwise(["translate", str(run), str(file), *(one.format(**places) for one in arguments)]) == 2
-    error = capsys.readouterr().err
-    assert sentence.format(**places) in error
-    assert error.count("\n") == 1
-    assert file.read_text() == "<p>A dog.</p>"
+    places = {"file": page, "folder": page.parent}
+    (page.parent / "folder.html").mkdir()
+    outcome = program("translate", run, page, *(one.format(**places) for one in arguments))
+    assert sentence.format(**places) in outcome.error
+    assert outcome.err.count("\n") == 1
+    assert page.read_text() == "<p>A dog.</p>"
 
 
 @pytest.mark.parametrize("from_file", [True, False])
 def test_lines_do_not_go_into_a_document(
-    run: Path, tmp_path: Path, *, from_file: bool, capsys: pytest.CaptureFixture[str]
+    run: Path, tmp_path: Path, *, from_file: bool, program: Call
 ) -> None:
     file, out = tmp_path / "text.en", tmp_path / "text.docx"
     file.write_text("A dog.\n")
-    given = [str(file)] if from_file else []
-    assert headwise(["translate", str(run), *given, "-o", str(out)]) == 2
-    expected = f"-o: expected a .docx file to translate into {out}, found lines of text"
-    assert capsys.readouterr().err == f"headwise: error: {expected}\n"
+    outcome = program("translate", run, *([file] if from_file else []), "-o", out)
+    assert outcome.error == f"-o: expected a .docx file to translate into {out}, found lines of text"
+    assert outcome.err.count("\n") == 1
     assert not out.exists()
 
 
-def test_a_failure_leaves_the_old_file(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, out = tmp_path / "page.html", tmp_path / "out.html"
-    file.write_text("<p>A dog.</p>")
+def test_a_failure_leaves_the_old_file(
+    run: Path, page: Path, program: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = page.with_name("out.html")
     out.write_text("old")
 
     def fail(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("headwise.engine.translator.Translator.encode", fail)
-    assert headwise(["translate", str(run), str(file), "-o", str(out)]) == 130
+    assert program("translate", run, page, "-o", out).code == 130
     assert out.read_text() == "old"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.html", "page.html"]
+    assert {*page.parent.iterdir()} == {out, page}
 
 
 def test_a_missing_package_is_named(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Path, page: Path, program: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "page.html"
-    file.write_text("<p>A dog.</p>")
     monkeypatch.setitem(sys.modules, "sentencex", None)
-    assert headwise(["translate", str(run), str(file), "-o", str(tmp_path / "out.html")]) == 2
-    assert "sentencex, found none; run `pip install 'headwise[documents]'`" in capsys.readouterr().err
-    assert not (tmp_path / "out.html").exists()
+    out = page.with_name("out.html")
+    error = program("translate", run, page, "-o", out).error
+    assert error.endswith("sentencex, found none; run `pip install 'headwise[documents]'`")
+    assert not out.exists()

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
-
 import pytest
 
+from commands import every_command
 from headwise.cli.main import COMMANDS, GONE, GROUPS
-from program import call
+from program import Call
 
 _SCREEN = 50  # lines
-SUBCOMMANDS = [
-    (name, str(one.name))
-    for name, (module, _) in COMMANDS.items()
-    if (app := getattr(importlib.import_module(module), "app", None)) is not None
-    for one in app.registered_commands
-]
+SUBCOMMANDS = [words for words in every_command() if len(words) == 2]
 
 
-def test_help_groups_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    text = call(capsys, "--help").out
+def test_help_groups_the_commands(program: Call) -> None:
+    text = program("--help").out
     assert {group: list(commands) for group, commands in GROUPS.items()} == {
         "Make": ["demo", "train", "data"],
         "Use": ["translate", "predict", "evaluate", "serve", "keys"],
@@ -34,22 +28,20 @@ def test_help_groups_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS), *SUBCOMMANDS], ids=" ".join)
-def test_help_fits_on_a_screen(
-    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_help_fits_on_a_screen_and_has_an_example(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, program: Call
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    outcome = call(capsys, *command, "--help")
-    assert outcome.code == 0
-    lines = outcome.out.splitlines()
-    assert len(lines) <= _SCREEN
-    assert max(map(len, lines)) <= 80
+    out = program(*command, "--help").ok().out
+    assert len(out.splitlines()) <= _SCREEN
+    assert max(map(len, out.splitlines())) <= 80
+    assert " ".join(["headwise", *command]) in out
+    assert "Example" in out or command in ((), ("data",))  # whose subcommands have them
 
 
 @pytest.mark.parametrize("name", [name for name in GONE if tuple(name.split()) not in SUBCOMMANDS])
-def test_a_name_of_an_earlier_version_says_where_it_went(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    outcome = call(capsys, *name.split(), "more")
+def test_a_name_of_an_earlier_version_says_where_it_went(name: str, program: Call) -> None:
+    outcome = program(*name.split(), "more")
     assert outcome.error.startswith(f"{name}: ")
     assert outcome.error.endswith(GONE[name])
     assert outcome.err.count("\n") == 1

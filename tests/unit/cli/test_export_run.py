@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pytest
 from safetensors.numpy import load_file, save_file
 
 from headwise.config import Config
@@ -17,30 +16,17 @@ from headwise.text.tokens.pair_vocabulary import PairVocabulary
 from headwise.text.tokens.source_words import FILE as WORDS
 from headwise.text.tokens.subwords import Subwords
 from headwise.weights import write_quantized
-from program import call
-from toy import Toy
+from program import Call
 from translator_run import make_run
 
 MODEL = "model.safetensors"
 
 
-@pytest.fixture(scope="module")
-def trained(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from headwise.cli.main import run as program
-
-    run = tmp_path_factory.mktemp("trained") / "run"
-    assert program(["train", "-c", str(toy.config), "--max-steps=6", "-o", str(run)]) == 0
-    return run
-
-
-def test_average_precision_and_shortlist_combine(
-    trained: Path, toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_average_precision_and_shortlist_combine(trained: Path, tmp_path: Path, program: Call) -> None:
     export = ("export", trained, "--to", "run")
-    assert call(capsys, *export, "--average", 1, "-o", tmp_path / "one").code == 0
-    assert call(capsys, *export, "--shortlist", "-o", tmp_path / "listed").code == 0
-    outcome = call(capsys, *export, "--average=1", "--precision=int8", "--shortlist", "-o", tmp_path / "all")
-    assert outcome.code == 0, outcome.err
+    program(*export, "--average", 1, "-o", tmp_path / "one").ok()
+    program(*export, "--shortlist", "-o", tmp_path / "listed").ok()
+    outcome = program(*export, "--average=1", "--precision=int8", "--shortlist", "-o", tmp_path / "all").ok()
     assert outcome.err.startswith(f"headwise: {tmp_path}/all: ")
     assert all(part in outcome.err for part in (" in int8, from ", "; the average of steps 6; ", SHORTLIST))
     write_quantized(tmp_path / "one" / MODEL, tmp_path / "expected", "int8")
@@ -55,37 +41,33 @@ def test_average_precision_and_shortlist_combine(
     assert Translator.load(tmp_path / "all", shortlist=True).shortlist is not None
 
 
-def test_the_mean_of_runs(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_mean_of_runs(trained: Path, tmp_path: Path, program: Call) -> None:
     own = load_file(trained / MODEL)
     random = np.random.default_rng(1)
     others = [shutil.copytree(trained, tmp_path / name) for name in ("second", "third")]
-    models = [
-        own,
-        *({name: random.normal(size=w.shape).astype("f4") for name, w in own.items()} for _ in others),
-    ]
-    for other, model in zip(others, models[1:], strict=True):
+    models = [{name: random.normal(size=w.shape).astype("f4") for name, w in own.items()} for _ in others]
+    for other, model in zip(others, models, strict=True):
         save_file(model, other / MODEL)
     export = ("export", trained, "--to", "run", "--with", others[0])
-    outcome = call(capsys, *export, "--with", others[1], "-o", tmp_path / "mean")
-    assert outcome.code == 0, outcome.err
+    program(*export, "--with", others[1], "-o", tmp_path / "mean").ok()
     for name, tensor in load_file(tmp_path / "mean" / MODEL).items():
-        np.testing.assert_allclose(tensor, np.mean([model[name] for model in models], axis=0), atol=1e-6)
-    assert call(capsys, *export, "--precision=int8", "-o", tmp_path / "small").code == 0
+        np.testing.assert_allclose(
+            tensor, np.mean([model[name] for model in (own, *models)], axis=0), atol=1e-6
+        )
+    program(*export, "--precision=int8", "-o", tmp_path / "small").ok()
     assert Translator.load(tmp_path / "small").engine is not None
 
     (others[0] / "spm.model").write_bytes(b"another")
-    refused = call(capsys, *export, "-o", tmp_path / "no")
-    assert refused.code == 2
-    assert f"--with: expected spm.model as {trained} has it, found another in {others[0]}" in refused.err
+    refused = program(*export, "-o", tmp_path / "no").error
+    assert f"--with: expected spm.model as {trained} has it, found another in {others[0]}" in refused
     config = Config.load(others[0] / "config.yaml")
     (others[0] / "config.yaml").write_text(config.with_overrides(["model.norm=pre"]).to_yaml())
-    refused = call(capsys, *export, "-o", tmp_path / "no")
-    assert refused.code == 2
-    assert f"--with: {others[0]} has model.norm=pre there, found post here" in refused.err
+    refused = program(*export, "-o", tmp_path / "no").error
+    assert f"--with: {others[0]} has model.norm=pre there, found post here" in refused
     assert not (tmp_path / "no").exists()
 
 
-def test_a_tokenizer_of_byte_pairs_comes_along(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tokenizer_of_byte_pairs_comes_along(tmp_path: Path, program: Call) -> None:
     run = make_run(tmp_path / "run")
     others = range(len(SPECIAL_PIECES), Subwords.load(run).source_size)
     pieces = (*SPECIAL_PIECES, *(f"piece{number}" for number in others))
@@ -96,6 +78,5 @@ def test_a_tokenizer_of_byte_pairs_comes_along(tmp_path: Path, capsys: pytest.Ca
     config.subwords.kind = "imported"
     (run / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
     out = tmp_path / "out"
-    outcome = call(capsys, "export", run, "--to", "run", "--precision", "int8", "-o", out)
-    assert outcome.code == 0, outcome.err
+    program("export", run, "--to", "run", "--precision", "int8", "-o", out).ok()
     assert Translator.load(out, engine="native").subwords.digest() == Subwords.load(run).digest()

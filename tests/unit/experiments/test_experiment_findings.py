@@ -138,8 +138,7 @@ def test_positions_extrapolate_where_every_seed_is_accurate(
 
 
 @pytest.mark.parametrize(
-    ("fading", "status"),
-    [([1e-4], "undecided"), ([1e-4, 2e-4], "confirmed"), ([30.0, 33.0], "refuted")],
+    ("fading", "status"), [([1e-4], "undecided"), ([1e-4, 2e-4], "confirmed"), ([30.0, 33.0], "refuted")]
 )
 def test_gradients_that_reach_far_are_those_of_several_seeds(fading: list[float], status: str) -> None:
     """The Transformer's stay as they are over 20 positions; those of all others end with `fading`."""
@@ -190,10 +189,8 @@ def test_the_first_ingredient_is_the_papers_recipe() -> None:
         assert (config.optimizer.name, config.optimizer.beta1, config.optimizer.beta2) == ("adam", 0.9, 0.98)
         assert config.optimizer.epsilon == 1e-9
         assert (config.model.norm, config.model.dropout) == (paper.norm, paper.dropout)
-        assert (config.model.share_embeddings, config.training.label_smoothing) == (
-            paper.share_embeddings,
-            0.1,
-        )
+        assert config.model.share_embeddings == paper.share_embeddings
+        assert config.training.label_smoothing == 0.1
         assert longer.training.max_steps == 4 * config.training.max_steps
         assert longer.schedule == config.schedule
         for row in others:

@@ -54,9 +54,7 @@ def test_training_costs_three_forward_passes() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("n", "d"), [(64, 16), (128, 32)])
 def test_a_layers_formula_is_what_it_computes(kind: str, n: int, d: int) -> None:
-    blocks = (
-        2 if kind == "restricted" else 1
-    )  # a query computes scores of its block's 62 keys, and 31 are unmasked
+    blocks = 2 if kind == "restricted" else 1  # a query computes scores of 62 keys, and 31 are unmasked
     assert counted(kind, n, d) == blocks * KINDS[kind].flops(n, d)
 
 

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,38 +18,20 @@ from headwise.errors import DataError, TrainingError
 from headwise.experiments import normalization, table2, table3, text_size, trials
 from headwise.experiments.attention import PERMUTATION, SCALING
 from headwise.experiments.harness.cost import parameters
-from headwise.experiments.harness.outcome import BLEU, Measure, compare, judge
+from headwise.experiments.harness.outcome import BLEU, Measure, Table, compare, judge
 from headwise.experiments.harness.records import Mean, Record, Results, mean, write_record
-from headwise.experiments.harness.rows import ExperimentRow, Machine, MeasuredRow, Place, TrainingRow
+from headwise.experiments.harness.rows import Machine, MeasuredRow, Place, TrainingRow
 from headwise.experiments.harness.runner import RowJob, collect, finish, plan, run, unfinished
 from headwise.experiments.harness.test_sets import TestSet
 from headwise.experiments.harness.texts import part_of, prepare_text
 from headwise.experiments.scales import ARCHITECTURES, SCALES, RowRecipe, Scale
 from headwise.files import hold
 from headwise.training.schedule import decays
+from invented_records import invent
 from paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("at_the_root", "forked")
 TINY = SCALES["tiny"]
-
-
-def record(results: Path, row: ExperimentRow, seed: int, score: float | None) -> None:
-    """Write an invented result with this BLEU on both sets; None: the training diverged."""
-    result: dict[str, Any] = {"diverged": "step 3: the loss is nan"}
-    if score is not None:
-        result = {
-            "parameters": 1000, "steps": 1000, "target_tokens": 1_000_000, "seconds": 60.0,
-            "dev": {"bleu": score, "perplexity": 2.0},
-            "test": {
-                "bleu": {"score": score}, "tokenized_bleu": {"score": score},
-                "by_length": {"5": {"bleu": score + 1}, "9": {"bleu": score - 1}},
-            },
-            "curve": [
-                {"step": 500, "minutes": 1.0, "loss": 2.0, "bleu": score / 2},
-                {"step": 1000, "minutes": 2.0, "loss": 1.0, "bleu": score},
-            ],
-        }  # fmt: skip
-    write_record(Record(row.name, row.scale, seed, row.identity(seed), "", result), results)
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +40,15 @@ def all_tried(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tried")
     with contextlib.chdir(ROOT):
         for row in trials.trial_rows(TINY):
-            record(folder, row, 1, 80.0 if row.name.endswith(("-root", "-x2")) else 70.0)
+            invent(folder, row, 1, 80.0 if row.name.endswith(("-root", "-x2")) else 70.0)
     return folder
+
+
+@pytest.fixture
+def elsewhere(here: Path) -> Path:
+    """A working directory that has nothing but the configurations."""
+    (here / "configs").symlink_to(ROOT / "configs")
+    return here
 
 
 @pytest.fixture
@@ -97,9 +85,8 @@ def test_every_system_has_as_many_trials_and_none_sees_the_test_set(name: str) -
 def test_the_text_enters_the_identity_of_rows_that_state_it_alone() -> None:
     row = trials.trial_rows(TINY)[0]
     assert row.text == TINY.checksum
-    assert (
-        replace(row, text="0123456789ab").identity(1) != row.identity(1) != replace(row, text="").identity(1)
-    )
+    other, none = (replace(row, text=text).identity(1) for text in ("0123456789ab", ""))
+    assert other != row.identity(1) != none
 
 
 def test_the_best_trial_of_what_has_all_of_them_is_taken(tried: Path) -> None:
@@ -108,8 +95,8 @@ def test_the_best_trial_of_what_has_all_of_them_is_taken(tried: Path) -> None:
     assert scale.chosen["table3-base"] == "2"
     assert scale.seeds == (2, 3, 4, 5, 6)  # not the trials' own
     luong = [row for row in trials.trial_rows(TINY) if row.name.startswith("trial-luong-")]
-    record(tried, luong[0], 1, 99.0)
-    record(tried, next(row for row in luong if row.name.endswith("-root")), 1, None)  # diverged
+    invent(tried, luong[0], 1, 99.0)
+    invent(tried, next(row for row in luong if row.name.endswith("-root")), 1, None)  # diverged
     (tried / "tiny" / "trial-gnmt-own.seed1.json").unlink()
     again = trials.with_choices(TINY, tried)
     assert again.chosen["luong"] == "paper"
@@ -128,8 +115,7 @@ def test_what_is_chosen_is_run_with_every_seed(tried: Path) -> None:
     ]
     assert len(jobs) == 6 * 5
     assert all(isinstance(job.row, TrainingRow) and job.row.scored for job in jobs)
-    sizes = [parameters(row.configuration()) for row in table2.rows(scale)]
-    assert max(sizes) / min(sizes) < 1.04
+
     base, *others = table3.rows(scale)
     assert base.configuration().schedule.peak == pytest.approx(0.008)  # twice its own
     assert len(others) == 19 + 3
@@ -220,29 +206,34 @@ def found(results: Path, scores: dict[str, float]) -> Results:
     scale = trials.with_choices(TINY, results)
     for row in table2.rows(scale):
         for seed in scale.seeds:
-            record(results, row, seed, scores.get(row.name.removeprefix("table2-"), 80.0) + 0.1 * (seed % 2))
+            invent(results, row, seed, scores.get(row.name.removeprefix("table2-"), 80.0) + 0.1 * (seed % 2))
     return collect(table2.EXPERIMENT, TINY, results)
+
+
+def cells(table: Table, name: str) -> dict[str, str]:
+    """Return a system's cells by their columns."""
+    (row,) = (row for row in table.rows if row[0] == name)
+    return dict(zip(table.columns, row, strict=True))
 
 
 def test_systems_are_compared_over_paired_seeds_and_at_equal_quality(tried: Path, tmp_path: Path) -> None:
     finding = table2.find(found(tried, {"transformer": 90.0, "luong": 85.0}))
     best, longer, cost = finding.claims
     assert longer.status == "undecided"  # every system loses as much on long sentences
-    assert (
-        "+0.00 ± 0.00 BLEU in the fifth of longest sentences (more than 5 words) against the shortest"
-        in longer.because
-    )
+    fifth = "in the fifth of longest sentences (more than 5 words) against the shortest"
+    assert f"+0.00 ± 0.00 BLEU {fifth}" in longer.because
     assert best.status == "confirmed"
     assert "+5.00 ± 0.00 BLEU against the best of the others, recurrent, multiplicative" in best.because
     assert "(5 seeds)" in best.because
     (table,) = finding.tables
-    cells = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
-    ours = cells["Transformer"]
+    ours, luong = (
+        cells(table, name) for name in ("Transformer", "recurrent, multiplicative attention (Luong)")
+    )
     assert ours["trial"] == "root"
     assert ours["dev BLEU"].startswith("90.0")
     # 80 BLEU lies between 45 at 1 minute and 90 at 2 minutes.
     assert ours["min to 80 dev BLEU"].startswith("1.8")
-    assert cells["recurrent, multiplicative attention (Luong)"]["min to 80 dev BLEU"].startswith("1.9")
+    assert luong["min to 80 dev BLEU"].startswith("1.9")
     assert cost.status in ("confirmed", "refuted")  # no seed differs from another in its operations
     assert "% operations to 80 development BLEU" in cost.because
     assert [chart.name for chart in finding.charts] == ["table2-tiny", "length-tiny"]
@@ -253,15 +244,8 @@ def test_systems_are_compared_over_paired_seeds_and_at_equal_quality(tried: Path
 def test_a_systems_row_has_the_means_of_all_seeds(tried: Path) -> None:
     results = found(tried, {})
     first = results.records[table2.OURS][0].result
-    first |= {
-        "parameters": 6_000_000,
-        "steps": 2000,
-        "target_tokens": 4_000_000,
-        "seconds": 60.0,
-        "curve": [],
-    }
-    table = table2.systems_table(results, "")
-    (ours,) = (dict(zip(table.columns, row, strict=True)) for row in table.rows if row[0] == "Transformer")
+    first |= {"parameters": 6_000_000, "steps": 2000, "target_tokens": 4_000_000, "curve": []}
+    ours = cells(table2.systems_table(results, ""), "Transformer")
     # Of five seeds, the others have 1,000 parameters, 1,000 steps, and 1,000,000 tokens in two minutes.
     assert (ours["parameters"], ours["steps"], ours["target tokens/s"]) == ("1.20 M", "1,200", "20,000")
 
@@ -270,11 +254,10 @@ def test_the_time_of_a_run_on_a_gpu_does_not_count(tried: Path) -> None:
     results = found(tried, {})
     for record in results.records[table2.OURS][1:]:
         record.recipe["hardware"] = {"gpus": ["a shared GPU"]}
-        record.result["curve"] = [
-            {**point, "minutes": point["minutes"] / 9} for point in record.result["curve"]
-        ]
+        for point in record.result["curve"]:
+            point["minutes"] /= 9
     table = table2.systems_table(results, "", level=40.0)
-    (ours,) = (dict(zip(table.columns, row, strict=True)) for row in table.rows if row[0] == "Transformer")
+    ours = cells(table, "Transformer")
     assert ours["seeds"] == "5"
     assert ours["min to 40 dev BLEU"] == "1.0"
     assert ours["target tokens/s"] == "8,333"  # 1,000,000 tokens in two minutes
@@ -306,7 +289,7 @@ def test_a_system_that_diverged_has_been_run(
     found(tried, {"transformer": 90.0, "luong": 85.0})
     row = next(row for row in table2.rows(trials.with_choices(TINY, tried)) if row.name == f"table2-{system}")
     for seed in range(2, 2 + diverged):
-        record(tried, row, seed, None)
+        invent(tried, row, seed, None)
     claims = table2.find(collect(table2.EXPERIMENT, TINY, tried)).claims
     assert [claim.status for claim in claims] == statuses
 
@@ -323,12 +306,8 @@ def test_what_some_systems_reach_is_told_and_decides_nothing(tried: Path) -> Non
 
 
 def test_nothing_is_claimed_before_the_runs(tmp_path: Path) -> None:
-    results = collect(table3.EXPERIMENT, TINY, tmp_path)
-    statuses = {claim.status for claim in table3.find(results).claims}
-    assert statuses == {"not run yet"}
-    assert {c.status for c in table2.find(collect(table2.EXPERIMENT, TINY, tmp_path)).claims} == {
-        "not run yet"
-    }
+    nothing = [table.find(collect(table.EXPERIMENT, TINY, tmp_path)) for table in (table2, table3)]
+    assert {claim.status for finding in nothing for claim in finding.claims} == {"not run yet"}
 
 
 @pytest.mark.parametrize(("score", "status"), [(70.0, "undecided"), (90.0, "confirmed")])
@@ -337,10 +316,10 @@ def test_a_row_whose_best_rate_was_the_lowest_is_not_found_worse(
 ) -> None:
     for row in trials.trial_rows(TINY):
         if row.name.startswith("trial-table3-big"):
-            record(tried, row, 1, 90.0 if row.name.endswith("x0.5") else 80.0)
+            invent(tried, row, 1, 90.0 if row.name.endswith("x0.5") else 80.0)
     for row in table3.rows(trials.with_choices(TINY, tried)):
         for seed in (2, 3):
-            record(tried, row, seed, score if row.name == "table3-big" else 80.0)
+            invent(tried, row, seed, score if row.name == "table3-big" else 80.0)
     claims = {claim.text: claim for claim in table3.find(collect(table3.EXPERIMENT, TINY, tried)).claims}
     big = claims["The big model is better than base"]
     assert (big.status, "lowest rate" in big.because) == (status, status == "undecided")
@@ -350,7 +329,7 @@ def test_variations_are_compared_with_base(tried: Path) -> None:
     scale = trials.with_choices(TINY, tried)
     for row in table3.rows(scale):
         for seed in scale.seeds:
-            record(tried, row, seed, (60.0 if row.name.endswith("a-h1") else 80.0) + seed)
+            invent(tried, row, seed, (60.0 if row.name.endswith("a-h1") else 80.0) + seed)
     finding = table3.find(collect(table3.EXPERIMENT, TINY, tried))
     status = {claim.text: claim.status for claim in finding.claims}
     assert status["(A) A single head is worse than several"] == "confirmed"
@@ -362,11 +341,7 @@ def test_variations_are_compared_with_base(tried: Path) -> None:
     finding.charts[0].save(tried)
 
 
-def test_a_missing_text_names_the_command_that_makes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "configs").symlink_to(ROOT / "configs")
-    monkeypatch.chdir(tmp_path)
+def test_a_missing_text_names_the_command_that_makes_it(elsewhere: Path) -> None:
     scale, said = SCALES["open-en-de"], list[str]()
     rows = trials.trial_rows(scale)
     with pytest.raises(DataError, match="`headwise data get open-en-de-text` brings it"):
@@ -374,19 +349,16 @@ def test_a_missing_text_names_the_command_that_makes_it(
     for file in (scale.test.source, scale.test.target):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("a\n")
-    with pytest.raises(
-        DataError, match=r"train\.en: there is no such file; `python examples/open_text.py .*` makes it"
-    ):
+    made = r"train\.en: there is no such file; `python examples/open_text.py .*` makes it"
+    with pytest.raises(DataError, match=made):
         prepare_text(rows, scale, said.append)
     prepare_text([], scale, said.append)  # what reads no text needs none
 
 
 @pytest.mark.parametrize("name", ["dev.en", "train.de", "test.de"])
 def test_a_missing_file_of_the_built_in_text_names_the_command_that_brings_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    elsewhere: Path, name: str
 ) -> None:
-    (tmp_path / "configs").symlink_to(ROOT / "configs")
-    monkeypatch.chdir(tmp_path)
     write_built_in("tiny", Path("data/tiny"))
     Path("data/tiny", name).unlink()
     with pytest.raises(DataError, match=f"{name}: there is no such file; `headwise data get tiny` brings it"):
@@ -401,12 +373,9 @@ def test_a_test_set_is_part_of_the_corpus_that_brings_it(scale: Scale) -> None:
         assert {test.source, test.target} <= files
 
 
-def test_a_smaller_text_is_part_of_a_larger_one(
-    tried: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_smaller_text_is_part_of_a_larger_one(tried: Path, elsewhere: Path) -> None:
     rows = text_size.rows(trials.with_choices(TINY, tried))
-    (tmp_path / "configs").symlink_to(ROOT / "configs")
-    monkeypatch.chdir(tmp_path)
+
     whole = [row for row in rows if row.name.startswith("table2-")]
     prepare_text(whole, TINY, pytest.fail)
     assert not list(Path("data/tiny").glob("*.every*"))
@@ -452,7 +421,7 @@ def test_what_the_transformer_gains_with_text_is_judged_over_paired_seeds(
         for seed in scale.seeds:
             better = row.name == "table2-transformer"
             few = row.name.endswith("-transformer-8")
-            record(tried, row, seed, (90.0 if better else on_the_least if few else 80.0) + seed)
+            invent(tried, row, seed, (90.0 if better else on_the_least if few else 80.0) + seed)
     finding = text_size.find(collect(text_size.EXPERIMENT, TINY, tried))
     (claim,) = finding.claims
     assert claim.status == status
@@ -475,7 +444,7 @@ def test_a_gain_of_the_seeds_that_did_not_diverge_decides_nothing(
     for row in text_size.rows(scale):
         for seed in scale.seeds:
             score = 60.0 if row.name.endswith("-transformer-8") else 80.0
-            record(tried, row, seed, None if row.name == name and seed < 2 + diverged else score)
+            invent(tried, row, seed, None if row.name == name and seed < 2 + diverged else score)
     (claim,) = text_size.find(collect(text_size.EXPERIMENT, TINY, tried)).claims
     assert claim.status == "undecided"
     assert f"{name}: {5 - diverged} and {diverged} diverged." in claim.because
@@ -508,13 +477,12 @@ def test_every_recorded_seed_counts(tmp_path: Path) -> None:
     row = table2.rows(SCALES["wmt14"])[0]
     longer = replace(row, name=f"{row.name}.seed5")  # another row, whose name begins with this one's
     for seed in (1, 0, 42):
-        record(tmp_path, row, seed, 20.0 + seed)
-        record(tmp_path, longer, seed + 1, 50.0)
+        invent(tmp_path, row, seed, 20.0 + seed)
+        invent(tmp_path, longer, seed + 1, 50.0)
     results = collect(table2.EXPERIMENT, SCALES["wmt14"], tmp_path)
     assert results.values(row.name, BLEU.path) == {0: 20.0, 1: 21.0, 42: 62.0}
-    assert list(collect(table2.EXPERIMENT, SCALES["wmt14"], tmp_path, [42]).values(row.name, BLEU.path)) == [
-        42
-    ]
+    one = collect(table2.EXPERIMENT, SCALES["wmt14"], tmp_path, [42])
+    assert [*one.values(row.name, BLEU.path)] == [42]
 
 
 def test_what_is_unfinished_is_continued(tmp_path: Path) -> None:
@@ -557,9 +525,8 @@ def test_where_a_row_was_stopped_no_other_is_started(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(subprocess, "run", interrupted)
     machine = Machine("cuda:1", processes=3)
+    place = Place(TINY, tmp_path / "runs", tmp_path / "results", machine)
     with pytest.raises(KeyboardInterrupt):
-        finish(
-            Place(TINY, tmp_path / "runs", tmp_path / "results", machine), 1, lambda line: None, [["trials"]]
-        )
+        finish(place, 1, lambda line: None, [["trials"]])
     assert len(started) == 1
     assert "--device cuda:1 --processes 3" in " ".join(started[0])

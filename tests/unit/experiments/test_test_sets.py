@@ -42,11 +42,9 @@ def test_stanfords_form_is_for_the_model_and_plain_text_for_sacrebleu(tmp_path: 
 def test_plain_text_is_tokenized_for_the_papers_bleu_alone(tmp_path: Path) -> None:
     test = write_test_set(tmp_path, FRENCH_LINES, form="plain", languages=("en", "fr"))
     assert test.pairs() == (SOURCES, FRENCH_LINES)
-    scored = test.scores([FRENCH_LINES[0].replace("ici", "là"), FRENCH_LINES[1]])
-    assert (
-        scored["bleu"]
-        == bleu([FRENCH_LINES[0].replace("ici", "là"), FRENCH_LINES[1]], FRENCH_LINES).to_json()
-    )
+    hypotheses = [FRENCH_LINES[0].replace("ici", "là"), FRENCH_LINES[1]]
+    scored = test.scores(hypotheses)
+    assert scored["bleu"] == bleu(hypotheses, FRENCH_LINES).to_json()
     tokens = ["L' axe nord-sud n' est pas ici .", 'Il dit : " Oui , monsieur ! "']
     wrong = [tokens[0].replace("ici", "là"), tokens[1]]
     assert scored["tokenized_bleu"]["score"] == pytest.approx(bleu(wrong, tokens, tokenize="none").score)
@@ -55,9 +53,9 @@ def test_plain_text_is_tokenized_for_the_papers_bleu_alone(tmp_path: Path) -> No
 def test_given_text_stays_as_it_is(tmp_path: Path) -> None:
     test = write_test_set(tmp_path, GERMAN)
     assert test.pairs() == (SOURCES, GERMAN)
-    scored = test.scores([GERMAN[0], "etwas ganz anderes, das nicht da steht"])
     hypotheses = [GERMAN[0], "etwas ganz anderes, das nicht da steht"]
-    assert scored["tokenized_bleu"] == bleu(hypotheses, GERMAN, tokenize="none").to_json()
+    expected = bleu(hypotheses, GERMAN, tokenize="none").to_json()
+    assert test.scores(hypotheses)["tokenized_bleu"] == expected
 
 
 def test_every_pair_of_wmt14_is_scored_on_its_own_test_set() -> None:

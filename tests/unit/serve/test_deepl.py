@@ -32,21 +32,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[KeyStore, str, str]:
-    store = KeyStore(tmp_path_factory.mktemp("keys") / "keys.db", create=True)
-    return store, store.add("alice"), store.add("bob", characters_per_month=60)
-
-
-@pytest.fixture(scope="module")
 def address(runs: list[Path], keys: tuple[KeyStore, str, str]) -> Iterator[str]:
     with translating(runs, keys=keys[0]) as address:
         yield address
-
-
-@pytest.fixture
-def client(address: str, keys: tuple[KeyStore, str, str]) -> Iterator[Any]:
-    with deepl_client(address, keys[1]) as client:
-        yield client
 
 
 def test_its_client_translates_as_the_library(client: Any, translator: Translator) -> None:
@@ -55,10 +43,8 @@ def test_its_client_translates_as_the_library(client: Any, translator: Translato
     assert (result.text, result.detected_source_lang) == (one, "EN")
     assert result.billed_characters == len(ENGLISH[0])
     several = client.translate_text([f"{ENGLISH[0]}\n{ENGLISH[1]}", ENGLISH[1]], target_lang="DE")
-    assert [(each.text, each.detected_source_lang) for each in several] == [
-        (f"{one}\n{two}", "EN"),
-        (two, "EN"),
-    ]
+    found = [(each.text, each.detected_source_lang) for each in several]
+    assert found == [(f"{one}\n{two}", "EN"), (two, "EN")]
 
 
 def test_a_text_isnt_split(client: Any, translator: Translator) -> None:
@@ -68,12 +54,9 @@ def test_a_text_isnt_split(client: Any, translator: Translator) -> None:
 
 
 def test_languages_and_usage(client: Any) -> None:
-    assert [(one.code, one.name) for one in client.get_source_languages()] == [
-        ("DE", "German"),
-        ("EN", "English"),
-    ]
-    targets = client.get_target_languages()
-    assert [one.code for one in targets] == ["DE", "EN-GB", "EN-US"]
+    sources = [(one.code, one.name) for one in client.get_source_languages()]
+    assert sources == [("DE", "German"), ("EN", "English")]
+    assert [one.code for one in client.get_target_languages()] == ["DE", "EN-GB", "EN-US"]
     assert client.translate_text("Ein Hund.", source_lang="DE", target_lang="EN-US").text
     before = client.get_usage().character
     client.translate_text(ENGLISH[0], source_lang="EN", target_lang="DE")
@@ -109,8 +92,7 @@ def test_a_document_that_fails_says_why_and_costs_nothing(
     handle = client.translate_document_upload(ENGLISH[0].encode(), filename="a.txt", target_lang="DE")
     status = client.translate_document_wait_until_done(handle)
     assert (status.ok, status.error_message) == (False, "a.txt: expected a file that can be written")
-    # The client reads no more of a file's answer.
-    with pytest.raises(deepl.DeepLException, match="Bad request"):
+    with pytest.raises(deepl.DeepLException, match="Bad request"):  # it reads no more of a file's answer
         client.translate_document_download(handle, io.BytesIO())
     assert client.get_usage().character.count == before
 
@@ -148,9 +130,13 @@ def test_a_form_as_in_its_documentation(
         ({"target_lang": "JA"}, "target: expected one of de, en, found 'JA'"),
     ],
 )
-def test_what_isnt_done_is_refused(client: Any, options: dict[str, Any], sentence: str) -> None:
+def test_what_isnt_done_is_refused_and_costs_nothing(
+    client: Any, options: dict[str, Any], sentence: str
+) -> None:
+    before = client.get_usage().character.count
     with pytest.raises(deepl.DeepLException, match=sentence):
         client.translate_text("<a>", **{"source_lang": "EN", "target_lang": "DE", **options})
+    assert client.get_usage().character.count == before
 
 
 def test_too_many_texts(client: Any) -> None:
@@ -159,28 +145,19 @@ def test_too_many_texts(client: Any) -> None:
 
 
 @pytest.mark.parametrize("key", ["wrong", "hw_" + "A" * 43, "x" * 10_000])
-def test_a_wrong_key_never_gets_in(address: str, keys: tuple[KeyStore, str, str], key: str) -> None:
-    client = deepl.DeepLClient(key, server_url=address)
-    with pytest.raises(deepl.AuthorizationException):
-        client.translate_text("a", target_lang="DE")
-    with pytest.raises(deepl.AuthorizationException):
-        client.get_usage()
-    client.close()
-
-
-def test_what_is_refused_costs_nothing(client: Any) -> None:
-    before = client.get_usage().character.count
-    with pytest.raises(deepl.DeepLException):
-        client.translate_text("<a>", source_lang="EN", target_lang="DE", tag_handling="xml")
-    assert client.get_usage().character.count == before
+def test_a_wrong_key_never_gets_in(address: str, key: str) -> None:
+    with deepl_client(address, key) as client:
+        with pytest.raises(deepl.AuthorizationException):
+            client.translate_text("a", target_lang="DE")
+        with pytest.raises(deepl.AuthorizationException):
+            client.get_usage()
 
 
 def test_a_quota_is_kept(address: str, keys: tuple[KeyStore, str, str]) -> None:
-    client = deepl.DeepLClient(keys[2], server_url=address)
-    client.translate_text(ENGLISH[0], source_lang="EN", target_lang="DE")
-    with pytest.raises(deepl.QuotaExceededException):
-        client.translate_text(ENGLISH[1], source_lang="EN", target_lang="DE")
-    usage = client.get_usage().character
+    with deepl_client(address, keys[2]) as client:
+        client.translate_text(ENGLISH[0], source_lang="EN", target_lang="DE")
+        with pytest.raises(deepl.QuotaExceededException):
+            client.translate_text(ENGLISH[1], source_lang="EN", target_lang="DE")
+        usage = client.get_usage().character
     assert (usage.count, usage.limit) == (len(ENGLISH[0]), 60)
-    client.close()
     assert QUOTA_EXCEEDED == deepl.DeepLClient._HTTP_STATUS_QUOTA_EXCEEDED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from headwise.errors import DataError
 from headwise.serve.protocols.keys import KeyStore
 from headwise.serve.translation.glossaries import GlossaryStore, make_dictionary
 from headwise.text.reading.glossary import Entry, Glossary
-from translation_server import make_pair, translating
+from translation_server import deepl_client, make_pair, translating
 from translator_run import ENGLISH
 
 TERMS = {"horse": "Katze", "beach": "Schnee", "New York": "Brunnens"}
@@ -39,12 +39,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[KeyStore, str, str]:
-    store = KeyStore(tmp_path_factory.mktemp("keys") / "keys.db", create=True)
-    return store, store.add("alice"), store.add("bob")
-
-
-@pytest.fixture(scope="module")
 def address(
     runs: list[Path], keys: tuple[KeyStore, str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
@@ -54,17 +48,19 @@ def address(
 
 
 @pytest.fixture
-def client(address: str, keys: tuple[KeyStore, str, str]) -> Iterator[Any]:
-    client = deepl.DeepLClient(keys[1], server_url=address, send_platform_info=False)
-    yield client
-    client.close()
+def bob(address: str, keys: tuple[KeyStore, str, str]) -> Iterator[Any]:
+    with deepl_client(address, keys[2]) as client:
+        yield client
+
+
+Ask = Callable[..., httpx.Response]
 
 
 @pytest.fixture
-def bob(address: str, keys: tuple[KeyStore, str, str]) -> Iterator[Any]:
-    client = deepl.DeepLClient(keys[2], server_url=address, send_platform_info=False)
-    yield client
-    client.close()
+def ask(address: str, keys: tuple[KeyStore, str, str]) -> Ask:
+    """Translate by our own protocol."""
+    headers = {"Authorization": f"Bearer {keys[1]}"}
+    return lambda **body: httpx.post(f"{address}/v1/translate", json=body, headers=headers, timeout=60)
 
 
 def placed(runs: list[Path], text: str) -> str:
@@ -126,55 +122,37 @@ def test_a_key_sees_its_own_glossaries_only(client: Any, bob: Any) -> None:
     client.delete_glossary(made)
 
 
-def ask(address: str, key: str, **body: Any) -> httpx.Response:
-    headers = {"Authorization": f"Bearer {key}"}
-    return httpx.post(f"{address}/v1/translate", json=body, headers=headers, timeout=60)
-
-
-def test_our_own_protocol(
-    address: str, keys: tuple[KeyStore, str, str], runs: list[Path], client: Any
-) -> None:
+def test_our_own_protocol(ask: Ask, runs: list[Path], client: Any) -> None:
     entries = [{"source": source, "targets": [target]} for source, target in TERMS.items()]
     request = {"texts": [ENGLISH[0], ENGLISH[1]], "source": "en", "target": "de"}
-    one, two = ask(address, keys[1], **request, glossary={"entries": entries}).json()["translations"]
+    one, two = ask(**request, glossary={"entries": entries}).json()["translations"]
     assert one["text"] == placed(runs, ENGLISH[0])
     assert one["warnings"] == two["warnings"] == []
     made = client.create_glossary("kept", "EN", "DE", TERMS)
     for name in ("kept", made.glossary_id):
-        found = ask(address, keys[1], **request, glossary=name).json()["translations"]
+        found = ask(**request, glossary=name).json()["translations"]
         assert [each["text"] for each in found] == [one["text"], two["text"]]
     client.delete_glossary(made)
     upper = [{"source": "HORSE", "targets": ["Katze"]}]
-    (found,) = ask(
-        address, keys[1], **request | {"texts": ENGLISH[:1]}, glossary={"entries": upper, "ignore_case": True}
-    ).json()["translations"]
+    glossary = {"entries": upper, "ignore_case": True}
+    found, _ = ask(**request, glossary=glossary).json()["translations"]
     assert "Katze" in found["text"]
 
 
-def test_a_term_that_the_vocabulary_can_not_write_is_a_warning(
-    address: str, keys: tuple[KeyStore, str, str]
-) -> None:
+def test_a_term_that_the_vocabulary_can_not_write_is_a_warning(ask: Ask) -> None:
     entries = [{"source": "horse", "targets": ["馬"]}]
     for source, texts in (("en", [ENGLISH[0]]), ("fr", ["horse"])):  # the latter over English
-        answer = ask(address, keys[1], texts=texts, source=source, target="de", glossary={"entries": entries})
+        answer = ask(texts=texts, source=source, target="de", glossary={"entries": entries})
         (found,) = answer.json()["translations"]
         assert found["warnings"] == [
             "glossary: expected 馬 for horse, found it missing: the model's vocabulary can't write 馬"
         ]
 
 
-def test_over_a_pivot_terms_are_looked_up_in_the_first_language(
-    address: str, keys: tuple[KeyStore, str, str]
-) -> None:
+def test_over_a_pivot_terms_are_looked_up_in_the_first_language(ask: Ask) -> None:
     entries = [{"source": "cheval", "targets": ["Katze"]}]
-    answer = ask(
-        address,
-        keys[1],
-        texts=["Le cheval et le chien sont dans le jardin."],
-        source="fr",
-        target="de",
-        glossary={"entries": entries},
-    )
+    texts = ["Le cheval et le chien sont dans le jardin."]
+    answer = ask(texts=texts, source="fr", target="de", glossary={"entries": entries})
     (found,) = answer.json()["translations"]
     assert found["pivot"] == "en"
     assert "Katze" in found["text"]
@@ -190,10 +168,8 @@ def test_over_a_pivot_terms_are_looked_up_in_the_first_language(
         ("\u0000", "expected the id or the name of a kept glossary"),
     ],
 )
-def test_requests_that_are_refused(
-    address: str, keys: tuple[KeyStore, str, str], glossary: Any, sentence: str
-) -> None:
-    answer = ask(address, keys[1], texts=["A dog."], source="en", target="de", glossary=glossary)
+def test_requests_that_are_refused(ask: Ask, glossary: Any, sentence: str) -> None:
+    answer = ask(texts=["A dog."], source="en", target="de", glossary=glossary)
     assert answer.status_code in (400, 404)
     assert sentence in answer.json()["error"]
 
@@ -262,11 +238,10 @@ def test_the_guard_is_reported(runs: list[Path], monkeypatch: pytest.MonkeyPatch
     with translating(runs[:1], search={"guard": True}) as address:
         request = {"texts": [ENGLISH[0]], "source": "en", "target": "de"}
         (found,) = httpx.post(f"{address}/v1/translate", json=request).json()["translations"]
-        (without,) = httpx.post(f"{address}/v1/translate", json=request | {"guard": False}).json()[
-            "translations"
-        ]
+        plain = httpx.post(f"{address}/v1/translate", json=request | {"guard": False}).json()
         metrics = httpx.get(f"{address}/metrics").text
     translator = Translator.load(runs[0], device="cpu")
+    (without,) = plain["translations"]
     assert without["text"] == translator.translate(ENGLISH[:1])[0].text
     assert without["warnings"] == []
     assert found["text"] in (translator.translate(ENGLISH[:1], no_repeat_ngram=3)[0].text, without["text"])
@@ -285,13 +260,10 @@ def test_dictionaries_in_a_form(address: str, keys: tuple[KeyStore, str, str]) -
     made = httpx.post(f"{address}/v3/glossaries", data=fields, headers=headers)
     assert made.status_code == 201
     assert [one["entry_count"] for one in made.json()["dictionaries"]] == [2, 1]
-    changed = httpx.patch(
-        f"{address}/v3/glossaries/{made.json()['glossary_id']}", data={"name": "new"}, headers=headers
-    )
-    assert changed.json()["name"] == "new"
+    place = f"{address}/v3/glossaries/{made.json()['glossary_id']}"
+    assert httpx.patch(place, data={"name": "new"}, headers=headers).json()["name"] == "new"
     assert httpx.delete(f"{address}/v3/glossaries/new", headers=headers).status_code == 204
-    wrong = httpx.post(
-        f"{address}/v3/glossaries", data={"name": "form", "dictionaries[0].entries": "a\tb"}, headers=headers
-    )
+    fields = {"name": "form", "dictionaries[0].entries": "a\tb"}
+    wrong = httpx.post(f"{address}/v3/glossaries", data=fields, headers=headers)
     assert wrong.status_code == 400
     assert "dictionaries.0.source_lang" in wrong.json()["message"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,19 +17,13 @@ import polib
 from lxml import etree
 
 from headwise.engine.translator import Translator
-from translation_server import deepl_client
+from translation_server import events_of
 from translator_run import ENGLISH
 
 
 @pytest.fixture(scope="module")
 def german(translator: Translator) -> list[str]:
     return [one.text for one in translator.translate(ENGLISH)]
-
-
-@pytest.fixture
-def client(address: str) -> Iterator[Any]:
-    with deepl_client(address, "key") as client:
-        yield client
 
 
 def ours(address: str, **fields: Any) -> Any:
@@ -127,11 +119,7 @@ def test_a_streamed_document_is_the_translated_one(address: str, form: str, text
     fields = {"source": "en", "target": "de", "format": form}
     (whole,) = ours(address, texts=[text], format=form)["translations"]
     streamed = httpx.post(f"{address}/v1/translate/stream", json={"text": text, **fields}, timeout=60)
-    events = [
-        (lines[0].removeprefix("event: "), json.loads(lines[1].removeprefix("data: ")))
-        for lines in (event.split("\n") for event in streamed.text.strip().split("\n\n"))
-    ]
-    *sentences, (kind, end) = events
+    *sentences, (kind, end) = events_of(streamed.text)
     assert (kind, end["text"]) == ("end", whole["text"])
     assert [data["number"] for _, data in sentences] == list(range(len(sentences)))
     position = 0  # every sentence is a part of the whole, tags and pieces included

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from headwise.engine.translator import Translator
 from headwise.serve.protocols.keys import KeyStore
 from serve_sockets import serving
-from translation_server import production_of, translating
+from translation_server import events_of, production_of, translating
 from translator_run import ENGLISH, GERMAN
 
 CANARY = "Kanarienvogelgesang"
@@ -85,11 +85,8 @@ def test_a_document_is_streamed_sentence_by_sentence(address: str, translator: T
     fields = {"text": text, "source": "en", "target": "de"}
     with httpx.stream("POST", f"{address}/v1/translate/stream", json=fields, timeout=60) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
-        events = [event.split("\n") for event in "".join(answer.iter_text()).strip().split("\n\n")]
-    parsed = [
-        (kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for kind, data in events
-    ]
-    assert [(kind, data["text"]) for kind, data in parsed] == [
+        events = events_of("".join(answer.iter_text()))
+    assert [(kind, data["text"]) for kind, data in events] == [
         *(("sentence", one) for one in expected),
         ("end", f"{expected[0]} {expected[1]}\n\n{expected[2]}"),
     ]
@@ -140,9 +137,8 @@ def test_alive_ready_and_metrics(address: str) -> None:
     assert httpx.get(f"{address}/readyz").status_code == 200
     post(address, "translate", texts=["A dog."], source="en", target="de")
     httpx.get(f"{address}/v3/glossaries")
-    families = {
-        family.name: family for family in text_string_to_metric_families(httpx.get(f"{address}/metrics").text)
-    }
+    text = httpx.get(f"{address}/metrics").text
+    families = {family.name: family for family in text_string_to_metric_families(text)}
     counted = {
         tuple(sample.labels[name] for name in ("protocol", "route", "status")): sample.value
         for sample in families["headwise_requests"].samples

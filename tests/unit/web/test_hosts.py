@@ -26,39 +26,15 @@ def port() -> Iterator[int]:
 
 
 OURS = [
-    "localhost",
-    "localhost:{port}",
-    "LOCALHOST:1",
-    "localhost.",
-    "127.0.0.1:{port}",
-    "127.255.3.4",
-    "[::1]",
-    "[::1]:65535",
-    "[0:0:0:0:0:0:0:1]:80",
-    "[::ffff:127.0.0.1]",
-    "localhost:",
+    *("localhost", "localhost:{port}", "LOCALHOST:1", "localhost.", "127.0.0.1:{port}"),
+    *("127.255.3.4", "[::1]", "[::1]:65535", "[0:0:0:0:0:0:0:1]:80", "[::ffff:127.0.0.1]"),
+    *("localhost:",),
 ]
 FOREIGN = [
-    "evil.example",
-    "evil.example:{port}",
-    "localhost.evil.example",
-    "127.0.0.1.evil.example",
-    "localhost:{port}@evil.example",
-    "evil.example@localhost",
-    "user:localhost",
-    "localhost:99999",
-    "localhost:8080:8080",
-    "localhost..",
-    "127.1",
-    "0.0.0.0",
-    "192.168.1.5",
-    "[::]",
-    "[fe80::1]",
-    "[::1",
-    "::1",
-    "localhost, evil.example",
-    "localhost/",
-    "",
+    *("evil.example", "evil.example:{port}", "localhost.evil.example", "127.0.0.1.evil.example"),
+    *("localhost:{port}@evil.example", "evil.example@localhost", "user:localhost"),
+    *("localhost:99999", "localhost:8080:8080", "localhost..", "127.1", "0.0.0.0", "192.168.1.5"),
+    *("[::]", "[fe80::1]", "[::1", "::1", "localhost, evil.example", "localhost/", ""),
 ]
 
 
