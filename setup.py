@@ -30,9 +30,7 @@ from setuptools.errors import CompileError
 from setuptools.modified import newer_group
 
 FOLDER = Path("src/headwise/native")
-SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(
-    sys.platform, ".so"
-)  # as in src/headwise/native/library.py
+SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")  # as in src/headwise/native/library.py
 COMPILER = shlex.split(os.environ.get("CXX", "c++"))
 COMMON = [
     "-std=c++17",
@@ -125,9 +123,7 @@ class PlatformWheel(bdist_wheel):
 class EqualSdist(sdist):
     """A source archive whose bytes depend only on its files and on SOURCE_DATE_EPOCH, as those of a wheel do."""
 
-    def make_archive(
-        self, base_name: str, format: str, root_dir=None, base_dir=None, owner=None, group=None
-    ) -> str:
+    def make_archive(self, base_name: str, format: str, root_dir=None, base_dir=None, owner=None, group=None) -> str:
         """Write the archive without what the machine adds: times, owners, the rights of a umask."""
         moment = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
 

@@ -52,9 +52,7 @@ def run(arguments: Sequence[str]) -> int:
     except HeadwiseError as error:
         problem = str(error)
     except subprocess.CalledProcessError as error:
-        problem = (
-            f"expected a command to end well, found exit code {error.returncode}: {shlex.join(error.cmd)}"
-        )
+        problem = f"expected a command to end well, found exit code {error.returncode}: {shlex.join(error.cmd)}"
     except FileNotFoundError as error:  # a file, or a program that isn't installed
         problem = f"{error.filename}: {error.strerror}"
     print(f"benchmarks: error: {problem}", file=sys.stderr)

@@ -68,9 +68,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--messages", type=Path, required=True)
     parser.add_argument("--multi30k", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument(
-        "--base", type=Path, help="a trained base, instead of one trained here for ten minutes"
-    )
+    parser.add_argument("--base", type=Path, help="a trained base, instead of one trained here for ten minutes")
     parser.add_argument("--only", nargs="*", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="changes of every adaptation")
@@ -83,12 +81,8 @@ def main(arguments: Sequence[str]) -> None:
     write(new, messages(options.messages))
     base = options.base or options.out / "base"
     if not (base / "model.safetensors").exists():
-        files = [
-            f"--{side}={caption_file('train', lang)}" for side, lang in (("source", "en"), ("target", "de"))
-        ]
-        dev = [
-            f"--dev-{side}={caption_file('val', lang)}" for side, lang in (("source", "en"), ("target", "de"))
-        ]
+        files = [f"--{side}={caption_file('train', lang)}" for side, lang in (("source", "en"), ("target", "de"))]
+        dev = [f"--dev-{side}={caption_file('val', lang)}" for side, lang in (("source", "en"), ("target", "de"))]
         headwise("train", *files, *dev, "--max-minutes=10", "-o", base)
     runs = [base]
     for name in options.only:

@@ -89,9 +89,7 @@ def main(arguments: Sequence[str]) -> None:
     ]
     points += [
         Point("loss", kind, 1, chosen.tokens, vocabulary, **shared)
-        for vocabulary in sorted(
-            options.parse_numbers("--vocabularies", chosen.vocabularies, bounds.VOCABULARY)
-        )
+        for vocabulary in sorted(options.parse_numbers("--vocabularies", chosen.vocabularies, bounds.VOCABULARY))
         for kind in ("plain", "fused")
         if not chosen.step
     ]
@@ -116,18 +114,14 @@ def _parser() -> ArgumentParser:
         help="kinds of attention, such as reference,fused,window; all: every one",
     )
     parser.add_argument("--step", action="store_true", help="measure a training step of a model, and no loss")
-    parser.add_argument(
-        "--lengths", default="16,32,64,128,256,512,1024,2048,4096,8192", help="tokens of a sentence"
-    )
+    parser.add_argument("--lengths", default="16,32,64,128,256,512,1024,2048,4096,8192", help="tokens of a sentence")
     parser.add_argument("--batch", default="1", help="sentences at once, such as 1,8")
     parser.add_argument(
         "--vocabularies",
         default="1000,2000,4000,8000,16000,32000,64000",
         help="subwords that the loss is measured with",
     )
-    parser.add_argument(
-        "--tokens", type=whole(1, bounds.COUNT), default=2048, help="target tokens of the loss"
-    )
+    parser.add_argument("--tokens", type=whole(1, bounds.COUNT), default=2048, help="target tokens of the loss")
     parser.add_argument("--heads", type=whole(1, bounds.HEADS), default=8)
     parser.add_argument("--width", type=whole(1, bounds.WIDTH), default=64, help="of a head")
     parser.add_argument("--precision", default="float32", help="float32 or bfloat16")
@@ -153,16 +147,12 @@ def measure(points: Sequence[Point], rounds: int, say: Say) -> list[ReportRow]:
     """
     skipped = [point for point in points if point.stored > _MOST_SCORE_BYTES]
     for point in skipped:
-        say(
-            f"{point.kind}, {point.batch} x {point.length}: skipped, its scores need {point.stored / 2**30:.0f} GiB"
-        )
+        say(f"{point.kind}, {point.batch} x {point.length}: skipped, its scores need {point.stored / 2**30:.0f} GiB")
     points = [point for point in points if point not in skipped]
     curves = dict.fromkeys(map(_curve, points))
     processes = {curve: Process("benchmarks.attention", curve.kind) for curve in curves}
     try:
-        rows = [
-            _row(point, processes[_curve(point)].ask({**asdict(point), "rounds": rounds})) for point in points
-        ]
+        rows = [_row(point, processes[_curve(point)].ask({**asdict(point), "rounds": rounds})) for point in points]
     finally:
         for process in processes.values():
             process.close()
@@ -266,8 +256,7 @@ def _step(point: Point) -> Callable[[], None]:
     model.compute_dtype = PRECISIONS[point.precision]
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
     source, target = (
-        torch.randint(4, _SYMBOLS, (point.batch, length), device=point.device)
-        for length in (_SOURCE, point.length + 1)
+        torch.randint(4, _SYMBOLS, (point.batch, length), device=point.device) for length in (_SOURCE, point.length + 1)
     )
 
     def run() -> None:

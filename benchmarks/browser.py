@@ -37,9 +37,7 @@ def chromium() -> Iterator[Browser]:
     """Open a headless Chromium while the block runs; raises `ConfigError` where there is none."""
     path = next((found for name in CHROMIUMS if (found := shutil.which(name))), None)
     if path is None:
-        raise ConfigError(
-            f"Chromium: expected {' or '.join(CHROMIUMS)}, found none (apt install {CHROMIUMS[0]})"
-        )
+        raise ConfigError(f"Chromium: expected {' or '.join(CHROMIUMS)}, found none (apt install {CHROMIUMS[0]})")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

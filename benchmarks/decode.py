@@ -62,21 +62,15 @@ def _parser() -> ArgumentParser:
     options.add_run(parser)
     options.add_against(parser)
     options.add_text(parser)
-    parser.add_argument(
-        "--batch", default="64,1", help="sentences of a batch, such as 64,1; 1: one at a time"
-    )
-    parser.add_argument(
-        "--beam", default="4", help="beam sizes; with --batch 1 greedy search is measured, too"
-    )
+    parser.add_argument("--batch", default="64,1", help="sentences of a batch, such as 64,1; 1: one at a time")
+    parser.add_argument("--beam", default="4", help="beam sizes; with --batch 1 greedy search is measured, too")
     parser.add_argument(
         "--length",
         type=whole(0, bounds.LENGTH),
         default=25,
         help="forced length of every output in tokens; 0: no forced length",
     )
-    parser.add_argument(
-        "--sentences", type=whole(1, bounds.COUNT), default=1000, help="in all rounds together"
-    )
+    parser.add_argument("--sentences", type=whole(1, bounds.COUNT), default=1000, help="in all rounds together")
     parser.add_argument(
         "--shortlist",
         action="store_true",

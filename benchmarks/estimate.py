@@ -94,9 +94,7 @@ def main(arguments: Sequence[str]) -> int:
     for side in ("en", "de"):
         lines = read_built_in("miniature", f"train.{side}")[:_PAIRS]
         write_text(corpus / f"train.{side}", "".join(f"{line}\n" for line in lines))
-    print(
-        "| model | batch.tokens | memory: estimate, MB | training | ratio | tokens/s: estimate | training | ratio |"
-    )
+    print("| model | batch.tokens | memory: estimate, MB | training | ratio | tokens/s: estimate | training | ratio |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|", flush=True)
     failed = False
     for model in options.models:
@@ -105,9 +103,7 @@ def main(arguments: Sequence[str]) -> int:
             estimate = command(
                 corpus, model, tokens, ["--estimate", "--json", "-o", str(options.out / f"estimate-{name}")]
             )
-            done = subprocess.run(
-                estimate, env=child_environment(), check=True, capture_output=True, text=True
-            )
+            done = subprocess.run(estimate, env=child_environment(), check=True, capture_output=True, text=True)
             record = json.loads(done.stdout.splitlines()[-1])
             used = peak(command(corpus, model, tokens, ["-o", str(options.out / name)]))
             expected, fast = record["memory"]["total"], speed(options.out / name)

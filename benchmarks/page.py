@@ -53,7 +53,5 @@ def measure(address: str, common: dict[str, object]) -> None:
     ]
     for name, path, fields in requests:
         times = sorted(ask(path, fields)[0] for _ in range(ROUNDS))
-        print(
-            f"{name:<24} median {statistics.median(times):6.1f} ms   90 % {times[int(0.9 * ROUNDS)]:6.1f} ms"
-        )
+        print(f"{name:<24} median {statistics.median(times):6.1f} ms   90 % {times[int(0.9 * ROUNDS)]:6.1f} ms")
     print(f"{tokens} source tokens, {size:,} bytes a trace")

@@ -35,9 +35,7 @@ def generate(folder: Path, pairs: int, seed: int) -> tuple[Path, Path]:
     """Write two files of sentences, line by line translations word by word."""
     random = np.random.default_rng(seed)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
-    words = [
-        ["".join(random.choice(letters, random.integers(2, 10))) for _ in range(_VOCABULARY)] for _ in "st"
-    ]
+    words = [["".join(random.choice(letters, random.integers(2, 10))) for _ in range(_VOCABULARY)] for _ in "st"]
     paths = folder / "train.src", folder / "train.tgt"
     with open(paths[0], "w") as source, open(paths[1], "w") as target:
         for start in range(0, pairs, _BLOCK):
@@ -99,9 +97,7 @@ def _processes_below(pid: int) -> list[psutil.Process]:
     return []
 
 
-def measure(
-    paths: tuple[Path, Path], out: Path, engine: str, workers: int, *, near: bool
-) -> dict[str, object]:
+def measure(paths: tuple[Path, Path], out: Path, engine: str, workers: int, *, near: bool) -> dict[str, object]:
     """Prepare the pairs of two files in processes of their own; return the figures."""
     usage = Usage(
         python_command(

@@ -61,10 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     torch.set_num_threads(options.threads)
     ways = find_ways()
     print(f"{torch.backends.cpu.get_cpu_capability()}, threads: {options.threads}, torch {torch.__version__}")
-    print(
-        f"{'rows x inputs x outputs':<24} {'':3} {'torch':>8}"
-        + "".join(f"{w:>9}" for w in ways if w != "torch")
-    )
+    print(f"{'rows x inputs x outputs':<24} {'':3} {'torch':>8}" + "".join(f"{w:>9}" for w in ways if w != "torch"))
     with torch.no_grad():
         for rows, inputs, outputs in shapes(options):
             measure(rows, inputs, outputs, ways, options.turns)

@@ -34,9 +34,7 @@ Pairs = tuple[list[str], list[str]]
 
 TYPOS = 0.05  # share of the words of several letters
 METRICS = ("bleu", "chrf")
-PHRASES, AMOUNTS, SELDOM = (
-    Path(__file__).parent / f"{name}.en-de.tsv" for name in ("phrases", "amounts", "seldom")
-)
+PHRASES, AMOUNTS, SELDOM = (Path(__file__).parent / f"{name}.en-de.tsv" for name in ("phrases", "amounts", "seldom"))
 LISTS = {"words and phrases": PHRASES, "amounts": AMOUNTS, "seldom words": SELDOM}
 SCRIPTS = (
     *("אבגדהוזחטילמנסעפצקרשת", "ابتثجحدرزسشصطعغفقكلمنهوي", "აბგდევზთიკლმნოპჟრსტუფქღყშჩცძწჭხჯჰ"),
@@ -70,9 +68,7 @@ def in_other_scripts(pairs: Pairs) -> Pairs:
 
     foreign = "".join(map("".join, LETTERS.values())).translate(dict.fromkeys(map(ord, "äöüß")))
     made_up = re.compile(rf"\w*[{foreign}]\w*")
-    sources, references = (
-        [made_up.sub(written, text) for text in side] for side in KINDS["foreign words"](pairs)
-    )
+    sources, references = ([made_up.sub(written, text) for text in side] for side in KINDS["foreign words"](pairs))
     return sources, references
 
 
@@ -125,9 +121,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--source", type=Path, required=True)
     parser.add_argument("--reference", type=Path, required=True)
     parser.add_argument("--beam", type=int, default=4)
-    parser.add_argument(
-        "--recase", action="store_true", help="translate capitals and titles as ordinary text"
-    )
+    parser.add_argument("--recase", action="store_true", help="translate capitals and titles as ordinary text")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     pairs = list(read_lines(options.source)), list(read_lines(options.reference))
@@ -141,9 +135,7 @@ def main(arguments: Sequence[str]) -> None:
             sources, references = change(pairs)
             translations = run.translate(sources, **search)
             texts = [translation.text for translation in translations]
-            scores[str(path)][kind] = {
-                metric.title: metric.score(texts, references).score for metric in metrics
-            }
+            scores[str(path)][kind] = {metric.title: metric.score(texts, references).score for metric in metrics}
         languages = [None if code is None else short_code(code) for code in run.translator.languages]
         for kind, file in LISTS.items():
             if asked := phrases(file, languages):

@@ -36,9 +36,7 @@ def main(arguments: Sequence[str]) -> None:
             page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
             page.goto(address + "#" + urlencode({**text, **state}))
             expect(page.locator(".head").first).to_be_visible(timeout=30_000)
-            measured = page.locator(
-                "#evidence [role=status]:visible"
-            )  # none when the heads have been measured
+            measured = page.locator("#evidence [role=status]:visible")  # none when the heads have been measured
             expect(measured).to_have_count(0, timeout=120_000)
             expect(page.locator("[aria-busy=true]")).to_have_count(0)
             page.screenshot(path=options.out / f"{name}.png", full_page=whole)

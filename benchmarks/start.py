@@ -58,9 +58,7 @@ def bench_start(workload: Workload, peers: Sequence[Peer], room: Room, rounds: i
 
     Raises `BenchError` if a system fails.
     """
-    rows = [
-        _row(OWN, name, workload, [_program(code) for _ in range(rounds)]) for name, code in _PROGRAM.items()
-    ]
+    rows = [_row(OWN, name, workload, [_program(code) for _ in range(rounds)]) for name, code in _PROGRAM.items()]
     seconds: dict[str, list[float]] = {peer.name: [] for peer in peers}
     for _ in range(rounds):
         for peer in peers:

@@ -101,9 +101,7 @@ def random_run(directory: Path) -> tuple[Path, str]:
         }
     )
     letters = random.Random(1)
-    words = [
-        "".join(letters.choices("abcdefghijklmnopqrstuvwxyz", k=letters.randint(3, 9))) for _ in range(4000)
-    ]
+    words = ["".join(letters.choices("abcdefghijklmnopqrstuvwxyz", k=letters.randint(3, 9))) for _ in range(4000)]
     lines = [" ".join(letters.choices(words, k=10)) for _ in range(4000)]
     subwords = Subwords.train(lines[:2000], lines[2000:], config.subwords, directory)
     torch.manual_seed(1)

@@ -45,9 +45,7 @@ def main(arguments: Sequence[str]) -> None:
     options.add_only(parser)
     chosen = parser.parse_args(arguments)
     room, peers = options.make_room(chosen.device, chosen.threads), options.installed_peers(chosen.against)
-    settings = [
-        (peer, options.only_settings(peer, peer.training_settings(room), chosen.only)) for peer in peers
-    ]
+    settings = [(peer, options.only_settings(peer, peer.training_settings(room), chosen.only)) for peer in peers]
     models, text = options.parse_models(chosen.model), read_text(chosen.source, chosen.target)
     machine = options.show_machine(room, peers)
     options.tell_all(options.emulated_lines(room))
@@ -89,10 +87,7 @@ def bench_training(
         results = pool.measure()
     rows = rows_of(results, task="train", model=workload.model, batch=job.tokens)
     flops = _flops(workload)
-    return [
-        replace(row, share_of_peak=(row.tokens_per_second or 0) * flops / peaks[row.precision])
-        for row in rows
-    ]
+    return [replace(row, share_of_peak=(row.tokens_per_second or 0) * flops / peaks[row.precision]) for row in rows]
 
 
 def _flops(workload: Workload) -> float:

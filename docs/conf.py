@@ -65,9 +65,7 @@ def read(app: Any, page: str, source: list[str]) -> None:
     import reference
 
     path = DOCS / f"{page}.md"
-    text = re.sub(
-        r"^<!-- made: (\w+) -->$", lambda m: getattr(reference, m[1])(), source[0], flags=re.MULTILINE
-    )
+    text = re.sub(r"^<!-- made: (\w+) -->$", lambda m: getattr(reference, m[1])(), source[0], flags=re.MULTILINE)
 
     def put(match: re.Match[str]) -> str:
         file = ROOT / match[1]

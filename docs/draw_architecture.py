@@ -36,9 +36,7 @@ ENTRIES = {"__main__"}
 def picture() -> str:
     """Return the diagram in Mermaid syntax."""
     packages = imports()
-    shown = {
-        package: {other for other in others if other in packages} for package, others in packages.items()
-    }
+    shown = {package: {other for other in others if other in packages} for package, others in packages.items()}
     lines = ["```mermaid", "flowchart TD"]
     for package in packages:
         lines.append(f'    {package}["<b>{package}</b><br/>{summary(package)}"]')
@@ -82,9 +80,7 @@ def reached(package: str, packages: dict[str, set[str]]) -> set[str]:
 def summary(package: str) -> str:
     """Return the first line of a package's docstring up to the first full stop, colon or semicolon."""
     file = SOURCE / package / "__init__.py"
-    text = ast.get_docstring(
-        ast.parse((file if file.exists() else SOURCE / f"{package}.py").read_text("utf-8"))
-    )
+    text = ast.get_docstring(ast.parse((file if file.exists() else SOURCE / f"{package}.py").read_text("utf-8")))
     assert text, f"{package} has no docstring"
     first = text.splitlines()[0]
     return first[: min(end for sign in ".:;" if (end := f"{first}.".find(sign)) >= 0)]

@@ -189,8 +189,6 @@ def _command(name: str, command: Any, heading: str) -> list[str]:
             continue
         names = ", ".join(f"`{option}`" for option in [*parameter.opts, *parameter.secondary_opts])
         default = parameter.default
-        shown = (
-            "required" if parameter.required else "" if default in (None, False, [], ()) else f"`{default}`"
-        )
+        shown = "required" if parameter.required else "" if default in (None, False, [], ()) else f"`{default}`"
         lines.append(f"| {names} | {_cell(getattr(parameter, 'help', None) or '')} | {shown} |")
     return lines

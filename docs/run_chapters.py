@@ -22,9 +22,7 @@ def main() -> int:
             folder = Path(name) / "pages"
             shutil.copytree(PAGES, folder)
         changed = update(folder, record=record)
-        same = all(
-            file.read_bytes() == (PAGES / file.relative_to(folder)).read_bytes() for file in _files(folder)
-        )
+        same = all(file.read_bytes() == (PAGES / file.relative_to(folder)).read_bytes() for file in _files(folder))
     print("\n".join(map(str, changed)), end="\n" if changed else "")
     return int("--check" in sys.argv and (bool(changed) or not same))
 

@@ -166,9 +166,7 @@ def entries(folder: Path) -> tuple[list[Entry], list[Entry]]:
     return first, every
 
 
-def contexts(
-    every: list[Entry], english: list[str], german: list[str]
-) -> dict[frozenset[str], list[Context]]:
+def contexts(every: list[Entry], english: list[str], german: list[str]) -> dict[frozenset[str], list[Context]]:
     """Return where the text has an entry of one English word, by the cells that its German form may be of."""
     by_form: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for entry in every:
@@ -264,9 +262,7 @@ def looked_up(every: list[Entry], counts: Counter[str], *, german: bool) -> byte
                 sides = (form, entry.english_form(cell)) if german else (entry.english_form(cell), form)
                 if counts[sides[0].lower()] <= UNKNOWN:
                     found[sides[0]][sides[1]] = None
-    lines = (
-        "\t".join([word, *forms][: MOST_FORMS + 1]) for word, forms in found.items() if word not in forms
-    )
+    lines = ("\t".join([word, *forms][: MOST_FORMS + 1]) for word, forms in found.items() if word not in forms)
     return lzma.compress("".join(f"{line}\n" for line in sorted(lines)).encode(), preset=9)
 
 
@@ -279,9 +275,7 @@ def write(folder: Path, name: str, pairs: list[tuple[str, str]]) -> None:
 
 def main() -> None:
     """Read the command line and write the files."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dictionary", type=Path, help="The folder of headwise data get wiktionary-de.")
     parser.add_argument("english", type=Path, help="The text at hand.")
     parser.add_argument("german", type=Path, help="Its translation.")

@@ -44,18 +44,12 @@ def new_translations(given: list[str], real: list[str], made: list[str]) -> Iter
 
 def main() -> None:
     """Read the command line and write the files."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path, help="The real text.")
     parser.add_argument("target", type=Path, help="Its real translation.")
-    parser.add_argument(
-        "made_source", type=Path, help="The target's lines, translated into the source's language."
-    )
+    parser.add_argument("made_source", type=Path, help="The target's lines, translated into the source's language.")
     parser.add_argument("made_target", type=Path, help="The source's lines, translated.")
-    parser.add_argument(
-        "out", type=Path, help="The files to write, without the suffixes of source and target."
-    )
+    parser.add_argument("out", type=Path, help="The files to write, without the suffixes of source and target.")
     options = parser.parse_args()
     inputs = (options.source, options.target, options.made_source, options.made_target)
     outputs = [options.out.with_name(options.out.name + side.suffix) for side in inputs[:2]]

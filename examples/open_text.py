@@ -87,9 +87,7 @@ def is_sentence_pair(pair: SourcedPair) -> bool:
 
 def filtered(files: Iterable[Path], held_out: Iterable[Path]) -> Iterator[SourcedPair]:
     """Yield the pairs of the files that are kept, without those of files that are held out; raises `DataError`."""
-    cleaning = CleaningConfig(
-        max_ratio=bounds.RATIO, drop_untranslated=True, held_out=[str(file) for file in held_out]
-    )
+    cleaning = CleaningConfig(max_ratio=bounds.RATIO, drop_untranslated=True, held_out=[str(file) for file in held_out])
     rules, seen = Rules(cleaning).load(("source", "target")), set()
     for file in files:
         for clean in cleaned_pairs(read_pairs(PairFiles(file, None)), cleaning, rules, CleaningReport()):
@@ -211,9 +209,7 @@ def write(folder: Path, name: str, texts: list[tuple[str, str]]) -> None:
 
 def main() -> None:
     """Read the command line and write the files."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path, help="The folder of headwise data get open-en-de-text.")
     parser.add_argument("out", type=Path, help="The folder of the plain files.")
     parser.add_argument("--scores", type=Path, help="Of headwise evaluate --per-line.")

@@ -164,9 +164,7 @@ def numbered(chance: random.Random) -> Pair:
 
 def name_of_thing(chance: random.Random) -> str:
     """Return the name of a road, a gate or a room, of a letter and a number."""
-    return (
-        f"{chance.choice('ABCDEFGKLMQRTUX')}{chance.choice((chance.randint(1, 9), chance.randint(10, 99)))}"
-    )
+    return f"{chance.choice('ABCDEFGKLMQRTUX')}{chance.choice((chance.randint(1, 9), chance.randint(10, 99)))}"
 
 
 def slots(chance: random.Random) -> dict[str, Pair]:
@@ -243,9 +241,7 @@ def listed(text: list[Pair], chance: random.Random) -> Iterator[Pair]:
 
 def main() -> None:
     """Read the command line and write the files."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("english", type=Path, help="The text at hand.")
     parser.add_argument("german", type=Path, help="Its translation.")
     parser.add_argument("out", help="What the files to write are called, without .en and .de.")

@@ -141,9 +141,7 @@ def _card(options: argparse.Namespace, folder: Path) -> str:
 
 def main() -> int:
     """Parse the command line and make the directory; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="A run that was trained to its end.")
     parser.add_argument("out", type=Path, help="The directory to make.")
     parser.add_argument(
@@ -171,9 +169,7 @@ def main() -> int:
     parser.add_argument("--alpha", type=float, help="Likewise.")
     parser.add_argument("--name", help="What the card's command calls the model; OUT unless given.")
     parser.add_argument("--before", action="append", default=[], help="A command that gets the test set.")
-    parser.add_argument(
-        "--development", type=int, default=0, help="Sentences of the development set to copy."
-    )
+    parser.add_argument("--development", type=int, default=0, help="Sentences of the development set to copy.")
     parser.add_argument(
         "--examples", type=Path, help="With it: sentences that the page suggests, in examples.en or so."
     )

@@ -47,9 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--native", type=Path, help="test other libraries of the native engine: those in this folder"
-    )
+    parser.addoption("--native", type=Path, help="test other libraries of the native engine: those in this folder")
 
 
 def pytest_configure(config: pytest.Config) -> None:

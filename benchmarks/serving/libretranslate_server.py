@@ -12,9 +12,7 @@ from pathlib import Path
 
 package, port, workers = sys.argv[1:]
 folder = tempfile.mkdtemp()
-os.environ.update(
-    XDG_DATA_HOME=folder, XDG_CONFIG_HOME=folder, XDG_CACHE_HOME=folder, ARGOS_INTER_THREADS=workers
-)
+os.environ.update(XDG_DATA_HOME=folder, XDG_CONFIG_HOME=folder, XDG_CACHE_HOME=folder, ARGOS_INTER_THREADS=workers)
 import_module("argostranslate.package").install_from_path(Path(package).resolve())
 splitter = import_module("argostranslate.sbd").MiniSBDSentencizer
 splitter.__init__ = lambda self, package: None

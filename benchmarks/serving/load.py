@@ -93,9 +93,7 @@ def servers(run: Path, languages: Sequence[str], folder: Path, libretranslate: s
     exported = export(run, "ctranslate2", languages, folder / "ctranslate2")
     for workers, threads in ((1, 2), (2, 1)):
         program = [sys.executable, str(HERE / "ctranslate2_server.py"), str(exported), "PORT"]
-        found.append(
-            Server(f"CTranslate2, {workers} x {threads} threads", [*program, str(workers), str(threads)])
-        )
+        found.append(Server(f"CTranslate2, {workers} x {threads} threads", [*program, str(workers), str(threads)]))
     if libretranslate is not None:
         package = export(run, "argos", languages, folder / "package.argosmodel")
         program = [libretranslate, str(HERE / "libretranslate_server.py"), str(package), "PORT", "2"]
@@ -184,9 +182,7 @@ def report(measured: dict[tuple[str, int], list[Load]]) -> None:
     print("|---|--:|--:|--:|--:|--:|--:|")
     for (name, clients), loads in sorted(measured.items(), key=lambda item: item[0][1]):
         speeds = [one.per_second for one in loads]
-        p50, p95, p99 = (
-            statistics.median(getattr(one, part) for one in loads) for part in ("p50", "p95", "p99")
-        )
+        p50, p95, p99 = (statistics.median(getattr(one, part) for one in loads) for part in ("p50", "p95", "p99"))
         print(
             f"| {name} | {clients} | {statistics.median(speeds):.0f} ({min(speeds):.0f}–{max(speeds):.0f}) "
             f"| {p50:.1f} | {p95:.1f} | {p99:.1f} | {sum(one.failures for one in loads)} |"

@@ -80,9 +80,7 @@ def use(address: str, sentences: list[str], languages: list[str]) -> None:
 
 def children_of(process: int) -> list[int]:
     """Return the processes that a process has started."""
-    listed = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, text=True, check=False
-    )
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, text=True, check=False)
     return [int(pid) for pid in listed.stdout.split()]
 
 

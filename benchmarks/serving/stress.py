@@ -90,12 +90,8 @@ def overload(address: str, process: int, sentences: Path, languages: list[str], 
     ended = time.monotonic()
     while (now := latency(address, languages, 5)) > 1.5 * before and time.monotonic() < ended + 30:
         pass
-    print(
-        f"statuses in {seconds:.0f} seconds of overload: {json.loads(output.stdout.splitlines()[-1])['statuses']}"
-    )
-    print(
-        f"latency of one client: {before:.1f} ms before, {now:.1f} ms {time.monotonic() - ended:.1f} s after the end"
-    )
+    print(f"statuses in {seconds:.0f} seconds of overload: {json.loads(output.stdout.splitlines()[-1])['statuses']}")
+    print(f"latency of one client: {before:.1f} ms before, {now:.1f} ms {time.monotonic() - ended:.1f} s after the end")
     print(f"resident memory: {memory:.0f} MB before, {resident(process):.0f} MB after")
 
 

@@ -28,9 +28,7 @@ def whole(least: int, most: int) -> Callable[[str], int]:
         except ValueError:
             number = least - 1
         if not least <= number <= most:
-            raise argparse.ArgumentTypeError(
-                f"expected a whole number from {least:,} to {most:,}, found {text!r}"
-            )
+            raise argparse.ArgumentTypeError(f"expected a whole number from {least:,} to {most:,}, found {text!r}")
         return number
 
     return parse
@@ -75,9 +73,7 @@ def add_text(parser: argparse.ArgumentParser) -> None:
 
 def add_rounds(parser: argparse.ArgumentParser, rounds: int, threads: int = 0) -> None:
     """Add the options for rounds, threads and the JSON file, with these defaults."""
-    parser.add_argument(
-        "--rounds", type=whole(1, bounds.ROUNDS), default=rounds, help="the figures are their medians"
-    )
+    parser.add_argument("--rounds", type=whole(1, bounds.ROUNDS), default=rounds, help="the figures are their medians")
     parser.add_argument(
         "--threads",
         type=whole(0, bounds.PROCESSES),
@@ -166,17 +162,13 @@ def able_peers(
 
 def only_settings(peer: Peer, settings: list[Setting], only: list[str] | None) -> list[Setting]:
     """Return the settings of a system that match --only; all if it doesn't name the system. Raises `ConfigError`."""
-    filters = [
-        words.split() for name, _, words in (o.partition(":") for o in only or []) if name == peer.name
-    ]
+    filters = [words.split() for name, _, words in (o.partition(":") for o in only or []) if name == peer.name]
     if not filters or not settings:
         return settings
     kept = [s for s in settings if any(set(words) <= set(str(s).split()) for words in filters)]
     if not kept:
         known = "; ".join(map(str, settings))
-        raise ConfigError(
-            f"--only: expected words of a setting of {peer.name} ({known}), found none that fits"
-        )
+        raise ConfigError(f"--only: expected words of a setting of {peer.name} ({known}), found none that fits")
     return kept
 
 

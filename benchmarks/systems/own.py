@@ -46,9 +46,7 @@ class System(Peer):
         return settings + native
 
     def _in_one_process(self, room: Room) -> list[Setting]:
-        return [
-            Setting(precision, threads) for precision in room.precisions for threads in room.thread_counts
-        ]
+        return [Setting(precision, threads) for precision in room.precisions for threads in room.thread_counts]
 
     def decoding_settings(self, room: Room, job: Decoding) -> list[Setting]:
         pytorch = self._in_one_process(room)
@@ -173,9 +171,7 @@ class _Trainee:
         self._device = torch.device(device)
         # With such a long warm-up, the parameters hardly change.
         products = NATIVE if NATIVE in setting.detail.split() else "torch"
-        self._config = workload.config.with_overrides(
-            ["schedule.warmup=100000", f"training.products={products}"]
-        )
+        self._config = workload.config.with_overrides(["schedule.warmup=100000", f"training.products={products}"])
         self._task = _Task(self._config, load_model(workload, setting, device))
         self._run = tempfile.TemporaryDirectory()  # an empty run directory, without checkpoints
         self._trainer = Trainer(

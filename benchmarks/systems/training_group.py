@@ -28,9 +28,7 @@ _WORK = "benchmarks.systems.training_group:work"
 
 def training_batches(workload: Workload, tokens: int, count: int, *, seed: int = 1) -> list[Batch]:
     """Return the first `count` batches of an epoch, of at most `tokens` tokens per side; fewer if text is short."""
-    lengths = [
-        np.array([len(sentence) for sentence in side]) for side in (workload.sources, workload.targets)
-    ]
+    lengths = [np.array([len(sentence) for sentence in side]) for side in (workload.sources, workload.targets)]
     plan = plan_batches(lengths[0], lengths[1] + 1, tokens, seed=seed, epoch=0)
     return [_batch(workload, examples.tolist()) for examples in plan[:count]]
 

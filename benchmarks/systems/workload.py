@@ -103,9 +103,7 @@ def read_text(source: str | None, target: str | None, limit: int = _LEARN_FROM) 
     if source is None:
         if target is not None:
             raise ConfigError("--target: expected --source beside it, found none")
-        sources, targets = (
-            read_built_in("miniature", f"train.{side}")[: min(limit, 5000)] for side in ("en", "de")
-        )
+        sources, targets = (read_built_in("miniature", f"train.{side}")[: min(limit, 5000)] for side in ("en", "de"))
         return Text(sources, targets, "the built-in miniature corpus")
     files = pair_files(source, target)
     report = CleaningReport()

@@ -8,9 +8,7 @@ import unicodedata
 from headwise.errors import DataError
 
 # Scripts written without spaces between words: Thai, Lao, Burmese, Khmer, kana, Chinese, full-width forms.
-UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]"
-)
+UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 # Controls, soft hyphens, marks of direction, and spaces without width but the joiners, which letters and emoji need.
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 _LIGATURE = re.compile("[\ufb00-\ufb06]")  # of Latin letters, as in text from PDF files
@@ -40,9 +38,7 @@ def as_seen(text: str) -> str:
     isn't there.
     """
     text = _UNSEEN.sub("", re.sub(r"\s", " ", text)).strip()
-    return unicodedata.normalize(
-        "NFC", _LIGATURE.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
-    )
+    return unicodedata.normalize("NFC", _LIGATURE.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text))
 
 
 def unwritable(text: str) -> str | None:

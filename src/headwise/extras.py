@@ -50,9 +50,7 @@ OPTIONAL = {
 
 def not_installed(user: object, package: str) -> ConfigError:
     """Return the error of a command, option or file that needs a package of `OPTIONAL`."""
-    return ConfigError(
-        f"{user}: needs the package {package}, found none; run `pip install '{OPTIONAL[package]}'`"
-    )
+    return ConfigError(f"{user}: needs the package {package}, found none; run `pip install '{OPTIONAL[package]}'`")
 
 
 def missing_package(error: ImportError) -> str | None:

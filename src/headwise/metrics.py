@@ -43,7 +43,5 @@ def read_measured(run: Path) -> dict[str, Any]:
     record = read_json(run / MEASURED, error=CheckpointError)
     hardware, signatures = (record.get(key) if isinstance(record, dict) else None for key in _PARTS)
     if not isinstance(hardware, dict) or not isinstance(signatures, dict):
-        raise CheckpointError(
-            f"{run / MEASURED}: expected an object with {' and '.join(_PARTS)}, found another value"
-        )
+        raise CheckpointError(f"{run / MEASURED}: expected an object with {' and '.join(_PARTS)}, found another value")
     return record if record.get("step") == averaged_scores(run).get("step") else {}

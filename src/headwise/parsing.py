@@ -110,9 +110,7 @@ def parse_object(
     text: str | bytes, place: object, *, error: type[HeadwiseError] = DataError, finite: bool = True
 ) -> dict[str, Any]:
     """Parse one JSON object; raises `error` like `parse_json`, also for another value."""
-    return as_object(
-        parse_json(text, place, expected="a JSON object", error=error, finite=finite), place, error
-    )
+    return as_object(parse_json(text, place, expected="a JSON object", error=error, finite=finite), place, error)
 
 
 def as_object(value: Any, place: object, error: type[HeadwiseError] = DataError) -> dict[str, Any]:

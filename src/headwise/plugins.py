@@ -42,9 +42,7 @@ def missing(names: Iterable[str]) -> list[str]:
 
 def _import(name: str) -> None:
     if not all(part.isidentifier() for part in name.split(".")):
-        raise ConfigError(
-            f"--import: expected the name of a Python module, such as my_attention, found {name!r}"
-        )
+        raise ConfigError(f"--import: expected the name of a Python module, such as my_attention, found {name!r}")
     top = name.partition(".")[0]
     if top not in sys.modules and importlib.util.find_spec(top) is None:
         _import_from_here(top)

@@ -141,9 +141,7 @@ class Weights:
             if stored != tuple(shape):
                 raise CheckpointError(f"{self.path}: expected {name} of shape {tuple(shape)}, found {stored}")
         if extra := sorted(name for name in self.names - set(shapes) if name.startswith(within)):
-            raise CheckpointError(
-                f"{self.path}: found tensor {extra[0]}, which this configuration has no place for"
-            )
+            raise CheckpointError(f"{self.path}: found tensor {extra[0]}, which this configuration has no place for")
 
 
 def check_finite(name: str, tensor: NDArray[Any]) -> None:
@@ -178,9 +176,7 @@ def mean(files: Sequence[Path]) -> dict[str, NDArray[np.float32]]:
         tensors = dict(weights.tensors())
         shapes = {name: tensor.shape for name, tensor in tensors.items()}
         if total and shapes != {name: tensor.shape for name, tensor in total.items()}:
-            raise CheckpointError(
-                f"{file.parent}: expected the same parameters as {files[0].parent}, found others"
-            )
+            raise CheckpointError(f"{file.parent}: expected the same parameters as {files[0].parent}, found others")
         for name, tensor in tensors.items():
             total[name] = total[name] + tensor if name in total else tensor.astype(np.float64)
     return {name: np.asarray(tensor / len(files), np.float32) for name, tensor in total.items()}
@@ -240,9 +236,7 @@ def model_file(run: Path) -> Path:
             f"{run / _MODEL}: there is no such file, and no checkpoint; `headwise train` goes on with the run"
         )
     if which:
-        warnings.warn(
-            f"{run}: wasn't trained to its end; {which} is used", UnfinishedRunWarning, stacklevel=1
-        )
+        warnings.warn(f"{run}: wasn't trained to its end; {which} is used", UnfinishedRunWarning, stacklevel=1)
     return file
 
 

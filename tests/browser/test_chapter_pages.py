@@ -37,9 +37,7 @@ def test_the_panel_of_a_link_stays_in_view_until_the_user_moves(visit: Visit) ->
 
 
 @pytest.mark.parametrize("name", ["", "05-heads", "mistakes"])
-def test_axe_finds_nothing_and_a_phone_needs_no_scrolling_sideways(
-    name: str, browser: Browser, served: Served
-) -> None:
+def test_axe_finds_nothing_and_a_phone_needs_no_scrolling_sideways(name: str, browser: Browser, served: Served) -> None:
     options = {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"}
     with visiting(browser, served, **options) as visit:
         visit.page.goto(f"{visit.address}learn/{name}")

@@ -332,9 +332,7 @@ def test_motion_and_colors_follow_the_reader(browser: Browser, served: Site) -> 
         with visiting(browser, served, color_scheme=scheme, reduced_motion="reduce") as visit:
             page = visit.open()
             colors.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-            assert (
-                page.evaluate("getComputedStyle(document.querySelector('.unit')).transitionDuration") == "0s"
-            )
+            assert page.evaluate("getComputedStyle(document.querySelector('.unit')).transitionDuration") == "0s"
             page.locator("[aria-label=Colors]").select_option("dark")
             colors.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert colors[0] != colors[1] == colors[2] == colors[3]
@@ -390,8 +388,7 @@ def test_a_run_in_training_shows_its_curves_live(browser: Browser, run: Path, tm
     metrics = training / "metrics.jsonl"
     metrics.write_text(
         "".join(
-            json.dumps({"kind": "train", "step": n, "loss": 5 / n, "learning_rate": 0.02}) + "\n"
-            for n in (1, 2, 3)
+            json.dumps({"kind": "train", "step": n, "loss": 5 / n, "learning_rate": 0.02}) + "\n" for n in (1, 2, 3)
         )
     )
     with serving(training, run) as server, visiting(browser, server) as visit:

@@ -58,9 +58,7 @@ def test_the_numbers_of_the_boxes_recombine(visit: Visit, translator: Translator
     np.testing.assert_allclose(np.maximum(inner["z"], 0), active["h"], **CLOSE)
     assert visit.facts()["share that is 0"] == pytest.approx((active["h"] == 0).mean())
     outer = vectors(visit, "encoder.feed-forward", 3)
-    np.testing.assert_allclose(
-        w[f"{part}.w2.weight"] @ active["h"] + w[f"{part}.w2.bias"], outer["FFN(x)"], **CLOSE
-    )
+    np.testing.assert_allclose(w[f"{part}.w2.weight"] @ active["h"] + w[f"{part}.w2.bias"], outer["FFN(x)"], **CLOSE)
     x = normalized(visit, "encoder.feed-forward.add-norm", x, outer["FFN(x)"])
     np.testing.assert_allclose(vectors(visit, "encoder.self-attention", 0, "&boxLayer=1")["x"], x, **CLOSE)
 
@@ -83,9 +81,7 @@ def normalized(visit: Visit, box: str, x: np.ndarray, y: np.ndarray) -> np.ndarr
 
 
 @SERVER_ONLY
-def test_the_softmax_ends_in_the_probabilities_of_a_forward_pass(
-    visit: Visit, translator: Translator
-) -> None:
+def test_the_softmax_ends_in_the_probabilities_of_a_forward_pass(visit: Visit, translator: Translator) -> None:
     _, gains = forward(pytorch_model(translator), *best(translator))
     z = vectors(visit, "projection", 0)["z"]
     divided = vectors(visit, "softmax", 0, "&temperature=2")
@@ -145,9 +141,7 @@ def test_one_head_of_a_box_is_of_its_layer(visit: Visit) -> None:
 def test_the_shares_add_up_to_the_model(visit: Visit, translator: Translator) -> None:
     page = visit.open()
     shown = page.locator("#architecture .parts li").all()[1:]
-    columns = zip(
-        *[[number(one) for one in re.findall(r"[0-9.]+ %", row.inner_text())] for row in shown], strict=True
-    )
+    columns = zip(*[[number(one) for one in re.findall(r"[0-9.]+ %", row.inner_text())] for row in shown], strict=True)
     assert [round(sum(column), 6) for column in columns] == [100, 100]
     rows = visit.table("architecture")[1:]
     boxes = [row for row in rows if not row[0].startswith("All ")]
@@ -177,9 +171,7 @@ def test_a_deep_pre_norm_model_is_folded_and_says_what_it_has_not_got(browser: B
         queries = vectors(visit, "encoder.self-attention", 0, "&boxLayer=3")
         assert [*queries] == ["x", "x W^Q", "q"]
         pairs = [queries[name].reshape(-1, 2) for name in ("x W^Q", "q")]
-        np.testing.assert_allclose(
-            *[np.hypot(*pair.T) for pair in pairs], **CLOSE
-        )  # a rotation keeps lengths
+        np.testing.assert_allclose(*[np.hypot(*pair.T) for pair in pairs], **CLOSE)  # a rotation keeps lengths
         assert visit.axe() == ""
 
 

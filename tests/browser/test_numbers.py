@@ -48,9 +48,7 @@ def forward(model: Any, source: list[int], target: list[int]) -> tuple[dict[str,
 
 def cross_attentions(model: Any) -> list[MultiHeadAttention]:
     modules = [
-        m
-        for name, m in model.named_modules()
-        if "cross_attention" in name and isinstance(m, MultiHeadAttention)
+        m for name, m in model.named_modules() if "cross_attention" in name and isinstance(m, MultiHeadAttention)
     ]
     assert len(modules) == 2
     return modules

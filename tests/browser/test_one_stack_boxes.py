@@ -48,9 +48,7 @@ def test_a_language_models_boxes_recombine(browser: Browser, served: Served, run
         np.testing.assert_allclose(summed["√d_model e"] + summed["PE"], summed["x"], **CLOSE)
         queries = vectors(visit, "writer", "decoder.self-attention", 0)
         np.testing.assert_allclose(queries["x"], summed["x"], **CLOSE)
-        np.testing.assert_allclose(
-            w["layers.0.self_attention.query.weight"] @ queries["x"], queries["q"], **CLOSE
-        )
+        np.testing.assert_allclose(w["layers.0.self_attention.query.weight"] @ queries["x"], queries["q"], **CLOSE)
         joined = vectors(visit, "writer", "decoder.self-attention", 4)
         added = vectors(visit, "writer", "decoder.self-attention.add-norm", 0)
         np.testing.assert_allclose(added["Sublayer(x)"], joined["out"], **CLOSE)
@@ -118,9 +116,7 @@ def test_a_part_that_is_switched_off_is_named(browser: Browser, served: Served) 
         added = vectors(visit, "writer", box, 0, f"&position=2{change}")
         np.testing.assert_allclose(added["Sublayer(x)"], added["s"], **CLOSE)
         page = visit.page
-        expect(page.locator("#inside .sentence")).to_have_text(
-            re.compile("^The residual connection is switched off")
-        )
+        expect(page.locator("#inside .sentence")).to_have_text(re.compile("^The residual connection is switched off"))
         handed = vectors(visit, "writer", box, 1, f"&position=2{change}")
         np.testing.assert_allclose(handed["s"], handed["out"], **CLOSE)
         page.locator("[data-key=knob-FFN]").click()

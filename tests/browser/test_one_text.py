@@ -41,9 +41,7 @@ def test_heads_microscope_and_interventions(browser: Browser, runs: dict[str, Pa
         visit.settled()
         change = f"silence:{tracer.part}.1.2"
         assert visit.state()["changes"] == change
-        under = tracer.force(
-            TEXTS[kind], before.forced.target.ids, parse_interventions([change])
-        ).log_probability
+        under = tracer.force(TEXTS[kind], before.forced.target.ids, parse_interventions([change])).log_probability
         assert number(visit.effect()[2]) == pytest.approx(under, abs=2e-4)
         expect(page.locator("#interventions .result")).to_contain_text("The output")
         expect(page.locator("[data-key=force-prefix]")).to_have_count(0)
@@ -64,6 +62,4 @@ def test_masks_are_filled_as_typed(browser: Browser, runs: dict[str, Path]) -> N
         assert page.locator("#masked tbody tr").count() == 1
         page.locator("#masked-text").fill("a on")
         visit.settled()
-        assert [row.locator("td").first.inner_text() for row in page.locator("#masked tbody tr").all()] == [
-            *"a␣on"
-        ]
+        assert [row.locator("td").first.inner_text() for row in page.locator("#masked tbody tr").all()] == [*"a␣on"]

@@ -56,9 +56,7 @@ def cross(translator: Translator, target: list[int]) -> np.ndarray:
     with recording(model) as records:
         model(ids, torch.ones_like(ids, dtype=torch.bool), torch.tensor([[BOS, *target[:-1]]]))  # pyright: ignore[reportCallIssue]
     layers = [
-        torch.cat(entries, dim=2)[0, 0]
-        for name, entries in records.weights.items()
-        if name.endswith("cross_attention")
+        torch.cat(entries, dim=2)[0, 0] for name, entries in records.weights.items() if name.endswith("cross_attention")
     ]
     return torch.stack(layers).numpy()
 
@@ -68,9 +66,7 @@ def ribbon(visit: Visit) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ATTENDING)
-def test_translation_alignment_and_beam_are_the_models(
-    visit: Visit, runs: dict[str, Path], name: str
-) -> None:
+def test_translation_alignment_and_beam_are_the_models(visit: Visit, runs: dict[str, Path], name: str) -> None:
     translator = Translator.load(runs[name], device="cpu")
     outputs = translator.translate([TEXT], n_best=3)[0].outputs
     page = visit.open(f"run={name}&text={TEXT}&over=head&words=false&part=encoder")

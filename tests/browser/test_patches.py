@@ -147,9 +147,7 @@ def test_any_patch_can_be_asked_by_keyboard_and_by_pointer(visit: Visit, digits:
     )
     keys.press("Enter")  # that patch is the query now
     assert visit.state()["query"] == "2"
-    expect(page.locator("#patches .where")).to_contain_text(
-        "What row 1, column 2 looked at, in layer 1, head 1"
-    )
+    expect(page.locator("#patches .where")).to_contain_text("What row 1, column 2 looked at, in layer 1, head 1")
     keys.press("End")
     keys.press("ArrowDown")
     value = float(page.locator("#patch").get_attribute("value") or "")
@@ -162,9 +160,7 @@ def test_any_patch_can_be_asked_by_keyboard_and_by_pointer(visit: Visit, digits:
     page.goto("about:blank")
     page.goto(link)
     visit.settled()
-    expect(page.locator("#patches .where")).to_contain_text(
-        "What row 1, column 2 looked at, in layer 1, head 2"
-    )
+    expect(page.locator("#patches .where")).to_contain_text("What row 1, column 2 looked at, in layer 1, head 2")
     page.keyboard.press("Escape")
     expect(page.locator("#patches .where")).to_contain_text("What the class token looked at")
 
@@ -179,24 +175,18 @@ def test_any_patch_can_be_asked_by_keyboard_and_by_pointer(visit: Visit, digits:
 
 
 @torch.no_grad()
-def test_a_picture_of_ones_own_is_looked_at_and_kept_in_the_link(
-    visit: Visit, digits: Path, tmp_path: Path
-) -> None:
+def test_a_picture_of_ones_own_is_looked_at_and_kept_in_the_link(visit: Visit, digits: Path, tmp_path: Path) -> None:
     model, _, pixels, _ = held_out(digits, 3)
     imsave(tmp_path / "own.png", pixels[0] / 16, cmap="gray", vmin=0, vmax=1)
     (tmp_path / "no.png").write_text("no picture")
     page = visit.open("")
     page.locator("#patches input[type=file]").set_input_files(tmp_path / "no.png")
-    expect(page.locator("#patches [role=status]")).to_have_text(
-        "no.png is no picture that this browser can read."
-    )
+    expect(page.locator("#patches [role=status]")).to_have_text("no.png is no picture that this browser can read.")
     page.locator("#patches input[type=file]").set_input_files(tmp_path / "own.png")
     expect(page.locator(".picture")).to_have_accessible_name("Own picture. 8 × 8 pixels in 4 × 4 patches.")
     bytes_ = np.round(pixels / 16 * 255)
     form = ImageFormat.load(digits)
-    probabilities = model(torch.from_numpy(form.standardized((bytes_ / 255).astype(np.float32)))[None])[
-        0
-    ].softmax(-1)
+    probabilities = model(torch.from_numpy(form.standardized((bytes_ / 255).astype(np.float32)))[None])[0].softmax(-1)
     visit.settled()
     best = page.locator("#patches .next").first.inner_text().split("\n")
     assert best[0] == str(int(probabilities.argmax()))

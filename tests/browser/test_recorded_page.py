@@ -88,9 +88,7 @@ def test_interventions_and_their_effect_are_recorded(
 
 
 @pytest.mark.parametrize("kind", TEXTS)
-def test_models_of_one_text_are_recorded(
-    offline: Visit, runs: dict[str, Path], kind: str, tmp_path: Path
-) -> None:
+def test_models_of_one_text_are_recorded(offline: Visit, runs: dict[str, Path], kind: str, tmp_path: Path) -> None:
     page = explained(offline, runs[kind], tmp_path / "a.html", TEXTS[kind])
     first = {"writer": "language", "masked": "masked"}[kind]
     assert offline.panels() == [first, "heads", "microscope"]

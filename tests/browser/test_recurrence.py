@@ -59,9 +59,7 @@ def test_a_radius_and_a_network_are_chosen_with_the_keyboard(visit: Visit, trace
     page.keyboard.press("ArrowUp")
     page.keyboard.press("ArrowRight")
     state = compare(tracer, TEXT, 2.1).networks[4].states[-2, 1]
-    expect(page.locator("#recurrence .look .detail")).to_contain_text(
-        f"feature 2: {state:.3f}".replace("-", "−")
-    )
+    expect(page.locator("#recurrence .look .detail")).to_contain_text(f"feature 2: {state:.3f}".replace("-", "−"))
     page.locator("#source").fill("")
     expect(page.locator("#recurrence")).to_contain_text("Nothing to compare yet")
 
@@ -85,9 +83,7 @@ def test_the_page_without_a_server_has_no_such_panel(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_recurrent_run_shows_its_own_states_on_a_phone(
-    browser: Browser, recurrent: Served, scheme: str
-) -> None:
+def test_a_recurrent_run_shows_its_own_states_on_a_phone(browser: Browser, recurrent: Served, scheme: str) -> None:
     phone = {"viewport": {"width": 390, "height": 844}, "color_scheme": scheme}
     with visiting(browser, recurrent, **phone) as visit:
         opened(visit)

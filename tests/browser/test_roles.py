@@ -62,9 +62,7 @@ def test_heads_of_a_role_against_as_many_random_ones(visit: Visit, run: Path) ->
         row = visit.effect()
         assert row[0] == "of the translation before"
         assert number(row[2]) == pytest.approx(under.log_probability, abs=2e-4)
-        assert number(row[3]) == pytest.approx(
-            under.log_probability - before.hypotheses[0].log_probability, abs=2e-4
-        )
+        assert number(row[3]) == pytest.approx(under.log_probability - before.hypotheses[0].log_probability, abs=2e-4)
         page.locator("#interventions button", has_text="Undo").click()
         visit.settled()
         assert "changes" not in visit.state()

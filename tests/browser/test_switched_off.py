@@ -169,9 +169,7 @@ def test_the_temperature_is_set_with_the_keyboard(visit: Visit, tracer: Translat
     assert "changes" not in visit.state()
 
 
-def test_checkpoints_are_a_slider_from_random_weights_to_the_trained_model(
-    browser: Browser, trained: Path
-) -> None:
+def test_checkpoints_are_a_slider_from_random_weights_to_the_trained_model(browser: Browser, trained: Path) -> None:
     tracer = TranslationTracer.load(trained, "cpu")
     with serving(trained) as server, visiting(browser, server) as visit:
         page = visit.open()

@@ -14,9 +14,7 @@ from headwise.text.tokens.subwords import BOS
 pytestmark = SERVER_ONLY
 
 
-def test_each_step_shows_what_a_forward_pass_of_its_prefix_computes(
-    visit: Visit, tracer: TranslationTracer
-) -> None:
+def test_each_step_shows_what_a_forward_pass_of_its_prefix_computes(visit: Visit, tracer: TranslationTracer) -> None:
     page = visit.open(f"text={TEXT}&over=all")
     trace = tracer.trace(TEXT)
     assert trace.forced is not None
@@ -61,9 +59,7 @@ def test_steps_are_played_and_moved_through_with_the_keyboard(visit: Visit) -> N
     expect(page.locator("[data-key=play-steps]")).to_have_text("Play")
 
 
-def test_the_table_compares_both_ways_and_the_mask_makes_them_equal(
-    visit: Visit, tracer: TranslationTracer
-) -> None:
+def test_the_table_compares_both_ways_and_the_mask_makes_them_equal(visit: Visit, tracer: TranslationTracer) -> None:
     page = visit.open()
     forced = tracer.trace(TEXT).forced
     assert forced is not None

@@ -60,9 +60,7 @@ def s3() -> Iterator[Store]:
 @pytest.fixture
 def gs() -> Iterator[Store]:
     pytest.importorskip("gcsfs", reason="gcsfs isn't installed (the extra gs)")
-    emulator = pytest.importorskip(
-        "gcp_storage_emulator.server", reason="gcp-storage-emulator isn't installed"
-    )
+    emulator = pytest.importorskip("gcp_storage_emulator.server", reason="gcp-storage-emulator isn't installed")
     import httpx
 
     server = emulator.create_server("127.0.0.1", 0, in_memory=True, default_bucket=BUCKET)
@@ -78,9 +76,7 @@ def gs() -> Iterator[Store]:
             headers={"Content-Type": "text/plain"},
         ).raise_for_status()
 
-    yield Store(
-        f"gs://{BUCKET}", {"STORAGE_EMULATOR_HOST": endpoint, "FSSPEC_GCS_TOKEN": "anon", **_NO_GRPC}, put
-    )
+    yield Store(f"gs://{BUCKET}", {"STORAGE_EMULATOR_HOST": endpoint, "FSSPEC_GCS_TOKEN": "anon", **_NO_GRPC}, put)
     server.stop()
 
 
@@ -94,10 +90,7 @@ class Hub:
         folders = {str(Path(name).parent) for name in self.files} - {"."}
         return [
             *({"type": "directory", "path": name, "oid": "0"} for name in sorted(folders)),
-            *(
-                {"type": "file", "path": name, "size": len(data), "oid": "0"}
-                for name, data in self.files.items()
-            ),
+            *({"type": "file", "path": name, "size": len(data), "oid": "0"} for name, data in self.files.items()),
         ]
 
     def answer(self, path: str, body: bytes) -> object | None:

@@ -42,9 +42,7 @@ BASES = {
     "shared": Base({"share_embeddings": "all", "positions": "none"}, recipe=False),
     "lowercase": Base({"norm": "pre"}, {"lowercase": True}, recipe=False),
     "int8": Base({"positions": "learned"}, precision="int8"),
-    "int8 grouped": Base(
-        {"key_value_heads": 1, "activation": "silu", "norm": "pre"}, precision="int8", recipe=False
-    ),
+    "int8 grouped": Base({"key_value_heads": 1, "activation": "silu", "norm": "pre"}, precision="int8", recipe=False),
     "bfloat16": Base({"attention_bias": True}, precision="bfloat16"),
     "shortlist": Base(shortlist=True),
     "int8 shortlist": Base({"d_model": 20, "heads": 4}, {"joint": False}, "int8", shortlist=True),

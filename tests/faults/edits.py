@@ -133,9 +133,7 @@ def removed(tensors: Tensors, name: str, draw: random.Random) -> str:
 
 
 def renamed(tensors: Tensors, name: str, draw: random.Random) -> str:
-    other = draw.choice(
-        [*sorted(tensors.entries), name + ".scale", name.removesuffix(".scale"), "x", "", "é\n"]
-    )
+    other = draw.choice([*sorted(tensors.entries), name + ".scale", name.removesuffix(".scale"), "x", "", "é\n"])
     if draw.random() < 0.5 and other in tensors.entries:
         tensors.entries[name], tensors.entries[other] = tensors.entries[other], tensors.entries[name]
         return f"in the place of {other}"
@@ -144,9 +142,7 @@ def renamed(tensors: Tensors, name: str, draw: random.Random) -> str:
 
 
 def added(tensors: Tensors, name: str, draw: random.Random) -> str:
-    other = draw.choice(
-        [name + ".scale", name + ".x", "output_projection.weight", "positions.table", "x", ""]
-    )
+    other = draw.choice([name + ".scale", name + ".x", "output_projection.weight", "positions.table", "x", ""])
     tensors.entries[other] = draw.choice([tensors.entries[name], ("F32", [0], b""), ("F32", [], bytes(4))])
     return f"added {other}"
 
@@ -206,9 +202,7 @@ def header(folder: Path, draw: random.Random) -> str:
     elif way == 2:
         entry["data_offsets"] = draw.choice([[0], [], [8, 4], [-4, 4], [0.5, 4], ["0", "4"], None, [0, 4, 8]])
     elif way == 3:
-        entry["shape"] = draw.choice(
-            [[2**32, 2**32], [2**63], [-1], [-4, -4], [0.5], ["4"], None, [10**30], 4]
-        )
+        entry["shape"] = draw.choice([[2**32, 2**32], [2**63], [-1], [-4, -4], [0.5], ["4"], None, [10**30], 4])
     elif way == 4:
         entry["dtype"] = draw.choice(["f32", "", None, 3, "F32 ", "Q4"])
     elif way == 5:
@@ -250,12 +244,8 @@ KEYS = leaves(Config)
 USED = [key for key in KEYS if key[0][0] in ("model", "subwords", "decoding")]
 NAMES = {
     "architecture": ["transformer", "recurrent", "convolutional"],
-    "attention": [
-        *("fused", "reference", "memory_efficient", "window", "linear", "block_sparse", "state_space")
-    ],
-    "positions": [
-        *("sinusoidal", "tensor2tensor", "fairseq", "learned", "none", "rotary", "alibi", "relative", "t5")
-    ],
+    "attention": [*("fused", "reference", "memory_efficient", "window", "linear", "block_sparse", "state_space")],
+    "positions": [*("sinusoidal", "tensor2tensor", "fairseq", "learned", "none", "rotary", "alibi", "relative", "t5")],
     "task": ["translation", "language_model", "denoising", "tagging", "image_text"],
 }
 NAMES["cross_attention"] = NAMES["attention"]

@@ -42,9 +42,7 @@ class Report:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
@@ -103,9 +101,7 @@ def work(numbers: Sequence[int], bases: Path, native: Path) -> None:
             started = time.process_time()
             try:
                 outcome = judge.judge(Path(scratch, "case"))
-            except (
-                Exception
-            ) as error:  # any unexpected exception is a finding and must not affect the next case
+            except Exception as error:  # any unexpected exception is a finding and must not affect the next case
                 frame = traceback.extract_tb(error.__traceback__)[-1]
                 location = f"{Path(frame.filename).name}:{frame.lineno}"
                 outcome = f"finding {type(error).__name__} at {location}: {error}"[:1500]

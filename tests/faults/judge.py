@@ -229,9 +229,7 @@ def searched(translator: Translator, model: Seq2Seq) -> list[list[Hypothesis]]:
     return [next(results) if source else [] for source in sources]
 
 
-def agree(
-    readable: Translator, precision: str, source: Sequence[int], hypotheses: Sequence[Hypothesis]
-) -> str:
+def agree(readable: Translator, precision: str, source: Sequence[int], hypotheses: Sequence[Hypothesis]) -> str:
     """Compare log-probabilities with the PyTorch model's; returns a description of a difference, or an empty string."""
     outputs = [hypothesis.tokens for hypothesis in hypotheses]
     single, double = (forced(readable, source, outputs, kind) for kind in (torch.float32, torch.float64))

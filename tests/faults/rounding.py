@@ -55,8 +55,7 @@ def rounding(model: nn.Module, precision: str) -> Iterator[None]:
         if module not in decoding:
             return results
         return [
-            result if which is module.query else halved(result)
-            for result, which in zip(results, maps, strict=True)
+            result if which is module.query else halved(result) for result, which in zip(results, maps, strict=True)
         ]
 
     with ExitStack() as stack:

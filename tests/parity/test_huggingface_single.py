@@ -155,9 +155,7 @@ def llama() -> tuple[Any, DecoderOnly]:
         )
     )  # fmt: skip
     ours = DecoderOnly(ModelConfig.model_validate(LLAMA), VOCABULARY).eval()
-    weights = renamed(
-        theirs, {"model.embed_tokens": "embedding", "model.norm": "norm", "lm_head": "output_projection"}
-    )
+    weights = renamed(theirs, {"model.embed_tokens": "embedding", "model.norm": "norm", "lm_head": "output_projection"})
     for i, block in enumerate(theirs.model.layers):
         weights |= renamed(
             block,

@@ -58,9 +58,7 @@ class Case:
         assert q is not None
         assert k is not None
         assert v is not None
-        return torch.from_numpy(
-            numpy_attention(q, k, v, None if self.mask is None else self.mask.numpy(), bias)
-        )
+        return torch.from_numpy(numpy_attention(q, k, v, None if self.mask is None else self.mask.numpy(), bias))
 
 
 @st.composite
@@ -150,9 +148,7 @@ class TestAgainstTheFormula:
             out = case.attend(name)
             assert out.dtype == torch.bfloat16
             scores = (case.q.abs().double() @ case.k.abs().double().transpose(-2, -1)).max().item()
-            scores = scores / math.sqrt(case.q.size(-1)) + (
-                0 if case.bias is None else case.bias.abs().max().item()
-            )
+            scores = scores / math.sqrt(case.q.size(-1)) + (0 if case.bias is None else case.bias.abs().max().item())
             allowance = 2 * (3 * scores + 4) * 2**-9 * case.v.abs().max().item()
             torch.testing.assert_close(out.double(), case.expected(), rtol=0, atol=allowance)
 
@@ -178,9 +174,7 @@ def tensors(keys: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor, T
     """Return float64 q, k, v and bias that require gradients, and a mask whose first row is empty."""
     generator = torch.Generator().manual_seed(seed)
     shapes = [(2, 1, 3, 2), (2, 1, keys, 2), (2, 1, keys, 3), (1, 1, 3, keys)]
-    q, k, v, bias = (
-        torch.randn(s, generator=generator, dtype=torch.float64).requires_grad_() for s in shapes
-    )
+    q, k, v, bias = (torch.randn(s, generator=generator, dtype=torch.float64).requires_grad_() for s in shapes)
     mask = torch.rand(2, 1, 3, keys, generator=generator) < 0.7
     mask[0, :, 0] = False
     mask[1, :, 0] = True
@@ -260,9 +254,7 @@ def test_dropout_drops_weights_and_scales_the_rest(kind: str) -> None:
 
 def test_an_unknown_kind_is_named_with_the_known_ones() -> None:
     x = torch.zeros(1, 1, 1, 1)
-    with pytest.raises(
-        ConfigError, match=r"model\.attention: expected one of .*fused.*reference.*found 'flashy'"
-    ):
+    with pytest.raises(ConfigError, match=r"model\.attention: expected one of .*fused.*reference.*found 'flashy'"):
         attend(x, x, x, kind="flashy")
 
 
@@ -270,20 +262,14 @@ def test_a_kind_registers_under_its_name(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(attention, "_KINDS", dict(attention._KINDS))
 
     @register("first")
-    def first(
-        q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, dropout: float
-    ) -> Tensor:
+    def first(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, dropout: float) -> Tensor:
         return v[:, :, :1].expand(-1, -1, q.size(2), -1)
 
     v = torch.randn(1, 1, 4, 2)
     assert torch.equal(attend(v, v, v, kind="first"), v[:, :, :1].expand(-1, -1, 4, -1))
     register("first")(lambda q, k, v, mask, bias, dropout: v + q)  # as a notebook's cell that runs again
     assert torch.equal(attend(v, v, v, kind="first"), 2 * v)
-    with pytest.raises(
-        ConfigError, match=r"kind fused: expected a new name, found one that headwise\.nn\.attention"
-    ):
+    with pytest.raises(ConfigError, match=r"kind fused: expected a new name, found one that headwise\.nn\.attention"):
         register("fused")(first)
-    with pytest.raises(
-        ConfigError, match=r"kind second: expected lacks to name some of cross, .*, found 'corss'"
-    ):
+    with pytest.raises(ConfigError, match=r"kind second: expected lacks to name some of cross, .*, found 'corss'"):
         register("second", lacks={"corss": "a typing error"})(first)

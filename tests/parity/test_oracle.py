@@ -147,9 +147,7 @@ def test_other_shapes_are_the_oracles(shape: dict[str, Any]) -> None:
     share=st.sampled_from([0.5, 0.9, 1.0]),
 )
 @settings(deadline=None, max_examples=8)
-def test_random_lengths_and_masks(
-    kind: str, seed: int, lengths: list[int], target: int, share: float
-) -> None:
+def test_random_lengths_and_masks(kind: str, seed: int, lengths: list[int], target: int, share: float) -> None:
     model = small_model(**changes(kind, "learned"), encoder_layers=1, decoder_layers=1)
     generator = torch.Generator().manual_seed(seed)
     mask = torch.arange(max(lengths) + 1) < torch.tensor(lengths)[:, None]

@@ -101,9 +101,7 @@ def test_the_bottleneck_s_decoder_is_torch_s_from_the_final_state(cell: str) -> 
     source, mask = batch()
     memory = model.encode(source, mask)
     target = torch.randint(4, VOCABULARY, (4, 6), generator=torch.Generator().manual_seed(3))
-    parts = [
-        torch.stack([state[place][:, 0] for state in memory.final]) for place in range(len(memory.final[0]))
-    ]
+    parts = [torch.stack([state[place][:, 0] for state in memory.final]) for place in range(len(memory.final[0]))]
     start = (parts[0], parts[1]) if cell == "lstm" else parts[0]
     out, _ = theirs(model.target_embedding(target), start)
     assert_close(model.decode(memory, target), out @ model.get_parameter("readout.map.weight").T)
@@ -128,8 +126,7 @@ def lstm(x: Array, h: Array, c: Array, p: dict[str, Array]) -> tuple[Array, Arra
 def gru(x: Array, h: Array, p: dict[str, Array]) -> Array:
     """GRU cell (Cho et al. 2014) in torch's form, whose reset gate multiplies the product with the state."""
     (ri, zi, ni), (rh, zh, nh) = (
-        np.split(p[f"weight_{side}_l0"] @ value + p[f"bias_{side}_l0"], 3)
-        for side, value in (("ih", x), ("hh", h))
+        np.split(p[f"weight_{side}_l0"] @ value + p[f"bias_{side}_l0"], 3) for side, value in (("ih", x), ("hh", h))
     )
     z = sigmoid(zi + zh)
     return (1 - z) * np.tanh(ni + sigmoid(ri + rh) * nh) + z * h
@@ -212,22 +209,16 @@ def test_gnmt_equals_its_formulas() -> None:
         for number, p in enumerate(encoder):
             out, last = run_lstm(x, p)
             if number == 0:
-                back, last = run_lstm(
-                    x[::-1], {k.removesuffix("_reverse"): v for k, v in p.items() if "reverse" in k}
-                )
+                back, last = run_lstm(x[::-1], {k.removesuffix("_reverse"): v for k, v in p.items() if "reverse" in k})
                 out = np.concatenate([out, back[::-1]], axis=1)
-                maps = [
-                    (all_of[f"bridges.0.maps.{k}.weight"], all_of[f"bridges.0.maps.{k}.bias"]) for k in (0, 1)
-                ]
+                maps = [(all_of[f"bridges.0.maps.{k}.weight"], all_of[f"bridges.0.maps.{k}.bias"]) for k in (0, 1)]
                 last = (np.tanh(maps[0][0] @ last[0] + maps[0][1]), maps[1][0] @ last[1] + maps[1][1])
             states.append(last)
             x = out + x if number >= 2 else out
         np.testing.assert_allclose(memory.states[row, :length].detach().numpy(), x, rtol=1e-9, atol=1e-10)
         for i, token in enumerate(target[row].tolist()):
             keys = x @ all_of["cross_attention.key.weight"].T
-            query = (
-                all_of["cross_attention.query.weight"] @ states[0][0]
-            )  # previous state of the bottom layer
+            query = all_of["cross_attention.query.weight"] @ states[0][0]  # previous state of the bottom layer
             a = softmax(np.tanh(query + keys) @ all_of["cross_attention.score.weight"][0])
             below = all_of["source_embedding.weight"][token]
             for number in range(4):
@@ -250,9 +241,7 @@ def run_lstm(x: Array, p: dict[str, Array]) -> tuple[Array, tuple[Array, Array]]
 @pytest.mark.parametrize("kind", ["additive", "multiplicative"])
 def test_scores_equal_their_formula_in_float64(kind: str) -> None:
     torch.manual_seed(0)
-    attention = {"additive": AdditiveAttention, "multiplicative": MultiplicativeAttention}[kind](
-        6, 9
-    ).double()
+    attention = {"additive": AdditiveAttention, "multiplicative": MultiplicativeAttention}[kind](6, 9).double()
     query, states = torch.randn(2, 3, 6).double(), torch.randn(2, 5, 9).double()
     mask = torch.tensor([[True] * 5, [True, False, True, False, False]])
     found = attention(query, attention.project_memory(states), states, mask).detach().numpy()
@@ -260,9 +249,7 @@ def test_scores_equal_their_formula_in_float64(kind: str) -> None:
     for b, i in np.ndindex(2, 3):
         s, seen = query[b, i].numpy(), states[b, mask[b]].numpy()
         if kind == "additive":
-            scores = [
-                p["score.weight"][0] @ np.tanh(p["query.weight"] @ s + p["key.weight"] @ h) for h in seen
-            ]
+            scores = [p["score.weight"][0] @ np.tanh(p["query.weight"] @ s + p["key.weight"] @ h) for h in seen]
         else:
             scores = [s @ p["key.weight"] @ h for h in seen]
         np.testing.assert_allclose(found[b, i], softmax(np.array(scores)) @ seen, rtol=1e-12, atol=1e-14)

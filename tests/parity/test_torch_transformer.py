@@ -182,9 +182,7 @@ def test_the_encoder_alone(norm: str) -> None:
         embedded = embed(model.source_embedding.weight, padded.source)
     expected = theirs.encoder(embedded, src_key_padding_mask=~padded.source_mask)
     assert torch.equal(memory.mask, padded.source_mask)
-    torch.testing.assert_close(
-        memory.states[padded.source_mask], expected[padded.source_mask], rtol=1e-5, atol=1e-5
-    )
+    torch.testing.assert_close(memory.states[padded.source_mask], expected[padded.source_mask], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])

@@ -129,6 +129,4 @@ def problems(draw: st.DrawFn, kind: str, longest: int = 40) -> Problem:
         reach = draw(st.integers(1, 10))
         bias = RelativeBias(normal(1, heads, queries if choice == "per query" else 1, 2 * reach + 1))
     q = 2 * normal(batch, heads, queries, d_k)
-    return Problem(
-        q, normal(batch, shared, keys, d_k), normal(batch, shared, keys, d_v), mask, bias, causal, options
-    )
+    return Problem(q, normal(batch, shared, keys, d_k), normal(batch, shared, keys, d_v), mask, bias, causal, options)

@@ -212,9 +212,7 @@ def attention(case: Case, place: BoxPlace, steps: dict[str, Step], position: int
         if config.positions not in ("alibi", "t5", "relative") or cross:
             products = [
                 one_k @ one_q / math.sqrt(config.key_size)
-                for one_q, one_k in zip(
-                    np.split(q, config.heads), np.split(k, config.heads, axis=1), strict=True
-                )
+                for one_q, one_k in zip(np.split(q, config.heads), np.split(k, config.heads, axis=1), strict=True)
             ]
             shown = np.isfinite(scores)
             np.testing.assert_allclose(scores[shown], np.array(products)[shown], **CLOSE)

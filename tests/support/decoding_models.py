@@ -136,9 +136,7 @@ class TreeModel(Seq2Seq):
             self.log_probs(self._source(state.memory, row // state.beams), tuple(prefix[1:]))
             for row, prefix in enumerate(prefixes.tolist())
         ]
-        return torch.tensor(np.array(log_probs), dtype=torch.float32), PrefixState(
-            state.memory, prefixes, state.beams
-        )
+        return torch.tensor(np.array(log_probs), dtype=torch.float32), PrefixState(state.memory, prefixes, state.beams)
 
     def decode(self, memory: Memory, target_input: Tensor) -> Tensor:
         log_probs = [
@@ -164,9 +162,7 @@ def tiny_transformer(vocabulary: int = 50, seed: int = 2, **changes: object) -> 
     shape = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "d_ff": 32, "heads": 2}
     shape |= {"max_length": 64}
     torch.manual_seed(seed)
-    config = ModelConfig.model_validate(
-        shape | {"share_embeddings": "none", "positions": "learned"} | changes
-    )
+    config = ModelConfig.model_validate(shape | {"share_embeddings": "none", "positions": "learned"} | changes)
     model = Transformer(config, vocabulary, vocabulary).eval()
     with torch.no_grad():
         for name, factor in (("positions.table", 6), ("source_embedding", 2), ("output_projection", 2)):
@@ -187,16 +183,13 @@ def penalty(length: int, alpha: float) -> float:
     return (5 + length) ** alpha / (5 + 1) ** alpha
 
 
-def all_outputs(
-    model: TreeModel, source: list[int], alpha: float, longest: int
-) -> list[tuple[float, tuple[int, ...]]]:
+def all_outputs(model: TreeModel, source: list[int], alpha: float, longest: int) -> list[tuple[float, tuple[int, ...]]]:
     """Return every output of up to `longest` words with its score, best first, by exhaustive search."""
     scored = []
     for length in range(longest + 1):
         for words in itertools.product(range(4, model.target_size), repeat=length):
             total = sum(
-                model.log_probs(tuple(source), words[:position])[token]
-                for position, token in enumerate([*words, EOS])
+                model.log_probs(tuple(source), words[:position])[token] for position, token in enumerate([*words, EOS])
             )
             scored.append((total / penalty(length + 1, alpha), words))
     return sorted(scored, key=lambda entry: -entry[0])

@@ -137,9 +137,7 @@ def _become(args: Sequence[str], env: Mapping[str, str] | None) -> NoReturn:
         os.environ.clear()
         os.environ.update(env)
     at = _program_at(args)
-    sys.path[:0] = [
-        entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry not in sys.path
-    ]
+    sys.path[:0] = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry not in sys.path]
     option, program, *arguments = map(str, args[at:])
     sys.argv = ["-c" if option == "-c" else program, *arguments]
     sys.orig_argv = [str(argument) for argument in args]
@@ -154,9 +152,7 @@ def _become(args: Sequence[str], env: Mapping[str, str] | None) -> NoReturn:
     code = 0
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", category=RuntimeWarning, module="runpy"
-            )  # it is imported already
+            warnings.filterwarnings("ignore", category=RuntimeWarning, module="runpy")  # it is imported already
             if option == "-c":
                 exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})
             else:

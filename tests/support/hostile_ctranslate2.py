@@ -142,9 +142,7 @@ CTRANSLATE2: Damages = {
     "tokens that aren't": (tokens(lambda tokens: {"a": 1}), "a list of tokens"),
     "no unknown": (tokens(lambda tokens: ["x", *tokens[1:]]), "unk_token"),
     "no start": (
-        changed(
-            lambda content: re.sub(rb'(decoder_start_token": )"<s>"', rb"\g<1>null", content), "config.json"
-        ),
+        changed(lambda content: re.sub(rb'(decoder_start_token": )"<s>"', rb"\g<1>null", content), "config.json"),
         "decoder_start_token: expected the token that begins every translation",
     ),
     "a start elsewhere": (
@@ -225,9 +223,7 @@ ARGOS: Damages = {
     "no subwords": (without_member("sentencepiece.model"), "expected sentencepiece.model, found none"),
     "Moses": (
         repacked(
-            lambda files: {
-                name.replace("sentencepiece.model", "bpe.model"): data for name, data in files.items()
-            }
+            lambda files: {name.replace("sentencepiece.model", "bpe.model"): data for name, data in files.items()}
         ),
         "expected sentencepiece.model, found bpe.model, which needs Moses' tokenizer",
     ),

@@ -10,9 +10,7 @@ import socketserver
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-TEXT = (
-    random.Random(3).randbytes(300_000).hex().encode()
-)  # 600,000 bytes, longer than any socket buffer block
+TEXT = random.Random(3).randbytes(300_000).hex().encode()  # 600,000 bytes, longer than any socket buffer block
 
 
 class Server(ThreadingHTTPServer):

@@ -17,9 +17,7 @@ MODEL = {
 }  # fmt: skip
 
 
-def make_image_run(
-    directory: Path, task: str, *, model_changes: dict[str, Any] | None = None, **options: Any
-) -> Path:
+def make_image_run(directory: Path, task: str, *, model_changes: dict[str, Any] | None = None, **options: Any) -> Path:
     """Write a run directory of image_classification or image_text; `options` are the task's options.
 
     `model_changes` are keys of the model's configuration.

@@ -9,9 +9,7 @@ from headwise.experiments.harness.records import Record, write_record
 from headwise.experiments.harness.rows import ExperimentRow
 
 
-def invent(
-    results: Path, row: ExperimentRow, seed: int, score: float | None, command: str = "", **recipe: Any
-) -> None:
+def invent(results: Path, row: ExperimentRow, seed: int, score: float | None, command: str = "", **recipe: Any) -> None:
     """Write a record with this BLEU on both sets; None: the training diverged."""
     result: dict[str, Any] = {"diverged": "step 3: the loss is nan"}
     if score is not None:

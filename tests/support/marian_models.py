@@ -43,9 +43,7 @@ def spm(texts: list[str], size: int) -> bytes:
     return model.getvalue()
 
 
-def write_tokenizer(
-    folder: Path, *, separate: bool = False, target_codes: Sequence[str] = ()
-) -> tuple[int, int]:
+def write_tokenizer(folder: Path, *, separate: bool = False, target_codes: Sequence[str] = ()) -> tuple[int, int]:
     """Write source.spm, target.spm and vocab.json; return the sizes of both vocabularies.
 
     `target_codes` are further language codes, in the vocabulary of the target.

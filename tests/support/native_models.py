@@ -134,19 +134,13 @@ def by_pytorch(shape: str) -> tuple[Transformer, list[Hypothesis], list[NDArray[
     return model, scored, weights, step_search(model, sentences(9, VOCABULARY), options)
 
 
-def step_search(
-    model: Transformer, sources: list[list[int]], options: SearchOptions
-) -> list[list[Hypothesis]]:
+def step_search(model: Transformer, sources: list[list[int]], options: SearchOptions) -> list[list[Hypothesis]]:
     return search(model, [SearchSentence(source, options) for source in sources], SYMBOLS)
 
 
-def assert_same(
-    found: list[list[Hypothesis]], expected: list[list[Hypothesis]], within: float = 1e-4
-) -> None:
+def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]], within: float = 1e-4) -> None:
     for ours, theirs in zip(found, expected, strict=True):
         assert [h.tokens for h in ours] == [h.tokens for h in theirs]
         for a, b in zip(ours, theirs, strict=True):
-            assert dataclasses.astuple(a)[1:3] == pytest.approx(
-                dataclasses.astuple(b)[1:3], rel=1e-5, abs=within
-            )
+            assert dataclasses.astuple(a)[1:3] == pytest.approx(dataclasses.astuple(b)[1:3], rel=1e-5, abs=within)
             assert a.token_log_probabilities == pytest.approx(b.token_log_probabilities, rel=1e-5, abs=within)

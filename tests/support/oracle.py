@@ -119,9 +119,7 @@ class Oracle(Transformer):
             table = self.weights[f"{name}.table"]
             buckets = config.position_options.t5.buckets
             reach = config.position_options.t5.reach
-            return np.array(
-                [[table[t5_bucket(d, causal, buckets, reach), head] for d in row] for row in distance]
-            )
+            return np.array([[table[t5_bucket(d, causal, buckets, reach), head] for d in row] for row in distance])
         if positions == "relative":  # Shaw et al. 2018, equation 4: q_i (a^K_ij)ᵀ / √d_k
             added = self.relative_vectors(f"{name}.keys", head, distance)
             return np.einsum("id,ijd->ij", q, added) / math.sqrt(config.key_size)
@@ -148,8 +146,7 @@ class Oracle(Transformer):
         y = self.weights[f"{name}.skip"] * inputs
         for direction, order in enumerate([slice(None)] if causal else [slice(None), slice(None, None, -1)]):
             step, decay, frequency, readout = (
-                self.weights[f"{name}.{part}"][direction]
-                for part in ("log_step", "log_decay", "frequency", "readout")
+                self.weights[f"{name}.{part}"][direction] for part in ("log_step", "log_decay", "frequency", "readout")
             )
             a = -np.exp(decay) + 1j * frequency  # (channels, states)
             a_bar = np.exp(np.exp(step)[:, None] * a)  # zero-order hold

@@ -35,8 +35,6 @@ def split_and_join(model: Path, texts: Sequence[str], pieces: Sequence[Sequence[
 def run_script(name: str, argument: Path, given: Any) -> Any:
     assert NODE is not None
     command = [NODE, str(Path(__file__).with_name(name)), str(argument)]
-    done = subprocess.run(
-        command, input=json.dumps(given), capture_output=True, text=True, check=False, timeout=300
-    )
+    done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

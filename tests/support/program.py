@@ -157,9 +157,7 @@ def assert_same_training(ours: Path, expected: Path, kind: str | None = None) ->
     """
     losses = [[record["loss"] for record in metrics(run, kind)] for run in (ours, expected)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-    parameters, expected_parameters = (
-        load_file(latest(run) / "model.safetensors") for run in (ours, expected)
-    )
+    parameters, expected_parameters = (load_file(latest(run) / "model.safetensors") for run in (ours, expected))
     assert parameters.keys() == expected_parameters.keys()
     for name, tensor in parameters.items():
         np.testing.assert_allclose(tensor, expected_parameters[name], rtol=1e-4, atol=1e-6)

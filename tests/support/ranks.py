@@ -64,12 +64,6 @@ def run_as_ranks(count: int, code: str, *arguments: object) -> list[Any]:
 
 def ranks_of(process: subprocess.Popen[str]) -> list[Rank]:
     """Return the processes that a launcher or a training has started, in the order of their start."""
-    listed = subprocess.run(
-        ["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True
-    ).stdout
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True).stdout
     lines = [line.split() for line in listed.splitlines()]
-    return [
-        Rank(int(pid))
-        for pid, parent, state in lines
-        if int(parent) == process.pid and not state.startswith("Z")
-    ]
+    return [Rank(int(pid)) for pid, parent, state in lines if int(parent) == process.pid and not state.startswith("Z")]

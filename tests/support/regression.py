@@ -62,9 +62,7 @@ class Stream:
 def numbers(position: int) -> Numbers:
     random = torch.Generator().manual_seed(position)
     size = 1 + (position - 1) % 4
-    return Numbers(
-        torch.randn(size, 3, generator=random), torch.randn(size, generator=random), f"batch {position}"
-    )
+    return Numbers(torch.randn(size, 3, generator=random), torch.randn(size, generator=random), f"batch {position}")
 
 
 class Regression:
@@ -79,9 +77,7 @@ class Regression:
         self.stream = Stream()  # the last one that was begun
         self.scores: list[dict[str, float]] = []  # of validations to come; the last one stays
         self.validated: list[bool] = []  # whether each validation was the final one
-        self.at: dict[
-            str, Callable[[], float | None]
-        ] = {}  # what happens at a batch, and instead of its loss
+        self.at: dict[str, Callable[[], float | None]] = {}  # what happens at a batch, and instead of its loss
 
     def batches(self, rank: int, world: int) -> Stream:
         self.stream = Stream()

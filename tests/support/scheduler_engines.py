@@ -58,10 +58,7 @@ def engines() -> dict[str, Callable[[], Engine]]:
 
 both = pytest.mark.parametrize(
     "make",
-    [
-        pytest.param(make, id=name, marks=[compiled] if name == "continuous" else [])
-        for name, make in engines().items()
-    ],
+    [pytest.param(make, id=name, marks=[compiled] if name == "continuous" else []) for name, make in engines().items()],
 )
 
 

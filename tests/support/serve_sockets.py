@@ -50,7 +50,5 @@ def everything(connection: socket.socket) -> bytes:
 
 def ask(port: int, head: str) -> tuple[int, bytes]:
     """Send the request line and headers in `head` with `Connection: close`; return the status and the raw response."""
-    answer = everything(
-        connect(port, (head + "\nConnection: close\n\n").replace("\n", "\r\n").encode("latin-1"))
-    )
+    answer = everything(connect(port, (head + "\nConnection: close\n\n").replace("\n", "\r\n").encode("latin-1")))
     return int(answer.split(b" ", 2)[1]), answer

@@ -23,9 +23,7 @@ PLAIN_STEPS = ("optimizer.epsilon=1", "optimizer.beta1=0", "optimizer.beta2=0")
 def shape(d_model: int, d_ff: int, encoder_layers: int = 1) -> tuple[str, ...]:
     """Return the options of a small model."""
     layers = {"encoder_layers": encoder_layers, "decoder_layers": 1, "heads": 2}
-    return tuple(
-        f"model.{key}={value}" for key, value in {**layers, "d_model": d_model, "d_ff": d_ff}.items()
-    )
+    return tuple(f"model.{key}={value}" for key, value in {**layers, "d_model": d_model, "d_ff": d_ff}.items())
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,7 @@ def command(run: Path, new: Toy, *more: object) -> list[object]:
     return ["train", "--from", run, "--source", new.source, "--target", new.target, *QUICK, *more]
 
 
-def test_a_run_is_adapted_with_its_model_and_subwords(
-    trained: Path, new: Toy, program: Call, tmp_path: Path
-) -> None:
+def test_a_run_is_adapted_with_its_model_and_subwords(trained: Path, new: Toy, program: Call, tmp_path: Path) -> None:
     adapted = tmp_path / "adapted"
     outcome = program(*command(trained, new, *FAST, "--max-steps=16", "-o", adapted)).ok()
     assert f"model and subwords: those of {trained}" in outcome.err
@@ -65,9 +63,7 @@ def toy_files(run: Path) -> tuple[str, str]:
     return data.source[0], data.target[0]
 
 
-def test_training_begins_with_the_runs_weights(
-    trained: Path, new: Toy, program: Call, tmp_path: Path
-) -> None:
+def test_training_begins_with_the_runs_weights(trained: Path, new: Toy, program: Call, tmp_path: Path) -> None:
     same = tmp_path / "same"
     program(*command(trained, new, "--max-steps=1", "schedule.peak=1e-9", "-o", same)).ok()
     before, after = load_file(trained / "model.safetensors"), load_file(same / "model.safetensors")
@@ -85,18 +81,14 @@ def test_a_resumed_adaptation_equals_an_uninterrupted_one(
     before, after = load_file(trained / "model.safetensors"), load_file(whole / "model.safetensors")
     assert before.keys() == after.keys()
     engines = [
-        program(
-            "evaluate", whole, "--source", new.source, "--reference", new.target, "--engine", engine, "--json"
-        ).out
+        program("evaluate", whole, "--source", new.source, "--reference", new.target, "--engine", engine, "--json").out
         for engine in ("native", "pytorch")
     ]
     native, pytorch = (json.loads(out)["perplexity"]["word"] for out in engines)
     assert native == pytest.approx(pytorch, rel=1e-3)
 
 
-def test_restart_begins_with_the_runs_weights_again(
-    trained: Path, new: Toy, program: Call, tmp_path: Path
-) -> None:
+def test_restart_begins_with_the_runs_weights_again(trained: Path, new: Toy, program: Call, tmp_path: Path) -> None:
     run = tmp_path / "run"
     program(*command(trained, new, "--max-steps=4", "-o", run)).ok()
     first = result(run)
@@ -138,9 +130,7 @@ def test_subwords_of_the_new_text_are_added(trained: Path, program: Call, tmp_pa
     assert torch.allclose(before[name], after[name][: old.source_size], rtol=0, atol=1e-7)
     piece = next(p for p in grown.source_pieces(range(old.source_size, grown.source_size)) if p[0] == "▁")
     mean = before[name][old.encode_source(piece[1:])].double().mean(0)
-    assert torch.allclose(
-        after[name][grown.source_processor.piece_to_id(piece)].double(), mean, rtol=0, atol=1e-7
-    )
+    assert torch.allclose(after[name][grown.source_processor.piece_to_id(piece)].double(), mean, rtol=0, atol=1e-7)
     usual = before[name].norm(dim=1).mean()
     for first, second in itertools.combinations(unknown, 2):  # such characters don't begin alike
         distance = (after[name][first] - after[name][second]).norm()
@@ -159,9 +149,7 @@ def test_mistakes_get_a_sentence(trained: Path, new: Toy, program: Call, tmp_pat
     def error(*more: object, start: object = trained, out: Path = run) -> str:
         return program(*command(Path(str(start)), new, *more, "-o", out)).error
 
-    assert error(out=trained).startswith(
-        "training.initialize_from: expected another run than the one to train"
-    )
+    assert error(out=trained).startswith("training.initialize_from: expected another run than the one to train")
     assert "has model.d_ff=32 there, found 64 here" in error("model.d_ff=64")
     for key in ("lowercase", "joiners"):
         assert error(f"subwords.{key}=true") == f"subwords.{key}: expected false, as in {trained}, found true"

@@ -20,9 +20,7 @@ from toy import Toy
 def two_files(program: Call, folder: Path, source: bytes, target: bytes, *more: object) -> Outcome:
     (folder / "a.en").write_bytes(source)
     (folder / "a.de").write_bytes(target)
-    return program(
-        "train", "--source", folder / "a.en", "--target", folder / "a.de", "-o", folder / "run", *more
-    )
+    return program("train", "--source", folder / "a.en", "--target", folder / "a.de", "-o", folder / "run", *more)
 
 
 @pytest.mark.parametrize(
@@ -69,9 +67,7 @@ def test_a_folder_for_a_file(program: Call, toy: Toy, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("size", "sentence"), [(1000, "expected at most "), (20, "expected at least ")])
-def test_a_vocabulary_size_that_the_text_does_not_allow(
-    size: int, sentence: str, train: Call, tmp_path: Path
-) -> None:
+def test_a_vocabulary_size_that_the_text_does_not_allow(size: int, sentence: str, train: Call, tmp_path: Path) -> None:
     outcome = train(tmp_path / "run", f"subwords.size={size}")
     assert outcome.error.startswith(f"subwords.size: {sentence}")
     assert outcome.error.endswith(f"found {size}")
@@ -107,9 +103,7 @@ def test_lines_before_an_invalid_one_are_processed(
     assert program("translate", run, bad).out == program("translate", run, good).out
 
 
-def test_the_pairs_before_one_that_is_too_long_are_scored(
-    program: Call, toy: Toy, run: Path, tmp_path: Path
-) -> None:
+def test_the_pairs_before_one_that_is_too_long_are_scored(program: Call, toy: Toy, run: Path, tmp_path: Path) -> None:
     target = tmp_path / "target"
     lines = toy.target.read_text().splitlines(keepends=True)
     target.write_text("".join([*lines[:5], "mo " * 70 + "\n", *lines[6:]]))
@@ -126,9 +120,7 @@ def test_names_that_are_not_utf_8(program: Call, toy: Toy, run: Path, tmp_path: 
     missing = tmp_path / os.fsdecode(b"none\xff")
     assert program("translate", run, missing).error == f"{tmp_path}/none\\udcff: there is no such file"
     error = program("train", "--source", odd, "--target", toy.target, "-o", tmp_path / "new").error
-    assert error == (
-        "command line: data.source: expected a YAML value, found the character U+DCFF, which YAML hasn't"
-    )
+    assert error == ("command line: data.source: expected a YAML value, found the character U+DCFF, which YAML hasn't")
     error = program("train", "-c", toy.config, "-o", missing).error
     assert error == f"{tmp_path}/none\\udcff: expected a run directory whose name is UTF-8, found another"
     assert not missing.exists()

@@ -15,9 +15,7 @@ from toy import Toy
 # Runs and checkpoints
 
 
-@pytest.mark.parametrize(
-    "name", ["model.safetensors", "optimizer.safetensors", "random.safetensors", "state.json"]
-)
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "random.safetensors", "state.json"])
 @pytest.mark.parametrize("harm", ["truncated", "flipped", "missing"])
 def test_a_damaged_checkpoint(name: str, harm: str, train: Call, run: Path) -> None:
     file = run / "checkpoints" / "step-00000006" / name
@@ -137,8 +135,7 @@ def test_a_run_without_a_checkpoint(program: Call, toy: Toy, run: Path) -> None:
     for name in ("model.safetensors", "best", "latest"):
         (run / name).unlink(missing_ok=True)
     assert program("translate", run, toy.source).error == (
-        f"{run}/model.safetensors: there is no such file, and no checkpoint; "
-        "`headwise train` goes on with the run"
+        f"{run}/model.safetensors: there is no such file, and no checkpoint; `headwise train` goes on with the run"
     )
 
 

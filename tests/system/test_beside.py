@@ -23,10 +23,7 @@ def test_the_page(here: Path, monkeypatch: pytest.MonkeyPatch, program: Call) ->
     _, names = walk("beside.md", here, program)
     run, passed, written = names["run"], names["passed"], names["written"]
     pieces = names["tokenizer"].convert_ids_to_tokens(written[0, 1:9].tolist())  # after the start symbol
-    numbers = {
-        piece: i
-        for i, piece in enumerate(run.translator.subwords.target_pieces(range(run.model.target_size)))
-    }
+    numbers = {piece: i for i, piece in enumerate(run.translator.subwords.target_pieces(range(run.model.target_size)))}
     seen = run.explain("The old cat sleeps.", target=[numbers[piece] for piece in pieces])
     theirs = torch.stack(passed.cross_attentions)[:, 0, :, : len(pieces)].numpy()
     np.testing.assert_allclose(seen.weights, theirs, atol=1e-4)
@@ -39,6 +36,4 @@ def _tiny(source: str, target: str, **options: object) -> headwise.Run:
     train = importlib.import_module("headwise.api.training").train
     model = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "d_ff": 16, "heads": 2, "norm": "post"}
     keys = {"model": model, "training": {"products": "torch", "processes": 1}, "data": {"dev_pairs": 4}}
-    return train(
-        source, target, out=options["out"], max_steps=4, decoding={"beam": 2, "extra_length": 4}, **keys
-    )
+    return train(source, target, out=options["out"], max_steps=4, decoding={"beam": 2, "extra_length": 4}, **keys)

@@ -51,9 +51,7 @@ def test_its_own_tool_accepts_it(command: str, tmp_path: Path) -> None:
     unit = UNIT.replace("/opt/headwise/bin/headwise", shutil.which("true") or "/bin/true")
     (folder / "headwise.service").write_text(unit, encoding="utf-8")
     (tmp_path / "runs").mkdir()
-    done = subprocess.run(
-        [tool, *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=60
-    )
+    done = subprocess.run([tool, *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -68,9 +68,7 @@ def test_a_shown_command_has_its_options(document: str, line: str) -> None:
     words = list(itertools.takewhile(lambda word: word not in ("|", "<", ">", "&&"), _words(line)))[1:]
     command = every_command().get((words[0],)) or every_command()[words[0], words[1]]
     known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
-    assert not [word for word in words[1:] if word.startswith("-") and word not in known], (
-        f"{document}: {line}"
-    )
+    assert not [word for word in words[1:] if word.startswith("-") and word not in known], f"{document}: {line}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -61,12 +61,8 @@ def reviews(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, draw = tmp_path_factory.mktemp("reviews"), random.Random(1)
     for name, words in (("good.txt", GOOD), ("bad.txt", BAD)):
         (folder / name).write_text("".join(review(draw, words) + "\n" for _ in range(150)))
-    examples = [
-        (review(draw, words), label) for label, words in (("good", GOOD), ("bad", BAD)) for _ in range(20)
-    ]
-    (folder / "test.tsv").write_text(
-        "text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in examples)
-    )
+    examples = [(review(draw, words), label) for label, words in (("good", GOOD), ("bad", BAD)) for _ in range(20)]
+    (folder / "test.tsv").write_text("text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in examples))
     options = {"labels": ["good", "bad"], "pooling": "mean", "token_dropout": 0.1}
     configuration(folder, "classification", ["good.txt", "bad.txt"], classification=options)
     return folder
@@ -107,9 +103,7 @@ def scores(program: Call, *arguments: object) -> dict[str, Any]:
 # Training, evaluation and prediction
 
 
-def test_a_classifier_learns_and_predicts(
-    program: Call, reviews: Path, classifier: Path, tmp_path: Path
-) -> None:
+def test_a_classifier_learns_and_predicts(program: Call, reviews: Path, classifier: Path, tmp_path: Path) -> None:
     record = scores(program, classifier, reviews / "test.tsv")
     assert record["accuracy"] > 95
     assert record["examples"] == 40
@@ -197,9 +191,7 @@ def test_question_answering_finds_an_answer_of_the_asked_type(program: Call, tmp
     assert program("predict", tmp_path / "run", tmp_path / "text").out == "white\nfive\n"
 
 
-def test_a_masked_language_model_fills_in_masks(
-    program: Call, twins: Path, masked_lm: Path, tmp_path: Path
-) -> None:
+def test_a_masked_language_model_fills_in_masks(program: Call, twins: Path, masked_lm: Path, tmp_path: Path) -> None:
     assert scores(program, masked_lm)["accuracy"] > 60  # one in 16 is right by chance
     assert scores(program, masked_lm, twins / "text")["accuracy"] > 60
     (tmp_path / "text").write_text("".join(f"{word} <mask> hi pa\n" for word in TWINS))
@@ -213,9 +205,7 @@ def test_a_masked_language_model_fills_in_masks(
         assert candidates[0]["probability"] >= candidates[1]["probability"]
 
 
-def test_the_masked_tokens_of_a_text_do_not_depend_on_the_batches(
-    program: Call, twins: Path, masked_lm: Path
-) -> None:
+def test_the_masked_tokens_of_a_text_do_not_depend_on_the_batches(program: Call, twins: Path, masked_lm: Path) -> None:
     whole, small = (
         scores(program, masked_lm, twins / "text", "--set", f"batch.tokens={tokens}") for tokens in (4000, 60)
     )

@@ -24,9 +24,7 @@ def _short_probe(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def estimated(program: Call, toy: Toy, run: Path, *more: object) -> dict[str, Any]:
-    outcome = program(
-        "train", "-c", toy.config, "--estimate", "--json", "training.processes=1", "-o", run, *more
-    ).ok()
+    outcome = program("train", "-c", toy.config, "--estimate", "--json", "training.processes=1", "-o", run, *more).ok()
     return json.loads(outcome.out)
 
 
@@ -34,9 +32,7 @@ def test_the_estimate_is_of_the_model_that_is_then_trained(program: Call, toy: T
     run = tmp_path / "run"
     record = estimated(program, toy, run, "--max-steps=1", "--watts=100")
     assert not (run / "model.safetensors").exists()
-    trained = program(
-        "train", "-c", toy.config, "training.processes=1", "--max-steps=1", "--json", "-o", run
-    ).ok()
+    trained = program("train", "-c", toy.config, "training.processes=1", "--max-steps=1", "--json", "-o", run).ok()
     done = json.loads(trained.out)
     for name, found in (("parameters", "parameters"), ("steps", "steps"), ("tokens", "target_tokens")):
         assert record[name] == done[found], name
@@ -85,9 +81,7 @@ def test_larger_batches_need_more_activations(program: Call, toy: Toy, tmp_path:
 def test_the_state_is_divided_over_devices_and_activations_are_not(
     available: float | None, devices: int | None
 ) -> None:
-    memory = MemoryEstimate(
-        parameters=200, gradients=200, optimizer=400, activations=150, program=20, other=30
-    )
+    memory = MemoryEstimate(parameters=200, gradients=200, optimizer=400, activations=150, program=20, other=30)
     size = {"parameters": 50, "tokens": 100, "flops": 1.0, "memory": memory, "tokens_per_second": 10.0}
     found = Estimate(**size, place="here", steps=7, watts=None, available=available)
     assert found.devices == devices

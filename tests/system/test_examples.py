@@ -99,9 +99,7 @@ def test_a_student_keeps_the_recipe_except_for_its_size(trained: Path, text: Toy
     assert (model.norm, model.dropout) == ("pre", 0.25)
 
 
-def test_synthetic_sources_are_tagged_translations(
-    trained: Path, toy: Toy, text: Toy, tmp_path: Path
-) -> None:
+def test_synthetic_sources_are_tagged_translations(trained: Path, toy: Toy, text: Toy, tmp_path: Path) -> None:
     run = tmp_path / "run"
     back = ("back_translate.sh", run, toy.target, toy.source, text.source, f"{trained} --beam 2")
     done(*back, *SMALL, "subwords.size=60", "data.weights=[0.75,0.25]")
@@ -151,10 +149,7 @@ def test_seldom_words_of_a_dictionary_stand_where_others_of_their_gender_and_cas
         cases = dict(zip(("nominativ", "genitiv", "dativ", "akkusativ"), singular, strict=True))
         many = plural.removesuffix("n")
         forms = {case: many + "n" * (case == "dativ" or plural.endswith("n")) for case in cases}
-        table = {
-            case: {"singular": {"sg1": [form]}, "plural": {"pl1": [forms[case]]}}
-            for case, form in cases.items()
-        }
+        table = {case: {"singular": {"sg1": [form]}, "plural": {"pl1": [forms[case]]}} for case, form in cases.items()}
         return {"u1": {"gen_case_num": {"genus": {"sg1": [gender]}, **table}}}
 
     def translations(**words: str) -> dict[str, object]:
@@ -192,8 +187,7 @@ def test_seldom_words_of_a_dictionary_stand_where_others_of_their_gender_and_cas
     assert not words & {("dog", "Hund"), ("owl", "Eule"), ("red", "rot")}
     assert words & {("the urchin", "der Igel"), ("an urchin", "ein Igel")}
     there, back = (
-        lzma.decompress((tmp_path / f"{pair}.tsv.xz").read_bytes()).decode().splitlines()
-        for pair in ("en-de", "de-en")
+        lzma.decompress((tmp_path / f"{pair}.tsv.xz").read_bytes()).decode().splitlines() for pair in ("en-de", "de-en")
     )
     assert {"urchin\tIgel\tIgels", "owl\tEule", "owls\tEulen", "bear\tBär\tBären"} <= {*there}
     assert {"Igel\turchin\turchins", "Eulen\towls", "Bären\tbears\tbear", "flinkes\tagile"} <= {*back}

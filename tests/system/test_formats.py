@@ -221,9 +221,7 @@ def test_patience_ends_a_run(train: Call, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "best").read_text() == "step-00000001\n"
 
 
-def test_a_loss_that_explodes_names_step_lines_and_checkpoint(
-    program: Call, toy: Toy, tmp_path: Path
-) -> None:
+def test_a_loss_that_explodes_names_step_lines_and_checkpoint(program: Call, toy: Toy, tmp_path: Path) -> None:
     run = tmp_path / "run"
     explode = ["schedule.name=constant", "schedule.warmup=0", "schedule.peak=1e30"]
     outcome = program("train", "-c", toy.config, *explode, "training.checkpoint_every=1", "-o", run)

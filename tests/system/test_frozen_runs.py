@@ -33,9 +33,7 @@ RUNS = [
 
 
 @pytest.fixture
-def expected(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> dict[str, Any]:
+def expected(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Copy a version's runs, enter their folder, and return what that version computed."""
     version = request.param
     shutil.copytree(FROZEN / "text", tmp_path / "text")
@@ -64,9 +62,7 @@ def test_a_run_resumes_with_the_same_bits(expected: dict[str, Any], run: str, pr
         assert digest(found) == expected[run]["sha256"]
 
 
-@pytest.mark.parametrize(
-    ("expected", "run"), [each for each in RUNS if each[1] != "language"], indirect=["expected"]
-)
+@pytest.mark.parametrize(("expected", "run"), [each for each in RUNS if each[1] != "language"], indirect=["expected"])
 @pytest.mark.parametrize("beam", [1, 4])
 def test_a_run_translates_the_same(expected: dict[str, Any], run: str, beam: int, program: Call) -> None:
     """Empty translations, which are no longer given by themselves, included."""
@@ -103,9 +99,7 @@ def test_a_removed_key_is_dropped_unused_and_refused_by_training_alone(
         node = node.setdefault(section, {})
     node[name] = value
     (run / "config.yaml").write_text(json.dumps(tree))
-    sentence = (
-        f"{key}: expected {unused}, as this key was removed (the tag before-less has it), found {value}"
-    )
+    sentence = f"{key}: expected {unused}, as this key was removed (the tag before-less has it), found {value}"
     program("translate", run, toy.source, "-o", tmp_path / "out").ok()
     assert program("train", "-o", run, "--max-steps", 9).error == f"{run}/config.yaml: {sentence}"
     assert program("train", "-c", toy.config, "-o", run, "--max-steps", 9).error.endswith(sentence)

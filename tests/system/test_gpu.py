@@ -31,12 +31,8 @@ SENTENCES = ["The cat sleeps.", "The old dog sees a small bird in the garden.", 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-4), (torch.bfloat16, 0.1)]
-)
-def test_every_attention_kind_and_its_gradients(
-    kind: str, causal: bool, dtype: torch.dtype, tolerance: float
-) -> None:
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-4), (torch.bfloat16, 0.1)])
+def test_every_attention_kind_and_its_gradients(kind: str, causal: bool, dtype: torch.dtype, tolerance: float) -> None:
     torch.manual_seed(1)
     inputs = [torch.randn(3, 4, 37, 16, dtype=torch.float64) for _ in range(3)]
     mask = (torch.arange(37) < torch.tensor([[37], [20], [1]]))[:, None, None]
@@ -137,9 +133,7 @@ def test_a_run_of_a_gpu_translates_on_the_processor(program: Call, toy: Toy, tmp
 def test_translations(options: dict[str, Any]) -> None:
     lines = read_built_in("miniature", "test.en")[:100]
     gpu, processor = (
-        Translator.load("demo", engine="pytorch", device=device, precision="float32").translate(
-            lines, **options
-        )
+        Translator.load("demo", engine="pytorch", device=device, precision="float32").translate(lines, **options)
         for device in ("cuda", "cpu")
     )
     same = [
@@ -153,9 +147,7 @@ def test_translations(options: dict[str, Any]) -> None:
 
 def test_samples_are_repeated_with_their_seed() -> None:
     translator = Translator.load("demo", engine="pytorch", device="cuda")
-    first, again = (
-        [each.text for each in translator.translate(SENTENCES, sample=True, seed=3)] for _ in range(2)
-    )
+    first, again = ([each.text for each in translator.translate(SENTENCES, sample=True, seed=3)] for _ in range(2))
     assert first == again
 
 

@@ -52,23 +52,17 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("digits")
     config = write(folder, "image_classification", patch=2)
     changes = ["model.dropout=0", "training.validate_every=75", "training.checkpoint_every=15"]
-    assert (
-        run_program(["train", "-c", str(config), *changes, "--max-steps=150", "-o", str(folder / "run")]) == 0
-    )
+    assert run_program(["train", "-c", str(config), *changes, "--max-steps=150", "-o", str(folder / "run")]) == 0
     return folder / "run"
 
 
-def test_digits_are_learned_and_scored_on_the_held_out_third(
-    learned: Path, program: Call, tmp_path: Path
-) -> None:
+def test_digits_are_learned_and_scored_on_the_held_out_third(learned: Path, program: Call, tmp_path: Path) -> None:
     said = tmp_path / "said.txt"
     report = program("evaluate", learned, "--json", "-o", said).json
     assert report["images"] == 599
     assert report["accuracy"] > 75.0
     test = PreparedImages.open(learned / "prepared").test
-    right = np.mean(
-        [line == str(label) for line, label in zip(said.read_text().split(), test.labels, strict=True)]
-    )
+    right = np.mean([line == str(label) for line, label in zip(said.read_text().split(), test.labels, strict=True)])
     assert report["accuracy"] == pytest.approx(100 * right)
     assert set(report["classes"]) == set("0123456789")
     out = program("evaluate", learned).out
@@ -76,9 +70,7 @@ def test_digits_are_learned_and_scored_on_the_held_out_third(
 
 
 @torch.no_grad()
-def test_plotted_attention_is_that_of_a_plain_forward_pass(
-    learned: Path, program: Call, tmp_path: Path
-) -> None:
+def test_plotted_attention_is_that_of_a_plain_forward_pass(learned: Path, program: Call, tmp_path: Path) -> None:
     config = Config.load(learned / "config.yaml")
     model, form = load_classifier(learned, config, device="cpu"), ImageFormat.load(learned)
     test = PreparedImages.open(learned / "prepared").test

@@ -51,9 +51,7 @@ def test_a_command_finds_its_files_outside_a_clone(
     assert shown in done.stderr
 
 
-def outside(
-    installed: Path, folder: Path, *arguments: str, text: str = ""
-) -> subprocess.CompletedProcess[str]:
+def outside(installed: Path, folder: Path, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "headwise", *arguments]
     surroundings = environment(PYTHONPATH=str(installed))
     return subprocess.run(

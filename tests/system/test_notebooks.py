@@ -80,6 +80,4 @@ def test_a_notebook_prints_what_its_chapter_shows(chapter: str, notebooks: list[
 def test_every_notebook_runs_with_its_commands(chapter: str, notebooks: list[Path]) -> None:
     (file,) = [file for file in notebooks if file.stem == chapter]
     outputs = printed(file, commands=True)
-    assert [text.strip() for text in outputs] == [
-        text.strip() for text in shown(chapter, "python|sh run|sh recorded")
-    ]
+    assert [text.strip() for text in outputs] == [text.strip() for text in shown(chapter, "python|sh run|sh recorded")]

@@ -51,9 +51,7 @@ def test_a_sharded_model_is_trained_as_a_whole_one_and_resumes_in_one_process(
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-def test_muons_matrices_are_divided_over_the_processes(
-    parallel: str, toy: Toy, tmp_path: Path, program: Call
-) -> None:
+def test_muons_matrices_are_divided_over_the_processes(parallel: str, toy: Toy, tmp_path: Path, program: Call) -> None:
     """Three processes, which the two matrices of a shape are not divided over evenly; one resumes what they began.
 
     Rounding errors are larger than with other optimizers, because small singular values become large.
@@ -96,9 +94,7 @@ def test_fifty_steps_of_several_processes(
 
 
 @pytest.mark.parametrize("parallel", [pytest.param("ddp", marks=pytest.mark.slow), "fsdp"])
-def test_an_adaptation_in_two_processes(
-    parallel: str, trained: Path, toy: Toy, tmp_path: Path, program: Call
-) -> None:
+def test_an_adaptation_in_two_processes(parallel: str, trained: Path, toy: Toy, tmp_path: Path, program: Call) -> None:
     command = ("train", "--from", trained, "-c", toy.config, *PLAIN, "schedule.scale=20", "--max-steps=6")
     one, two = tmp_path / "one", tmp_path / "two"
     program(*command, "training.processes=1", "-o", one).ok()

@@ -38,9 +38,7 @@ def clean(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_page(clean: Path, program: Call) -> None:
     write_world(clean, {"train": 300, "test": 20})
     small = "model.encoder_layers=1 model.decoder_layers=1 model.d_model=16 model.d_ff=16 model.max_length=24"
-    cheap = (
-        "batch.tokens=512 data.dev_pairs=4 decoding.beam=1 decoding.extra_length=0 training.products=torch"
-    )
+    cheap = "batch.tokens=512 data.dev_pairs=4 decoding.beam=1 decoding.extra_length=0 training.products=torch"
     changes = {"--max-steps 200": f"--max-steps 2 {small} {cheap}"}
     printed, names = walk("plug-ins.md", clean, program, changes)
     run = names["run"]
@@ -50,8 +48,7 @@ def test_the_page(clean: Path, program: Call) -> None:
     # without the option, in a process that hasn't imported the module
     del sys.modules[MODULE]
     sentence = (
-        f"runs/cosine/config.yaml: imports: expected --import {MODULE}, as its parts are used, found it not "
-        "imported"
+        f"runs/cosine/config.yaml: imports: expected --import {MODULE}, as its parts are used, found it not imported"
     )
     assert program("translate", "runs/cosine").error == sentence
     assert program("export", "runs/cosine", "--to=run", "--average=1", "-o", "copy").error == sentence
@@ -90,14 +87,10 @@ def test_an_architecture_positions_and_a_task_of_ones_own(clean: Path, program: 
     (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "tasks.md").read_text("utf-8"), re.DOTALL)
     registered = "from headwise.tasks.registry import TASKS\nTASKS['echo'] = f'{__name__}:Echo'\n"
     (clean / "echo_task.py").write_text(block + registered, "utf-8")
-    (clean / "echo.yaml").write_text(
-        "task: echo\nmodel: {encoder_layers: 1, d_model: 16, d_ff: 16, heads: 2}\n"
-    )
+    (clean / "echo.yaml").write_text("task: echo\nmodel: {encoder_layers: 1, d_model: 16, d_ff: 16, heads: 2}\n")
     write_world(clean, {"train": 200})
     files = ("--source", "train.en", "--target", "train.de")
-    model = [
-        f"model.{key}" for key in ("architecture=mine", "positions=zeros", "heads=2", "d_model=16", "d_ff=16")
-    ]
+    model = [f"model.{key}" for key in ("architecture=mine", "positions=zeros", "heads=2", "d_model=16", "d_ff=16")]
     keys = ("training.processes=1", "training.products=torch", "data.dev_pairs=4", "decoding.beam=1")
     try:
         for module, *what in (("parts", *files, *model, *keys), ("echo_task", "-c", "echo.yaml")):
@@ -152,9 +145,7 @@ def test_children_import_what_their_parent_has_imported(clean: Path) -> None:
         del sys.modules["counted"]
 
 
-def test_a_part_of_the_script_itself_trains_in_one_process(
-    clean: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_of_the_script_itself_trains_in_one_process(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Mine(Transformer):
         """A Transformer under another name."""
 

@@ -50,8 +50,7 @@ WRONG = {
 
 def test_every_command_with_an_output_is_tried() -> None:
     options = {
-        words: {name for one in command.params for name in one.opts}
-        for words, command in every_command().items()
+        words: {name for one in command.params for name in one.opts} for words, command in every_command().items()
     }
     assert {" ".join(words) for words, names in options.items() if "--out" in names} == {*WRONG}
 

@@ -70,9 +70,7 @@ def test_the_command_of_the_card_computes_its_scores(
 
 def test_the_folder_can_be_moved_and_names_no_path_of_this_machine(folder: Path, tmp_path: Path) -> None:
     model = folder / "models" / "small"
-    assert str(folder) not in "".join(
-        file.read_text("utf-8", "replace") for file in model.rglob("*") if file.is_file()
-    )
+    assert str(folder) not in "".join(file.read_text("utf-8", "replace") for file in model.rglob("*") if file.is_file())
     moved = model.rename(tmp_path / "elsewhere")
     source = Path(Config.load(moved / "config.yaml").data.dev_source or "")
     assert source == moved / "corpus" / "test.en"

@@ -35,9 +35,7 @@ def toy_scale(toy: Toy) -> Scale:
     return replace(
         SCALES["tiny"],
         name="toy",
-        comparison=replace(
-            SCALES["tiny"].comparison, alike=(), models={"transformer": RowRecipe(str(toy.config))}
-        ),
+        comparison=replace(SCALES["tiny"].comparison, alike=(), models={"transformer": RowRecipe(str(toy.config))}),
         base=RowRecipe(str(toy.config)),
         test=TestSet(toy.source, toy.target),
         sentence=6,
@@ -50,9 +48,7 @@ def toy_experiment() -> Experiment:
         file, changes = scale.base.file, scale.base.changes
         return [
             TrainingRow("toy-short", "six steps", scale.name, file, (*changes, "training.max_steps=6")),
-            TrainingRow(
-                "toy-pre", "pre-norm", scale.name, file, (*changes, "training.max_steps=6", "model.norm=pre")
-            ),
+            TrainingRow("toy-pre", "pre-norm", scale.name, file, (*changes, "training.max_steps=6", "model.norm=pre")),
         ]
 
     def find(evidence: Results) -> Finding:
@@ -102,9 +98,7 @@ def test_a_stopped_row_resumes(toy_scale: Scale, toy_experiment: Experiment, tmp
     assert (place.run("toy-short", 1) / "metrics.jsonl").read_text().splitlines()[:4] == before
 
 
-def test_what_is_measured_is_trained_first(
-    toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path
-) -> None:
+def test_what_is_measured_is_trained_first(toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path) -> None:
     place = place_in(tmp_path, toy_scale)
     short = toy_experiment.rows(toy_scale)[0]
     assert isinstance(short, TrainingRow)
@@ -156,9 +150,7 @@ def test_a_removed_key_with_its_unused_value_changes_no_identity(
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_divergence_is_a_result(
-    toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path, processes: int
-) -> None:
+def test_divergence_is_a_result(toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path, processes: int) -> None:
     place = place_in(tmp_path, toy_scale, processes=processes)
     (job,) = plan(toy_experiment, toy_scale, rows=["toy-short"])
     assert isinstance(job.row, TrainingRow)
@@ -208,9 +200,7 @@ def test_every_row_has_a_command_that_parses_and_a_model_that_builds(scale: Scal
 def test_systems_are_compared_at_equal_sizes(scale: Scale) -> None:
     systems = scale.comparison.models
     recipes = [scale.comparison.recipe(name) for name in systems]
-    sizes = dict(
-        zip(systems, (parameters(Config.load(one.file, one.changes)) for one in recipes), strict=True)
-    )
+    sizes = dict(zip(systems, (parameters(Config.load(one.file, one.changes)) for one in recipes), strict=True))
     assert len(sizes) == (3 if scale.name == "open-en-de" else 6)
     assert all(abs(size / sizes["transformer"] - 1) < 0.02 for size in sizes.values()), sizes
 
@@ -240,8 +230,7 @@ def test_an_analysis_of_a_run_changes_identity_with_the_run() -> None:
     scale = SCALES["wmt14"]
     wider = replace(scale, comparison=replace(scale.comparison, alike=("model.d_ff=4096",)))
     before, after = (
-        {row.name: row.identity(1) for row in find_experiment("gradients").rows(one)}
-        for one in (scale, wider)
+        {row.name: row.identity(1) for row in find_experiment("gradients").rows(one)} for one in (scale, wider)
     )
     assert before["gradients-untrained"] == after["gradients-untrained"]
     assert before["gradients-trained"] != after["gradients-trained"]
@@ -286,9 +275,7 @@ def test_a_base_that_cannot_be_scaled_says_so() -> None:
         scaled_changes("table3-c-n2", base.model, 100)
 
 
-def test_several_processes_share_the_batch(
-    toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path
-) -> None:
+def test_several_processes_share_the_batch(toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path) -> None:
     row = toy_experiment.rows(toy_scale)[0]
     words = row.command(1, place_in(tmp_path, toy_scale, processes=4))
     launch = ["torchrun", "--standalone", "--nproc-per-node", "4", "-m"]
@@ -298,9 +285,7 @@ def test_several_processes_share_the_batch(
     assert row.identity(1) == toy_experiment.rows(toy_scale)[0].identity(1)
 
 
-def test_a_cost_is_estimated_before_anything_runs(
-    toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path
-) -> None:
+def test_a_cost_is_estimated_before_anything_runs(toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path) -> None:
     place = place_in(tmp_path, toy_scale)
     said: list[str] = []
     cost, other = estimates(plan(toy_experiment, toy_scale), place, said.append)

@@ -170,9 +170,7 @@ def test_every_start_has_its_own_identifier_which_resuming_keeps(toy: Toy, tmp_p
     assert identifiers[0] == identifiers[1] != identifiers[2]
 
 
-def test_runs_without_identifiers_resume_and_are_averaged(
-    runs: tuple[Path, Path], toy: Toy, tmp_path: Path
-) -> None:
+def test_runs_without_identifiers_resume_and_are_averaged(runs: tuple[Path, Path], toy: Toy, tmp_path: Path) -> None:
     run = Path(shutil.copytree(runs[1], tmp_path / "run"))
     for step in Checkpoints(run).steps():
         file = Checkpoints(run).path(step) / "state.json"

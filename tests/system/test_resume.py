@@ -41,9 +41,7 @@ def undisturbed(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def test_a_run_resumed_in_a_new_process_equals_an_uninterrupted_one(
-    toy: Toy, tmp_path: Path, program: Call
-) -> None:
+def test_a_run_resumed_in_a_new_process_equals_an_uninterrupted_one(toy: Toy, tmp_path: Path, program: Call) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     program("train", "-c", toy.config, "-o", whole).ok()
     program("train", "-c", toy.config, "-o", parts, "--max-steps=10").ok()  # within an epoch
@@ -93,9 +91,7 @@ def test_an_interruption_finishes_the_step_and_saves(
     assert result(run) == result(undisturbed)
 
 
-def test_a_second_interruption_stops_at_once_and_harms_nothing(
-    toy: Toy, tmp_path: Path, program: Call
-) -> None:
+def test_a_second_interruption_stops_at_once_and_harms_nothing(toy: Toy, tmp_path: Path, program: Call) -> None:
     run = tmp_path / "run"
     command = ("train", "-c", toy.config, "batch.accumulate=120", "training.checkpoint_every=1", "-o", run)
     process = start(*command)
@@ -168,12 +164,8 @@ def test_a_trained_run_is_left_alone(toy: Toy, undisturbed: Path, program: Call)
     assert snapshot(undisturbed) == before
 
 
-@pytest.mark.parametrize(
-    "loss", ["the prepared text", "the newest checkpoint", "the records", "all names but one"]
-)
-def test_what_can_be_made_again_is(
-    loss: str, toy: Toy, undisturbed: Path, tmp_path: Path, program: Call
-) -> None:
+@pytest.mark.parametrize("loss", ["the prepared text", "the newest checkpoint", "the records", "all names but one"])
+def test_what_can_be_made_again_is(loss: str, toy: Toy, undisturbed: Path, tmp_path: Path, program: Call) -> None:
     run = Path(shutil.copytree(undisturbed, tmp_path / "run"))
     (run / "latest").write_text(f"step-{STEPS - 10:08d}\n")
     expected = result(undisturbed)

@@ -69,9 +69,7 @@ class Served:
         return found[0]
 
     def client(self, key: str = "alice") -> httpx.Client:
-        return httpx.Client(
-            base_url=self.address, headers={"Authorization": f"Bearer {self.keys[key]}"}, timeout=60
-        )
+        return httpx.Client(base_url=self.address, headers={"Authorization": f"Bearer {self.keys[key]}"}, timeout=60)
 
     def everywhere(self, ask: Callable[[httpx.Client], httpx.Response]) -> dict[int, httpx.Response]:
         """Ask over new connections until each of two workers has answered; return the last answer of each."""
@@ -308,13 +306,10 @@ def test_a_killed_worker_is_replaced(served: Served) -> None:
     assert set(served.everywhere(lambda client: client.get("/readyz"))) == set(served.workers())
 
 
-def test_a_changed_run_is_loaded_by_all_workers_and_no_request_fails(
-    served: Served, run: Path, tmp_path: Path
-) -> None:
+def test_a_changed_run_is_loaded_by_all_workers_and_no_request_fails(served: Served, run: Path, tmp_path: Path) -> None:
     changed = make_pair(tmp_path, "en", "de", seed=1, **BIG)
     texts = [
-        [each.text for each in Translator.load(path, device="cpu").translate(ENGLISH[:2])]
-        for path in (run, changed)
+        [each.text for each in Translator.load(path, device="cpu").translate(ENGLISH[:2])] for path in (run, changed)
     ]
     before = served.workers()
     place = Path(served.process.args[4])  # type: ignore[index]

@@ -20,9 +20,7 @@ HEAVY = {"torch", "numpy", "pydantic", "sentencepiece", "matplotlib", "sacrebleu
 
 def imported(program: str) -> set[str]:
     """Run Python code in a new process, and return the names of the packages that it imported."""
-    end = (
-        "import json as _j, sys as _s; print('\\n' + _j.dumps(sorted({n.split('.')[0] for n in _s.modules})))"
-    )
+    end = "import json as _j, sys as _s; print('\\n' + _j.dumps(sorted({n.split('.')[0] for n in _s.modules})))"
     return set(json.loads(python(f"{program}\n{end}").stdout.splitlines()[-1]))
 
 
@@ -49,9 +47,7 @@ def test_threads_of_pytorchs_openmp_sleep_while_they_wait() -> None:
     spec = importlib.util.find_spec("torch")
     assert spec is not None
     libraries = [
-        file
-        for folder in spec.submodule_search_locations or []
-        for file in Path(folder, "lib").glob("libgomp*.so*")
+        file for folder in spec.submodule_search_locations or [] for file in Path(folder, "lib").glob("libgomp*.so*")
     ]
     if not libraries:
         pytest.skip("this PyTorch has another OpenMP")

@@ -87,9 +87,7 @@ PRINTING: dict[str, Callable[[Path, Toy], list[object]]] = {
 
 
 @pytest.mark.parametrize("arguments", PRINTING.values(), ids=PRINTING.keys())
-def test_results_that_can_not_be_written(
-    arguments: Callable[[Path, Toy], list[object]], run: Path, toy: Toy
-) -> None:
+def test_results_that_can_not_be_written(arguments: Callable[[Path, Toy], list[object]], run: Path, toy: Toy) -> None:
     assert full(*arguments(run, toy)).error == FULL
 
 
@@ -117,9 +115,7 @@ def test_unused_standard_input_may_be_closed(translated: str, run: Path, toy: To
     assert (closed.code, closed.out) == (0, translated)
 
 
-def test_files_do_not_take_the_place_of_closed_streams(
-    translated: str, run: Path, toy: Toy, tmp_path: Path
-) -> None:
+def test_files_do_not_take_the_place_of_closed_streams(translated: str, run: Path, toy: Toy, tmp_path: Path) -> None:
     """A file opened while descriptor 1 is closed would become descriptor 1 and receive the printed output."""
     outcome = in_shell("<&- >&- 2>&-", "translate", run, toy.source, "-o", tmp_path / "out")
     assert outcome.code == 0
@@ -166,9 +162,7 @@ def test_training_continues_without_its_terminal(toy: Toy, tmp_path: Path) -> No
 def test_a_hangup_saves(toy: Toy, tmp_path: Path) -> None:
     """SIGHUP may come twice, and after another signal."""
     run = tmp_path / "run"
-    process = start(
-        "train", "-c", toy.config, "--max-steps=100000", "training.checkpoint_every=1000", "-o", run
-    )
+    process = start("train", "-c", toy.config, "--max-steps=100000", "training.checkpoint_every=1000", "-o", run)
     wait_for_steps(run, process)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGHUP):
         process.send_signal(number)

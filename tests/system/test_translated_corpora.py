@@ -128,14 +128,10 @@ def test_a_file_without_rows(run: Path, tmp_path: Path, program: Call) -> None:
 
 
 @pytest.mark.parametrize("end", [50, -3])
-def test_a_truncated_file_is_an_error(
-    run: Path, packed: Path, end: int, tmp_path: Path, program: Call
-) -> None:
+def test_a_truncated_file_is_an_error(run: Path, packed: Path, end: int, tmp_path: Path, program: Call) -> None:
     packed.write_bytes(packed.read_bytes()[:end])
     error = program("translate", run, packed, "-o", tmp_path / "out").error
-    assert error == (
-        f"{packed}: expected a whole Zstandard file, found a damaged one (it ends within a frame)"
-    )
+    assert error == (f"{packed}: expected a whole Zstandard file, found a damaged one (it ends within a frame)")
 
 
 # Bad lines
@@ -234,9 +230,7 @@ def test_kills_change_nothing(kills: int, run: Path, packed: Path, tmp_path: Pat
     assert not out.with_name("out.zst.progress").exists()
 
 
-def test_two_processes_do_not_write_the_same_file(
-    run: Path, packed: Path, tmp_path: Path, program: Call
-) -> None:
+def test_two_processes_do_not_write_the_same_file(run: Path, packed: Path, tmp_path: Path, program: Call) -> None:
     with open(tmp_path / "out.lines", "ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         error = program("translate", run, packed, *CHUNK, "-o", tmp_path / "out").error

@@ -40,9 +40,7 @@ def test_the_page(here: Path, program: Call) -> None:
     sizes = [(here / "runs" / name / "model.safetensors").stat().st_size for name in ("de", "de-int8")]
     assert sizes[1] < sizes[0]
     # what the page says of files in the wrong order, and of a command that is given again
-    swapped = program(
-        "train", "--source", "train.de", "--target", "train.en", "--languages", "en-de", "-o", "s"
-    )
+    swapped = program("train", "--source", "train.de", "--target", "train.en", "--languages", "en-de", "-o", "s")
     assert "the two sides are swapped" in swapped.error
     assert not (here / "s").exists()
     assert "already trained" in program("train", "-o", "runs/de", "--max-steps", 2).ok().err

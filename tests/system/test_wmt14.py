@@ -92,9 +92,7 @@ def test_every_step_runs(small: Path, program: Call) -> None:
     planned = program(*command, "--dry-run", "--price", 3).ok()
     planned = [line for line in planned.out.splitlines() if line.startswith(("headwise", "torchrun"))]
     commands = [shlex.split(line) for line in planned]
-    assert [words[:3] for words in commands[:2]] == [
-        ["headwise", "data", each] for each in ("get", "prepare")
-    ]
+    assert [words[:3] for words in commands[:2]] == [["headwise", "data", each] for each in ("get", "prepare")]
     assert commands[2][:5] == ["torchrun", "--standalone", "--nproc-per-node", "2", "-m"]
 
     done = program(*command).ok()
@@ -106,8 +104,7 @@ def test_every_step_runs(small: Path, program: Call) -> None:
     run = Path("runs/reproduce/wmt14/table2-transformer.seed1")
 
     sources, references = (
-        Path(f"data/{NAME}/newstest2014.full.{language}").read_text().splitlines()
-        for language in ("en", "de")
+        Path(f"data/{NAME}/newstest2014.full.{language}").read_text().splitlines() for language in ("en", "de")
     )
     assert (sources, references) == tuple(map(list, zip(*plain_pairs(12, 3), strict=True)))
     Path("test.en").write_bytes(lines([to_stanford(line, "en") for line in sources]))

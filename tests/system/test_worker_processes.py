@@ -55,9 +55,7 @@ def is_alive(process: int) -> bool:
 @pytest.fixture(scope="module")
 def undisturbed(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("undisturbed") / "run"
-    outcome = headwise(
-        "train", "-c", toy.config, "training.processes=2", f"--max-steps={STEPS}", "-o", run
-    ).ok()
+    outcome = headwise("train", "-c", toy.config, "training.processes=2", f"--max-steps={STEPS}", "-o", run).ok()
     assert "float32 on cpu, 2 processes" in outcome.err
     return run
 
@@ -86,9 +84,7 @@ def test_processes_share_the_batches_of_one(
         pytest.param(subprocess.Popen.terminate, id="SIGTERM", marks=pytest.mark.slow),
     ],
 )
-def test_a_stopped_training_resumes_exactly(
-    interrupt: object, toy: Toy, undisturbed: Path, tmp_path: Path
-) -> None:
+def test_a_stopped_training_resumes_exactly(interrupt: object, toy: Toy, undisturbed: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = ("train", "-c", toy.config, "training.processes=2", "--max-steps", STEPS, "-o", run)
     process = start(*command)
@@ -118,9 +114,7 @@ def test_a_second_ctrl_c_ends_all_at_once(toy: Toy, tmp_path: Path) -> None:
     assert not is_alive(worker)
 
 
-def test_a_worker_that_is_killed_ends_the_training_with_a_sentence(
-    toy: Toy, undisturbed: Path, tmp_path: Path
-) -> None:
+def test_a_worker_that_is_killed_ends_the_training_with_a_sentence(toy: Toy, undisturbed: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = ("train", "-c", toy.config, "training.processes=2", f"--max-steps={STEPS}", "-o", run)
     process = start(*command)
@@ -198,8 +192,7 @@ def test_what_a_trial_during_training_chooses_trains_on_as_after_an_interruption
     assert re.findall(r"step (\d): trying the numbers of processes again", outcome.err) == ["2", "4", "6"]
     assert outcome.err.count("2 processes, configuration") == 2
     ours, expected = (
-        (run / "checkpoints" / "step-00000008" / "model.safetensors").read_bytes()
-        for run in (by_trials, by_hand)
+        (run / "checkpoints" / "step-00000008" / "model.safetensors").read_bytes() for run in (by_trials, by_hand)
     )
     assert ours == expected
     assert yaml.safe_load((by_trials / "config.yaml").read_text())["training"]["processes"] == 1
@@ -240,8 +233,5 @@ def test_native_gemm_without_the_library(
         "found native"
     )
     outcome = program("train", "-c", toy.config, "training.products=auto", "-o", tmp_path / "run").ok()
-    assert (
-        "training.products=torch, because the native library can't be used: it was not compiled"
-        in outcome.err
-    )
+    assert "training.products=torch, because the native library can't be used: it was not compiled" in outcome.err
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]["products"] == "torch"

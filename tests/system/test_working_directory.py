@@ -27,9 +27,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _run(
-    folder: Path, *arguments: str, text: str = "", start: tuple[str, ...] = ("-P", "-m", "headwise")
-) -> str:
+def _run(folder: Path, *arguments: str, text: str = "", start: tuple[str, ...] = ("-P", "-m", "headwise")) -> str:
     done = subprocess.run(
         [sys.executable, *start, *arguments], cwd=folder, input=text, env=environment(), capture_output=True, text=True,
         check=False,

@@ -227,9 +227,7 @@ def test_heads_form_a_tree_with_one_root(corpus: MiniatureCorpus, german: bool) 
         assert len(tokens) == len(heads) == len(relations)
         assert list(heads).count(-1) == 1, text
         assert relations[heads.index(-1)] == "root"
-        assert all(relations[i] and relations[i] != "root" for i, head in enumerate(heads) if head != -1), (
-            text
-        )
+        assert all(relations[i] and relations[i] != "root" for i, head in enumerate(heads) if head != -1), text
         for index in range(len(heads)):
             steps, node = 0, index
             while node != -1:
@@ -303,14 +301,11 @@ def test_english_pronouns_fit_what_they_refer_to(corpus: MiniatureCorpus) -> Non
                 assert singular[antecedent] == classes[word], pair.source
             elif word in ("they", "them", "their"):
                 joined = any(
-                    h == noun and r == "conj"
-                    for h, r in zip(pair.source_heads, pair.source_relations, strict=True)
+                    h == noun and r == "conj" for h, r in zip(pair.source_heads, pair.source_relations, strict=True)
                 )
                 assert joined or antecedent in plural, pair.source
             elif word in ("who", "whom"):
-                assert any(antecedent in (n.english, n.english_plural) for n in GROUPS["being"] if n.human), (
-                    pair.source
-                )
+                assert any(antecedent in (n.english, n.english_plural) for n in GROUPS["being"] if n.human), pair.source
 
 
 # ------------------------------------------------------------------------------------------ English
@@ -387,9 +382,7 @@ def test_it_is_the_sitter_or_the_seat_and_german_gender_tells_which() -> None:
         assert {"cat": "sie", "mat": "er"}[key[0]] in pair.target_tokens, pair.target
         meant.setdefault(key, set()).add(pair.source)
     assert {("cat", "tired"), ("mat", "soft"), ("mat", "comfortable")} <= set(meant)
-    assert not {reason for word, reason in meant if word == "cat"} & {
-        reason for word, reason in meant if word == "mat"
-    }
+    assert not {reason for word, reason in meant if word == "cat"} & {reason for word, reason in meant if word == "mat"}
 
 
 def test_training_may_hold_every_combination_of_the_walk_throughs() -> None:

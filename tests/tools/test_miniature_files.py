@@ -25,9 +25,7 @@ def test_written_files_hold_the_corpus(tmp_path: Path) -> None:
         ("test", corpus.test, []),
     ):
         expected = [(pair.source, pair.target) for pair in pairs] + more
-        sides = [
-            (folder / f"{name}.{side}").read_text(encoding="utf-8").splitlines() for side in ("en", "de")
-        ]
+        sides = [(folder / f"{name}.{side}").read_text(encoding="utf-8").splitlines() for side in ("en", "de")]
         assert [*zip(*sides, strict=True)] == expected
     assert (folder / "examples.en").read_text(encoding="utf-8").splitlines() == [*EXAMPLES]
     lines = (folder / "test.align").read_text(encoding="utf-8").splitlines()
@@ -49,13 +47,9 @@ def test_conllu_files_hold_the_trees_and_the_coreference(tmp_path: Path) -> None
         assert tuple(int(row[6]) - 1 for row in rows) == pair.target_heads
         assert tuple(row[7] for row in rows) == pair.target_relations
         notes = [dict(note.split("=") for note in row[9].split("|") if "=" in note) for row in rows]
-        links = tuple(
-            (i, int(note["Antecedent"]) - 1) for i, note in enumerate(notes) if "Antecedent" in note
-        )
+        links = tuple((i, int(note["Antecedent"]) - 1) for i, note in enumerate(notes) if "Antecedent" in note)
         assert links == pair.target_coreference
-        text = "".join(
-            row[1] + ("" if "SpaceAfter" in note else " ") for row, note in zip(rows, notes, strict=True)
-        )
+        text = "".join(row[1] + ("" if "SpaceAfter" in note else " ") for row, note in zip(rows, notes, strict=True))
         assert text.strip() == pair.target
         assert f"# text = {pair.target}" in block
 

@@ -125,9 +125,7 @@ def test_article_adjective_and_noun_agree(pairs: list[MiniaturePair]) -> None:
         for index, tag in enumerate(pair.target_tags):
             if tag != "NOUN" or pair.target_tokens[index] not in GENDERS:
                 continue
-            possible = {
-                f"{g}-{c}" for g in GENDERS[pair.target_tokens[index]] for c in ("nom", "acc", "dat", "gen")
-            }
+            possible = {f"{g}-{c}" for g in GENDERS[pair.target_tokens[index]] for c in ("nom", "acc", "dat", "gen")}
             determiners = children(pair, index, "det", "det:poss")
             cases = [i for i in children(pair, index, "case") if lower(pair, i) in CONTRACTED]
             kind = "none"
@@ -162,9 +160,7 @@ def test_every_noun_phrase_stands_in_the_case_that_its_role_asks_for(pairs: list
                 case = "nom"
             elif relation == "obj":
                 verb = pair.target_tokens[head].lower()
-                dative = any(
-                    re.fullmatch(stem + "(e|s?t|est|e?te|e?ten|et|e?n)?", verb) for stem in DATIVE_VERBS
-                )
+                dative = any(re.fullmatch(stem + "(e|s?t|est|e?te|e?ten|et|e?n)?", verb) for stem in DATIVE_VERBS)
                 particles = [lower(pair, i) for i in children(pair, head, "compound:prt")]
                 if verb.startswith("hör"):  # hören has an accusative object, zuhören a dative one
                     dative = particles == ["zu"]
@@ -230,9 +226,7 @@ def test_the_finite_verb_is_second_in_main_clauses(pairs: list[MiniaturePair]) -
         # that belongs to it, and the commas that close it
         before = set(range(verb))
         openers = {
-            i
-            for i in before
-            if pair.target_heads[i] == root and pair.target_relations[i] != "punct" and i != verb
+            i for i in before if pair.target_heads[i] == root and pair.target_relations[i] != "punct" and i != verb
         }
         assert len(openers) == 1, pair.target
         (opener,) = openers
@@ -252,9 +246,7 @@ def test_the_finite_verb_is_last_in_subordinate_clauses(pairs: list[MiniaturePai
             if "um" in marks:
                 continue
             clause = subtree(pair, head)
-            for inner in range(
-                len(pair.target_heads)
-            ):  # what follows the verb: complement and relative clauses
+            for inner in range(len(pair.target_heads)):  # what follows the verb: complement and relative clauses
                 if (
                     inner in clause
                     and inner != head

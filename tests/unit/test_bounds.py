@@ -56,9 +56,7 @@ def _refused(section: type[BaseModel], name: str, field: FieldInfo, value: float
 @pytest.mark.parametrize(
     ("section", "name", "field"), NUMBERS, ids=[f"{section.__name__}.{name}" for section, name, _ in NUMBERS]
 )
-def test_every_number_of_the_configuration_is_bounded(
-    section: type[BaseModel], name: str, field: FieldInfo
-) -> None:
+def test_every_number_of_the_configuration_is_bounded(section: type[BaseModel], name: str, field: FieldInfo) -> None:
     whole = (2**63, -(2**63)) if int in _kinds(field.annotation) else ()
     for value in (*whole, 1e300, -1e300, math.inf, -math.inf, math.nan, 10**100):
         assert _refused(section, name, field, value), value

@@ -76,7 +76,5 @@ def test_a_command_that_needs_a_missing_package_says_so(
     monkeypatch.delitem(sys.modules, "headwise.web.server", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert run(["learn", "--no-browser"]) == 2
-    expected = (
-        "headwise: error: learn: needs the package uvicorn, found none; run `pip install 'headwise[serve]'`\n"
-    )
+    expected = "headwise: error: learn: needs the package uvicorn, found none; run `pip install 'headwise[serve]'`\n"
     assert capsys.readouterr().err == expected

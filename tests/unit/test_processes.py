@@ -57,9 +57,7 @@ def test_the_children_of_children_are_safe_too(planted: Path) -> None:
     assert _child(code)[0] == "False"
 
 
-def test_a_child_starts_where_the_working_directory_is_gone(
-    planted: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_child_starts_where_the_working_directory_is_gone(planted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = planted / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)

@@ -34,9 +34,7 @@ _FRAME_WEIGHTS = {
 
 
 def _weighted(verbs: Sequence[Verb]) -> tuple[Verb, ...]:
-    return tuple(
-        verb for verb in verbs for _ in range(_FRAME_WEIGHTS[verb.frame] * (3 if "x" in verb.flags else 1))
-    )
+    return tuple(verb for verb in verbs for _ in range(_FRAME_WEIGHTS[verb.frame] * (3 if "x" in verb.flags else 1)))
 
 
 ANY_VERB = _weighted(lx.PREDICATES)
@@ -166,9 +164,7 @@ class Clauses(Phrases):
             else [noun for noun in lx.PROFESSIONS if (noun.pronoun == "she") is female]
         )
         noun = self.fresh(options)
-        clause = Clause(
-            subject, nominal=Phrase(noun, subject.plural, "bare" if subject.plural else "profession")
-        )
+        clause = Clause(subject, nominal=Phrase(noun, subject.plural, "bare" if subject.plural else "profession"))
         clause.negated = self.chance(0.1)
         return clause
 
@@ -237,9 +233,7 @@ class Clauses(Phrases):
             else:
                 noun = self.fresh(verb.objects)
                 direct = self.phrase(noun, "object", subject=subject, single="1" in verb.flags)
-                if definite and (
-                    direct.determiner in QUANTIFIED or (verb.case == "dat" and not direct.definite)
-                ):
+                if definite and (direct.determiner in QUANTIFIED or (verb.case == "dat" and not direct.definite)):
                     direct.determiner = "the"
                 clause.direct = direct
         if clause.place is None:
@@ -304,9 +298,7 @@ class Clauses(Phrases):
                 self.place(clause, lx.LOCATIONS if animal else lx.ACTIVITIES)
         elif "b" in verb.flags and not negated and self.chance(0.3):
             noun = self.fresh(lx.GROUPS["person"])
-            clause.beneficiary = self.phrase(
-                noun, "recipient", subject=clause.subject, definite=True, plain=True
-            )
+            clause.beneficiary = self.phrase(noun, "recipient", subject=clause.subject, definite=True, plain=True)
 
     def move(self, clause: Clause) -> None:
         """Front an adverbial: a sentence adverb always, time and place sometimes."""

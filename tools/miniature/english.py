@@ -173,9 +173,7 @@ class _Linearizer:
             name = article(following)
         elif name == "this" and phrase.plural:
             name = "these"
-        return [
-            Word(name, "ADJ" if name == "many" else "DET", "amod" if name == "many" else "det", key, noun)
-        ]
+        return [Word(name, "ADJ" if name == "many" else "DET", "amod" if name == "many" else "det", key, noun)]
 
     # -------------------------------------------------------------------------------------------- verb group
 
@@ -275,9 +273,7 @@ class _Linearizer:
         if modal.name == "can" and clause.negated and not asks(clause) and not past:
             form = "can't" if self.contracted else "cannot"
             return [Word(form, "AUX", "aux", (*keys, (clause, "not")), main)], main, main, True
-        form = {"can": "could" if past else "can", "must": "must", "may": "may", "should": "should"}[
-            modal.name
-        ]
+        form = {"can": "could" if past else "can", "must": "must", "may": "may", "should": "should"}[modal.name]
         if modal.name == "may" and clause.negated:
             form = "must"
         return [Word(form, "AUX", "aux", keys, main)], main, main, False

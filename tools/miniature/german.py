@@ -243,9 +243,7 @@ class _Linearizer(GermanPhrases):
         parts: dict[str, list[Word]] = {}
         verb = clause.verb
         if not clause.raining and order not in ("shared", "infinitive"):
-            parts["subject"] = self.argument(
-                clause.subject, "nom", "nsubj:pass" if clause.agent else "nsubj", head
-            )
+            parts["subject"] = self.argument(clause.subject, "nom", "nsubj:pass" if clause.agent else "nsubj", head)
         if clause.direct is not None:
             assert verb is not None
             kein = clause.negated and not clause.direct.definite and not clause.direct.is_pronoun
@@ -256,9 +254,7 @@ class _Linearizer(GermanPhrases):
         if clause.oblique is not None:
             assert verb is not None
             key = (clause, "p" if verb.preposition else "v")
-            parts["oblique"] = self.prepositional(
-                verb.german_preposition, verb.case, clause.oblique, key, "obl:arg"
-            )
+            parts["oblique"] = self.prepositional(verb.german_preposition, verb.case, clause.oblique, key, "obl:arg")
         if clause.agent is not None:
             parts["agent"] = self.prepositional("von", "dat", clause.agent, (clause, "by"), "obl:agent")
         if clause.beneficiary is not None:

@@ -102,9 +102,7 @@ class GermanPhrases:
         word = Word(form, "PRON", "", ((phrase, "n"),), referent=phrase.antecedent)
         return [word], word
 
-    def prepositional(
-        self, preposition: str, case: str, phrase: Phrase, key: Key, relation: str = "obl"
-    ) -> list[Word]:
+    def prepositional(self, preposition: str, case: str, phrase: Phrase, key: Key, relation: str = "obl") -> list[Word]:
         """Return a prepositional phrase; preposition and definite article are contracted: zum, im, vom."""
         words, noun = self.phrase(phrase, case)
         noun.relation = relation

@@ -26,9 +26,7 @@ _LAZY = tuple(lx.ADJECTIVES_BY_NAME[name] for name in ("tired", "tired", "sick",
 _ON = next(place.preposition for place in lx.LOCATIONS if place.preposition.german == "auf")
 _MOTIVES, _REASONS = tuple(lx.MOTIVES.items()), tuple(lx.REASONS.items())
 _AIMS = tuple(
-    verb
-    for verb in lx.VERBS["transitive"] + lx.VERBS["dative"]
-    if not verb.flags & {"s", "n"} and MAN in verb.subjects
+    verb for verb in lx.VERBS["transitive"] + lx.VERBS["dative"] if not verb.flags & {"s", "n"} and MAN in verb.subjects
 )
 _KINDNESSES = tuple(
     verb
@@ -41,9 +39,7 @@ _BRAVE = tuple(adjective for adjective, (does, _) in lx.MOTIVES.items() if _CROS
 (_CARE,) = lx.VERBS_BY_KEY["care_sorgen"]
 _LASTING = tuple(verb for verb in lx.PREDICATES if "d" in verb.flags)
 _NO_ERRAND = frozenset(["wear", "hold", "carry", "turn", "put", "take", "praise"])
-_ERRANDS = tuple(
-    verb for verb in lx.VERBS["directed"] if verb.base in ("go", "run", "drive", "travel", "come")
-)
+_ERRANDS = tuple(verb for verb in lx.VERBS["directed"] if verb.base in ("go", "run", "drive", "travel", "come"))
 
 
 class LinkedClauses(Clauses):
@@ -61,9 +57,7 @@ class LinkedClauses(Clauses):
             subject = self.new_pronoun()
         else:
             subject = self.phrase(self.fresh(adjective.nouns), "subject", definite=True)
-        verbs = [
-            verb for verb in (avoids if negated is not contrast else does) if subject.noun in verb.subjects
-        ]
+        verbs = [verb for verb in (avoids if negated is not contrast else does) if subject.noun in verb.subjects]
         if not verbs:
             raise Retry
         state_first, other = self.chance(0.5), self.pronoun_for(subject)
@@ -97,9 +91,7 @@ class LinkedClauses(Clauses):
                 raise Retry
             if thing.determiner in ("bare", "every", "all") or (negated and not thing.definite):
                 raise Retry
-            state = self.state(
-                subject=self.pronoun_for(thing), adjective=adjective, tense=tense, negation=0.0
-            )
+            state = self.state(subject=self.pronoun_for(thing), adjective=adjective, tense=tense, negation=0.0)
         return self.join_explanation(action, state, contrast, state_first)
 
     def seat(self) -> Sentence:
@@ -127,13 +119,9 @@ class LinkedClauses(Clauses):
     def crossing(self) -> Sentence:
         """The animal didn't cross the street because it was too tired. … because it was too wide."""
         about_way, negated = self.chance(0.55), self.chance(0.85)
-        adjective = self.pick(
-            (_OBSTACLES if negated else _INVITATIONS) if about_way else _LAZY if negated else _BRAVE
-        )
+        adjective = self.pick((_OBSTACLES if negated else _INVITATIONS) if about_way else _LAZY if negated else _BRAVE)
         tense = "past" if self.chance(0.6) else "present"
-        way = Phrase(
-            self.fresh([noun for noun in _CROSS.objects if not about_way or noun in adjective.nouns])
-        )
+        way = Phrase(self.fresh([noun for noun in _CROSS.objects if not about_way or noun in adjective.nouns]))
         way.determiner = "this" if self.chance(0.1) else "the"
         self.mentions.append(way)
         beings = [noun for noun in _CROSS.subjects if about_way or noun in adjective.nouns]
@@ -249,17 +237,10 @@ class LinkedClauses(Clauses):
         if phrase.partner is None and ADJECTIVES_OF[phrase.noun] and self.chance(states):
             return self.state(subject=self.pronoun_for(phrase), tense=tense, temporary=True, negation=0.05)
         subject, direct = self.pronoun_for(phrase), None
-        if (
-            VERBS_OF_OBJECT[phrase.noun]
-            and phrase.person == 3
-            and phrase.partner is None
-            and self.chance(0.5)
-        ):
+        if VERBS_OF_OBJECT[phrase.noun] and phrase.person == 3 and phrase.partner is None and self.chance(0.5):
             others = [other for other in candidates if other is not phrase and other.noun.human]
             direct = subject
-            subject = (
-                self.pronoun_for(self.pick(others)) if others and self.chance(0.6) else self.new_subject()
-            )
+            subject = self.pronoun_for(self.pick(others)) if others and self.chance(0.6) else self.new_subject()
         return self.clause(subject=subject, direct=direct, tense=tense, negation=negation, adverbials=False)
 
     # ----------------------------------------------------------------------------------------- constructions
@@ -353,9 +334,7 @@ class LinkedClauses(Clauses):
         verb = self.pick(_ERRANDS if errand else lx.VERBS["infinitive"])
         subject = self.subject(verb.subjects, definite=True)
         clause = self.clause(subject=subject, verb=verb, negation=0.05, adverbials=False)
-        aims = [
-            aim for aim in _AIMS if subject.noun in aim.subjects and not (errand and aim.base in _NO_ERRAND)
-        ]
+        aims = [aim for aim in _AIMS if subject.noun in aim.subjects and not (errand and aim.base in _NO_ERRAND)]
         if not aims:
             raise Retry
         inner = Clause(subject, self.pick(aims))

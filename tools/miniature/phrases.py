@@ -13,8 +13,7 @@ from tools.miniature.syntax import Phrase
 _T = TypeVar("_T")
 MAN, WOMAN = lx.NOUNS["man"], lx.NOUNS["woman"]
 ADJECTIVES_OF = {
-    noun: tuple(adjective for adjective in lx.ADJECTIVES if noun in adjective.nouns)
-    for noun in lx.NOUNS.values()
+    noun: tuple(adjective for adjective in lx.ADJECTIVES if noun in adjective.nouns) for noun in lx.NOUNS.values()
 }
 COLORS = frozenset(["red", "blue", "green", "yellow", "black", "white", "brown"])
 QUANTIFIED = frozenset(["no", "every", "all", "many", "some", *lx.NUMBERS])
@@ -73,12 +72,7 @@ class Phrases:
 
     def own_is_unambiguous(self, subject: Phrase | None) -> bool:
         """Whether his, her, its or their can refer to the subject only."""
-        if (
-            subject is None
-            or subject.person < 3
-            or subject.kind == "question"
-            or subject.determiner == "which"
-        ):
+        if subject is None or subject.person < 3 or subject.kind == "question" or subject.determiner == "which":
             return False
         if not subject.noun.human and subject.noun.group != "animal" and subject.noun not in lx.FIRMS:
             return False

@@ -206,8 +206,7 @@ def asks(clause: Clause) -> bool:
     """Whether a main clause is a question."""
     phrases = (clause.subject, clause.direct, clause.oblique)
     return bool(clause.question) or any(
-        phrase is not None
-        and (phrase.kind == "question" or (phrase.kind == "noun" and phrase.determiner == "which"))
+        phrase is not None and (phrase.kind == "question" or (phrase.kind == "noun" and phrase.determiner == "which"))
         for phrase in phrases
     )
 
@@ -218,8 +217,7 @@ _TAGS = {"advmod": "ADV", "obl": "NOUN", "det": "DET", "case": "ADP", "amod": "A
 def fixed_words(pieces: tuple[Piece, ...], clause: Clause, name: str) -> list[Word]:
     """Return the words of a fixed adverbial; all depend on its core word, whose own head is left None."""
     words = [
-        Word(piece.form, _TAGS[piece.relation], piece.relation, ((clause, name + piece.link),))
-        for piece in pieces
+        Word(piece.form, _TAGS[piece.relation], piece.relation, ((clause, name + piece.link),)) for piece in pieces
     ]
     core = next(word for word in words if word.relation in ("advmod", "obl"))
     for word in words:

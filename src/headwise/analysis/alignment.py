@@ -50,9 +50,7 @@ class Rule:
         """
         match = re.fullmatch(r"(?:mean|([1-9][0-9]{0,8})(?:\.([1-9][0-9]{0,8}))?)(\+1)?", text.strip())
         if match is None:
-            raise ConfigError(
-                f"rule: expected mean, a layer such as 3, or 3.2, or one with +1, found {text!r}"
-            )
+            raise ConfigError(f"rule: expected mean, a layer such as 3, or 3.2, or one with +1, found {text!r}")
         layer, head = (None if number is None else int(number) - 1 for number in match.groups()[:2])
         for what, number, count in (("layer", layer, layers), ("head", head, heads)):
             if number is not None and number >= count:

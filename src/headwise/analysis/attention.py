@@ -70,9 +70,7 @@ def cross_attention(
     )
     return [
         _by_words(weights, source, target, subwords.source_pieces(s), subwords.target_pieces(t))
-        for weights, source, target, s, t in zip(
-            recorded, sources, targets, source_ids, target_ids, strict=True
-        )
+        for weights, source, target, s, t in zip(recorded, sources, targets, source_ids, target_ids, strict=True)
     ]
 
 

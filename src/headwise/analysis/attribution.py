@@ -128,12 +128,8 @@ def gradient_times_input(tracer: TranslationTracer, source: Side, forced: Forced
             log_probs = token_log_probs(model, tokens, mask, inputs, outputs)[0]
         # (1, source, d_model); a decoder that shares them comes later
         embeddings = recorded.calls[""][0].returned
-        gradients = [
-            torch.autograd.grad(log_prob, embeddings, retain_graph=True)[0] for log_prob in log_probs
-        ]
-    return np.stack(
-        [(gradient * embeddings).sum(-1)[0].detach().double().cpu().numpy() for gradient in gradients]
-    )
+        gradients = [torch.autograd.grad(log_prob, embeddings, retain_graph=True)[0] for log_prob in log_probs]
+    return np.stack([(gradient * embeddings).sum(-1)[0].detach().double().cpu().numpy() for gradient in gradients])
 
 
 @torch.inference_mode()

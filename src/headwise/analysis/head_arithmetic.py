@@ -97,10 +97,7 @@ def head_arithmetic(recorded: ForwardPass, part: Part, layer: int, head: int, qu
 
 def has_products(attention: nn.Module) -> bool:
     """Return whether a module's heads compute softmax(QKᵀ/√d_k)V."""
-    return (
-        isinstance(attention, MultiHeadAttention)
-        and attention_kind(attention.kind).weights is attention_weights
-    )
+    return isinstance(attention, MultiHeadAttention) and attention_kind(attention.kind).weights is attention_weights
 
 
 def _find_attention(model: nn.Module, part: Part, layer: int, head: int) -> tuple[str, MultiHeadAttention]:
@@ -127,9 +124,7 @@ def _numbers(attention: MultiHeadAttention, attended: Attended, head: int, query
         """Return this head's and query's row of a tensor broadcastable to (batch, heads, query, key)."""
         if full is None:
             return torch.full((keys,), default, device=k.device)
-        return full.expand(*torch.broadcast_shapes(full.shape, attended.weights.shape))[
-            0, head, query
-        ].float()
+        return full.expand(*torch.broadcast_shapes(full.shape, attended.weights.shape))[0, head, query].float()
 
     terms = q * k  # (keys, d_k)
     dots = terms.sum(1)

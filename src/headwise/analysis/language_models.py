@@ -29,9 +29,7 @@ from headwise.tasks.masked_language_model import encode_masked, load_masked_mode
 from headwise.text.tokens.vocabulary import MASK, Vocabulary
 
 CONTINUED = 8  # tokens of the continuation whose change is shown
-_WITHOUT_PREFIX = (
-    "attention is causal, as with a prefix of no tokens; headwise generate reads a prompt as a prefix"
-)
+_WITHOUT_PREFIX = "attention is causal, as with a prefix of no tokens; headwise generate reads a prompt as a prefix"
 
 
 class TextTracer(Tracer[Model]):
@@ -96,10 +94,7 @@ class TextTracer(Tracer[Model]):
         pieces = tuple(map(self.vocabulary.piece, ids))
         starts = [
             index > 0
-            and (
-                min(number, ids[index - 1]) < self.vocabulary.ordinary
-                or piece.startswith(("▁", " ", "\n", "Ġ"))
-            )
+            and (min(number, ids[index - 1]) < self.vocabulary.ordinary or piece.startswith(("▁", " ", "\n", "Ġ")))
             for index, (number, piece) in enumerate(zip(ids, pieces, strict=True))
         ]
         word_of = tuple(accumulate(map(int, starts)))
@@ -194,9 +189,7 @@ class MaskedModelTracer(TextTracer[HeadedEncoder]):
 
     def inputs(self, ids: Sequence[int], target: Sequence[int]) -> Sequence[int]:  # noqa: D102
         if len(target) != len(ids):
-            raise ConfigError(
-                f"target: expected as many tokens as the text has, {len(ids)}, found {len(target)}"
-            )
+            raise ConfigError(f"target: expected as many tokens as the text has, {len(ids)}, found {len(target)}")
         return ids
 
     def counted(self, reads: Side) -> Sequence[int]:

@@ -85,9 +85,7 @@ def record_attention(model: VisionTransformer, image: Tensor) -> ImageAttention:
 def _recorded(recorded: Recording) -> tuple[Maps, Maps]:
     """Return the stacked attention weights of a forward pass over one image, and their rollout."""
     if unrecorded := [name for name, entries in recorded.attended.items() if not entries]:
-        raise ConfigError(
-            f"patches: expected attention weights of every layer, found none of {unrecorded[0]}"
-        )
+        raise ConfigError(f"patches: expected attention weights of every layer, found none of {unrecorded[0]}")
     layers = torch.stack([entries[0].weights[0].float().cpu() for entries in recorded.attended.values()])
     return layers.numpy(), rollout(layers).numpy()
 
@@ -119,9 +117,7 @@ def word_maps(model: ImageText, image: Tensor, tokens: Sequence[int]) -> Maps:
     return shares.cpu().numpy().reshape(-1, *model.vision.grid)
 
 
-def draw_attention(
-    classified: ClassifiedImage, image: Maps, classes: Sequence[str], file: Path, *, title: str
-) -> None:
+def draw_attention(classified: ClassifiedImage, image: Maps, classes: Sequence[str], file: Path, *, title: str) -> None:
     """Draw the image, its rollout, and every layer's mean over heads and single heads, as PNG; brighter is larger.
 
     `image` is (channels, height, width), from 0 to 1.

@@ -101,9 +101,7 @@ def step_by_step(
     return Stepwise(source, chosen, steps, attention)
 
 
-def _steps(
-    model: Seq2Seq, memory: Memory, inputs: Sequence[int]
-) -> tuple[Tensor, NDArray[np.float32] | None]:
+def _steps(model: Seq2Seq, memory: Memory, inputs: Sequence[int]) -> tuple[Tensor, NDArray[np.float32] | None]:
     """Return the log-probabilities (steps, vocabulary), and the cross-attention (layers, heads, steps, source)."""
     rows: list[Tensor] = []
     attention: list[Tensor] = []

@@ -66,9 +66,7 @@ def step_lines(stepwise: Stepwise) -> list[str]:
     """Return the steps of the decoder, one line each: the token, its probability in both ways, what else was likely."""
     names = [plain(step.chosen.piece) for step in stepwise.steps]
     width = max(map(columns, names))
-    lines = [
-        "the decoder step by step: token, its probability, that with teacher forcing, and the likeliest tokens"
-    ]
+    lines = ["the decoder step by step: token, its probability, that with teacher forcing, and the likeliest tokens"]
     for name, step in zip(names, stepwise.steps, strict=True):
         own, forced = math.exp(step.chosen.log_probability), math.exp(step.forced)
         lines.append(f"  {padded(name, width)}  {own:.4f}  {forced:.4f}   {_likely(step.alternatives)}")
@@ -107,9 +105,7 @@ def find_word(side: Side, word: str) -> int:
         return side.words.index(word)
     if re.fullmatch("[0-9]{1,9}", word) and 1 <= int(word) <= len(side.words):
         return int(word) - 1
-    raise ConfigError(
-        f"word: expected one of the output ({' '.join(side.words)}) or its number, found {word!r}"
-    )
+    raise ConfigError(f"word: expected one of the output ({' '.join(side.words)}) or its number, found {word!r}")
 
 
 def bar(share: float, width: int = _BAR) -> str:

@@ -164,9 +164,7 @@ class Trace:
             raise ConfigError("expected a text to look into, found an empty one")
         if part not in self.forced.attention:
             available = ", ".join(self.forced.attention) or "none"
-            raise ConfigError(
-                f"part: expected one that this {self.architecture} model has ({available}), found {part}"
-            )
+            raise ConfigError(f"part: expected one that this {self.architecture} model has ({available}), found {part}")
         rows = {"encoder": self.source, "decoder": self.forced.reads, "cross": self.forced.target}[part]
         columns = self.forced.reads if part == "decoder" else self.source
         weights = self.forced.attention[part]

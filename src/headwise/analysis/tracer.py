@@ -86,9 +86,7 @@ class Tracer(ABC, Generic[Model]):
         """Return the tokens of ids that the model writes."""
 
     @abstractmethod
-    def forced(
-        self, text: str | Side, target: str | Sequence[int]
-    ) -> tuple[dict[Row, Side], tuple[int, ...]]:
+    def forced(self, text: str | Side, target: str | Sequence[int]) -> tuple[dict[Row, Side], tuple[int, ...]]:
         """Return what each stack reads for a target, and the target's ids; arguments and errors as for `force`."""
 
     @abstractmethod

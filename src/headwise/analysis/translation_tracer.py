@@ -40,9 +40,7 @@ class TranslationTracer(Tracer[Seq2Seq]):
 
     what = "this translation's token"
 
-    def __init__(
-        self, translator: Translator, history: History | None = None, *, longest: int = LONGEST
-    ) -> None:
+    def __init__(self, translator: Translator, history: History | None = None, *, longest: int = LONGEST) -> None:
         """Use a translator of one run, and the run's history for the intervention `checkpoint`.
 
         `longest` is the maximum text length in subwords; raises `ConfigError` for an ensemble of several models.
@@ -68,9 +66,7 @@ class TranslationTracer(Tracer[Seq2Seq]):
         earlier = self._earlier
         if earlier is None or earlier[0] != steps[-1]:
             if self.history is None:
-                raise ConfigError(
-                    "intervention 'checkpoint': expected a run directory with checkpoints, found none"
-                )
+                raise ConfigError("intervention 'checkpoint': expected a run directory with checkpoints, found none")
             copies = Copies(self.history.model(steps[-1], self.trained))
             earlier = self._earlier = steps[-1], copies
         return earlier[1]
@@ -121,9 +117,7 @@ class TranslationTracer(Tracer[Seq2Seq]):
             return self._trace(source, None, [], [], options, interventions, notes)
         with self.model(interventions) as model, torch.inference_mode():
             if interventions:
-                self._force(
-                    model, source, [EOS], interventions, options.alpha, 1
-                )  # raises where numbers overflow
+                self._force(model, source, [EOS], interventions, options.alpha, 1)  # raises where numbers overflow
             hypotheses, tree = self._search(model, source, interventions, options)
             if not 0 <= hypothesis < len(hypotheses):
                 raise ConfigError(

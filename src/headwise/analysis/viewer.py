@@ -172,9 +172,7 @@ class ClassifierViewer(Viewer[ImageClassifier]):
 def _named(pieces: Sequence[str], ids: Sequence[int] | None = None) -> Side:
     """Return what isn't text as a side: each piece is a word."""
     numbers = tuple(range(len(pieces)))
-    return Side(
-        " ".join(pieces), numbers if ids is None else tuple(ids), tuple(pieces), tuple(pieces), numbers
-    )
+    return Side(" ".join(pieces), numbers if ids is None else tuple(ids), tuple(pieces), tuple(pieces), numbers)
 
 
 class CaptionViewer(Viewer[ImageText]):

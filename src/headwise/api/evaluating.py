@@ -134,9 +134,7 @@ def score_translator(
     )
     notes = [*scores.notes]
     if longer := len(references) - len(fitting):
-        notes.append(
-            f"perplexity is without {longer:,} of the references, which have more than {longest} subwords"
-        )
+        notes.append(f"perplexity is without {longer:,} of the references, which have more than {longest} subwords")
     same = sum(s.strip() == r.strip() for s, r in zip(sources, references, strict=True))
     if same >= _COPIED * len(references):
         notes.append(
@@ -217,9 +215,7 @@ def _score(
     return Result(run, test_set, scores, hypotheses, comparison.to_json(), sentence)
 
 
-def _perplexity(
-    translator: Translator, sources: Sequence[str], references: Sequence[str]
-) -> Perplexity | None:
+def _perplexity(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> Perplexity | None:
     if not sources:
         return None
     scored = translator.score(sources, references)

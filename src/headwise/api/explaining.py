@@ -78,9 +78,7 @@ class Explanation:
             return ()
         target = forced.target.ids
         ended = target[-1] == tracer.translator.symbols.eos
-        return tracer.translator.links(
-            forced.attention["cross"], self.trace.source.ids, target[: len(target) - ended]
-        )
+        return tracer.translator.links(forced.attention["cross"], self.trace.source.ids, target[: len(target) - ended])
 
     def save(
         self,
@@ -147,9 +145,7 @@ def explain(
         raise ConfigError(f"{option}: expected a translation run, found another")
     for name in ("guard", "keep_translated"):
         if options.get(name):
-            raise ConfigError(
-                f"-s {name}: expected options of one search, which is looked into, found {name}"
-            )
+            raise ConfigError(f"-s {name}: expected options of one search, which is looked into, found {name}")
     if None not in (options.get("target"), options.get("hypothesis")):
         raise ConfigError("--hypothesis: expected none beside --target, found one")
     interventions = parse_interventions([do] if isinstance(do, str) else list(do))

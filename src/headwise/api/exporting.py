@@ -37,13 +37,9 @@ def export(
     if to == _RUN:
         for option, value in zip(("--from-language", "--to-language"), languages, strict=True):
             if value is not None:
-                raise ConfigError(
-                    f"{option}: expected it without --to run, which keeps the languages, found both"
-                )
+                raise ConfigError(f"{option}: expected it without --to run, which keeps the languages, found both")
         if precision is None and average is None and not shortlist and not others:
-            raise ConfigError(
-                "--to run: expected --precision, --average, --with or --shortlist beside it, found none"
-            )
+            raise ConfigError("--to run: expected --precision, --average, --with or --shortlist beside it, found none")
         return [write_other_run(run, out, precision, average, shortlist=shortlist, others=others)]
     parts = {"--average": average is not None, "--with": bool(others), "--shortlist": shortlist}
     for option, given in parts.items():

@@ -27,9 +27,7 @@ def import_run(
     imported = with_language(read(path), language)
     if pair is not None:
         if imported.config.task != "translation":
-            raise ConfigError(
-                f"--languages: expected a translation model, found one with task {imported.config.task}"
-            )
+            raise ConfigError(f"--languages: expected a translation model, found one with task {imported.config.task}")
         told = imported.config.data.languages
         if None not in told and told != pair:
             files = ":".join(map(str, told))

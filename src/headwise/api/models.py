@@ -33,9 +33,7 @@ Ids = Sequence[Sequence[int]] | Tensor
 
 
 @with_arguments
-def build(
-    config: Config | ModelConfig | Mapping[str, Any], vocabulary: int | Subwords | None = None
-) -> Seq2Seq:
+def build(config: Config | ModelConfig | Mapping[str, Any], vocabulary: int | Subwords | None = None) -> Seq2Seq:
     """Build an untrained sequence-to-sequence model, a `torch.nn.Module`.
 
     Args:
@@ -55,9 +53,7 @@ def build(
         return build_model(config.model, vocabulary.source_size, vocabulary.target_size)
     size = config.subwords.size if vocabulary is None else vocabulary
     if not isinstance(size, int) or size <= EOS:
-        raise ConfigError(
-            f"vocabulary: expected subwords or a number of ids of at least {EOS + 1}, found {size!r}"
-        )
+        raise ConfigError(f"vocabulary: expected subwords or a number of ids of at least {EOS + 1}, found {size!r}")
     return build_model(config.model, size, size)
 
 

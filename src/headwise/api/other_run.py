@@ -48,9 +48,7 @@ def write_other_run(
     from headwise.weights import write_quantized
 
     if precision not in (None, *PRECISIONS):
-        raise ConfigError(
-            f"--precision: expected {' or '.join(PRECISIONS)} for --to run, found {precision!r}"
-        )
+        raise ConfigError(f"--precision: expected {' or '.join(PRECISIONS)} for --to run, found {precision!r}")
     if not (run / "config.yaml").is_file():
         raise CheckpointError(f"{run}: expected a run directory, found none")
     if last is not None and others:
@@ -119,9 +117,7 @@ def _mean(run: Path, config: Config, others: Sequence[Path], vocabulary: Sequenc
                 if (other / name).read_bytes() != (run / name).read_bytes():
                     raise ConfigError(f"--with: expected {name} as {run} has it, found another in {other}")
     first = model_file(run)
-    return saved(
-        mean([first, *map(model_file, others)]), {"headwise": json.dumps(read_recipe(first), sort_keys=True)}
-    )
+    return saved(mean([first, *map(model_file, others)]), {"headwise": json.dumps(read_recipe(first), sort_keys=True)})
 
 
 def _learn_shortlist(run: Path) -> tuple[Shortlist, str, str]:

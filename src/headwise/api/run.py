@@ -248,9 +248,7 @@ class Run:
         self._check_single("export")
         runs = [find_run(os.fspath(other)) for other in others]
         with self._saved() as run:
-            return export(
-                run, Path(path), to, precision, average, languages, shortlist=shortlist, others=runs
-            )
+            return export(run, Path(path), to, precision, average, languages, shortlist=shortlist, others=runs)
 
     def _check_single(self, what: str) -> None:
         if len(self._paths) > 1:
@@ -305,7 +303,5 @@ def load(
         return loaded
     for name, value in decoding.items():
         if value not in (None, "auto", 0):
-            raise ConfigError(
-                f"{name}: expected a translation run beside it, found task {loaded.config.task}"
-            )
+            raise ConfigError(f"{name}: expected a translation run beside it, found task {loaded.config.task}")
     return loaded

@@ -106,9 +106,7 @@ class TrainingRequest:
             if student:  # whose width may have been changed since
                 changes = [*STUDENT_LAYERS, *changes]
             return Config.load(run_config, changes), [f"{run}: going on with its own configuration"]
-        whole = next(
-            (c.partition("=")[0] for c in changes if c.startswith(("data.prepared=", "task="))), None
-        )
+        whole = next((c.partition("=")[0] for c in changes if c.startswith(("data.prepared=", "task="))), None)
         if self.source is None and whole is not None:
             return changed(Config()), [f"{whole}: the default configuration; --preset and keys change it"]
         if self.source is None:
@@ -138,9 +136,7 @@ class TrainingPlan:
     reasons: list[str] = field(default_factory=list)
     restart: bool = False
 
-    def train(
-        self, *, quiet: bool = False, progress: Callable[[dict[str, Any]], None] | None = None
-    ) -> TrainingResult:
+    def train(self, *, quiet: bool = False, progress: Callable[[dict[str, Any]], None] | None = None) -> TrainingResult:
         """Train, or resume; raises `KeyboardInterrupt` where Ctrl-C ended it, after a checkpoint was saved.
 
         `progress` is called with each record of metrics.jsonl. Raises a `HeadwiseError`, as
@@ -253,9 +249,7 @@ def setting(key: str, value: Any) -> str:
     try:
         return f"{key}={json.dumps(value, ensure_ascii=False, default=os.fspath)}"
     except TypeError:
-        raise ConfigError(
-            f"{key}: expected text, a number, a path or a list of them, found {value!r}"
-        ) from None
+        raise ConfigError(f"{key}: expected text, a number, a path or a list of them, found {value!r}") from None
 
 
 def _files(files: Files | None) -> list[str] | None:
@@ -295,7 +289,6 @@ def _mixed(config: Config, options: Sequence[str]) -> tuple[Config, list[str]]:
     replays = [read_replay(option) for option in options]
     data = with_replay(config.data, replays, lambda files: measure(files).pairs)
     lines = [
-        f"--mix: {replay.share:.0%} of the examples from {replay.origin}, against forgetting"
-        for replay in replays
+        f"--mix: {replay.share:.0%} of the examples from {replay.origin}, against forgetting" for replay in replays
     ]
     return Config.from_tree({**config.model_dump(), "data": data.model_dump()}), lines

@@ -119,9 +119,7 @@ def document_format(file: Path | None, out: Path | None, of_lines: Sequence[str]
     if file is None or form is None or form.lines:
         made = None if out is None else format_of(out.name)
         if out is not None and made is not None and not made.lines:
-            raise ConfigError(
-                f"-o: expected a {out.suffix} file to translate into {out}, found lines of text"
-            )
+            raise ConfigError(f"-o: expected a {out.suffix} file to translate into {out}, found lines of text")
         return None
     for option in of_lines:
         raise ConfigError(f"{option}: expected a file of lines beside it, found the document {file}")

@@ -108,9 +108,7 @@ def command(
     if as_json:
         typer.echo(json.dumps(record))
     else:
-        typer.echo(
-            "; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in record.items()), err=True
-        )
+        typer.echo("; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in record.items()), err=True)
 
 
 def _direction(
@@ -159,8 +157,7 @@ def _scores(links: list[Links], gold: Sequence[Alignment], scored: range) -> dic
     return {
         "alignment_error_rate": alignment_error_rate(predicted, sure, possible),
         "diagonal": alignment_error_rate(diagonal, sure, possible),
-        "precision": sum(len(a & p) for a, p in zip(predicted, possible, strict=True))
-        / max(predicted_count, 1),
+        "precision": sum(len(a & p) for a, p in zip(predicted, possible, strict=True)) / max(predicted_count, 1),
         "recall": sum(len(a & s) for a, s in zip(predicted, sure, strict=True)) / max(sum(map(len, sure)), 1),
         "sentences": len(predicted),
     }

@@ -72,9 +72,7 @@ def _built_in(part: str, limit: int | None) -> AnnotatedSentences:
     return AnnotatedSentences(sources, targets, gold[:limit])
 
 
-def attentions_of(
-    translator: Translator, sentences: AnnotatedSentences, swap: bool = False
-) -> list[CrossAttention]:
+def attentions_of(translator: Translator, sentences: AnnotatedSentences, swap: bool = False) -> list[CrossAttention]:
     """Return the cross-attention of each pair; `swap` for a model of the reverse direction."""
     from headwise.analysis.attention import cross_attention
 
@@ -91,7 +89,5 @@ def _read(path: Path, tokenized: bool, lowercase: bool) -> list[Annotated]:
     if path.name.endswith((".conllu", ".conllu.gz")):
         from headwise.text.reading.conllu import read_trees
 
-        return [
-            Annotated.of_tree(tree, tokenized=tokenized, lowercase=lowercase) for tree in read_trees(path)
-        ]
+        return [Annotated.of_tree(tree, tokenized=tokenized, lowercase=lowercase) for tree in read_trees(path)]
     return [Annotated.of(line.lower() if lowercase else line) for line in read_lines(path)]

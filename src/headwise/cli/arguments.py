@@ -144,9 +144,7 @@ SearchSettings = Annotated[
     list[str] | None, Option("-s", metavar="KEY=VALUE", help="Of the search: patience=2, guard=true, …")
 ]
 Beam = Annotated[int | None, Option(callback=searchable, help="Beam size, if not the run's; 1: greedy.")]
-Alpha = Annotated[
-    float | None, Option(callback=searchable, help="Length penalty, if not the run's; 0: none.")
-]
+Alpha = Annotated[float | None, Option(callback=searchable, help="Length penalty, if not the run's; 0: none.")]
 
 AlreadyTranslated = Annotated[
     Literal["keep", "translate"] | None,

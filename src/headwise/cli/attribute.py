@@ -54,9 +54,7 @@ def command(
             raise ConfigError(f"{target}: expected {len(sources)} lines, found {found}")
     else:
         targets = [translation.text for translation in tracer.translator.translate(sources)]
-    pairs = [
-        (one, other) for one, other in zip(sources, targets, strict=True) if attributable(tracer, one, other)
-    ]
+    pairs = [(one, other) for one, other in zip(sources, targets, strict=True) if attributable(tracer, one, other)]
     attributions = [attribute(tracer, one, other) for one, other in pairs]
     if not attributions:
         raise ConfigError(

@@ -15,17 +15,13 @@ from headwise.errors import ConfigError
 
 
 def command(
-    runs: Annotated[
-        list[Path], Argument(callback=named, help="Trained run directories, to compare.", metavar="RUN…")
-    ],
+    runs: Annotated[list[Path], Argument(callback=named, help="Trained run directories, to compare.", metavar="RUN…")],
     source: Annotated[Path, Option(help="Source text, plain or .gz.")],
     reference: Annotated[Path, Option(help="Its reference translation, line by line.")],
     bins: Annotated[int, Option(min=1, max=bounds.BINS, help="Of equal width.")] = 10,
     beam: Annotated[
         int | None,
-        Option(
-            callback=searchable, help="Beam size of the free-running translation.", show_default="the run's"
-        ),
+        Option(callback=searchable, help="Beam size of the free-running translation.", show_default="the run's"),
     ] = None,
     limit: Limit = None,
     out: Annotated[Path | None, Option("-o", "--out", help="Draw reliability diagrams as .png.")] = None,

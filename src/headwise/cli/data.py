@@ -111,9 +111,7 @@ def _report(corpus: Corpus, directory: Path, files: list[Acquired]) -> None:
     names = {file.name for file in files}
     if corpus.pair is not None and names.issuperset(corpus.pair):
         source, target = (directory / side for side in corpus.pair)
-        typer.echo(
-            f"To train on it: headwise train --source {source} --target {target} -o runs/{corpus.name}"
-        )
+        typer.echo(f"To train on it: headwise train --source {source} --target {target} -o runs/{corpus.name}")
     if corpus.model:
         typer.echo(f"To translate with it: headwise translate {directory}")
 

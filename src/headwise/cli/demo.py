@@ -71,9 +71,7 @@ def command(
     aer = error_rate(attentions, test.gold, rule)
     picture = out / "attention.png"
     chosen = _illustrative_sentence(test, references, translations)
-    draw_cross_attention(
-        attentions[chosen], picture, title="Cross-attention: what each German word looked at"
-    )
+    draw_cross_attention(attentions[chosen], picture, title="Cross-attention: what each German word looked at")
     seconds = time.perf_counter() - began
     if as_json:
         record = {"bleu": score.score, "alignment_error_rate": aer, "seconds": seconds, "run": str(out)}
@@ -135,9 +133,7 @@ def _resumes(out: Path, config: Config) -> bool:
     if not (out / "config.yaml").exists():
         return False
     if not (out / "corpus" / "train.en").exists():
-        raise ConfigError(
-            f"--out: expected a new directory or that of an earlier demo, found another run in {out}"
-        )
+        raise ConfigError(f"--out: expected a new directory or that of an earlier demo, found another run in {out}")
     interrupted = (out / "latest").exists() and not (out / "model.safetensors").exists()
     return interrupted and not changed_keys(Config.load(out / "config.yaml", trained=True), config)
 

@@ -111,9 +111,7 @@ def command(
         "jsonl": jsonl,
         "engine": None if engine == "auto" else engine,
     }
-    selected = {
-        name: value for name, value in translation_options.items() if value is not None and value is not False
-    }
+    selected = {name: value for name, value in translation_options.items() if value is not None and value is not False}
     if config.task != "translation":
         _refuse(selected, run, config.task)
         _check_changes(changes or [], config.task)
@@ -122,18 +120,14 @@ def command(
     else:
         runs = [run, *(other for other in files or [] if other.is_dir())]
         for other in [*(file for file in files or [] if not file.is_dir()), *(changes or [])]:
-            raise ConfigError(
-                f"evaluate: expected --source and --reference for a translation run, found {other}"
-            )
+            raise ConfigError(f"evaluate: expected --source and --reference for a translation run, found {other}")
         opened = {"device": device, "precision": precision, "engine": engine, "also": also or []}
         if per_line:
             _per_line(runs, selected, out, search, opened, as_json=as_json)
             return
         refuse_without("--per-line", {"--jsonl": jsonl})
         if compare is None:
-            refuse_without(
-                "--compare", {f"--{name}": name in selected for name in ("metric", "test", "samples")}
-            )
+            refuse_without("--compare", {f"--{name}": name in selected for name in ("metric", "test", "samples")})
         result = _translation(runs, selected, out, opened, search)
     _show(result, out, as_json=as_json)
 
@@ -151,9 +145,7 @@ def _check_changes(changes: Iterable[str], task: str) -> None:
     """Raise `ConfigError` for keys that scores don't depend on."""
     for key in (change.partition("=")[0] for change in changes):
         if key.partition(".")[0] in _OF_TRAINING:
-            raise ConfigError(
-                f"--set {key}: expected a key of model, batch or {task}, found one of training alone"
-            )
+            raise ConfigError(f"--set {key}: expected a key of model, batch or {task}, found one of training alone")
 
 
 def _other_task(

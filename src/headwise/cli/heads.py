@@ -54,9 +54,7 @@ def command(
     prune: Prune = None,
     points: Annotated[
         int | None,
-        Option(
-            min=1, max=bounds.COUNT, help="Points of the pruning curve, besides none removed; 8 unless given."
-        ),
+        Option(min=1, max=bounds.COUNT, help="Points of the pruning curve, besides none removed; 8 unless given."),
     ] = None,
     train_source: Annotated[Path | None, Option(help="Training text, to count rare words in.")] = None,
     train_target: Annotated[Path | None, Option(help="Its translation.")] = None,
@@ -86,9 +84,7 @@ def command(
     if prune is None:
         refuse_without("--prune", {"--points": points})
     subset = "test" if miniature else None
-    sentences = read_sentences(
-        source, target, miniature=subset, tokenized=tokenized, lowercase=lowercase, limit=limit
-    )
+    sentences = read_sentences(source, target, miniature=subset, tokenized=tokenized, lowercase=lowercase, limit=limit)
     if (train_source is None) != (train_target is None):
         raise ConfigError("--train-source and --train-target: expected both or none, found one")
     config = Config.of_run(run, "translation", *SINGLE_TEXT)
@@ -131,9 +127,7 @@ def command(
     typer.echo(json.dumps(record, ensure_ascii=False) if as_json else "\n".join([*lines, *pruned]))
 
 
-def _importance(
-    translator: Translator, sources: list[str], targets: list[str]
-) -> dict[str, dict[HeadPlace, float]]:
+def _importance(translator: Translator, sources: list[str], targets: list[str]) -> dict[str, dict[HeadPlace, float]]:
     from headwise.analysis.heads.importance import Pairs, importance_by_gradient, importance_by_masking
 
     pairs = Pairs.encode(translator, sources, targets)
@@ -173,8 +167,7 @@ def _pruned(
     chosen = random_order(model, seed) if order == "random" else removal_order(importances[order])
     orders = {order: chosen} | ({} if order == "random" else {"random": random_order(model, seed)})
     curves = {
-        name: pruning_curve(translator, places, sources, references, points=points)
-        for name, places in orders.items()
+        name: pruning_curve(translator, places, sources, references, points=points) for name, places in orders.items()
     }
     record["pruning"] = {name: [asdict(point) for point in curve] for name, curve in curves.items()}
     record["removed_first"] = [str(place) for place in chosen]

@@ -16,9 +16,9 @@ from headwise.shipped.runs import general_runs
 
 
 def command(
-    run: Annotated[
-        Path, Argument(callback=named, help="A translation run, or demo: the model in the package.")
-    ] = Path("demo"),
+    run: Annotated[Path, Argument(callback=named, help="A translation run, or demo: the model in the package.")] = Path(
+        "demo"
+    ),
     port: Port = 8080,
     browser: Annotated[bool, Option(help="Open the chapters in the browser.")] = True,
     device: Device = "auto",

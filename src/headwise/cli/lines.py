@@ -34,9 +34,7 @@ def watched(lines: Iterator[T], path: Path | None, out: Path | None, title: str)
 
 
 @contextmanager
-def line_writer(
-    path: Path | None, *inputs: Path | None, live: bool = False
-) -> Iterator[Callable[[str], None]]:
+def line_writer(path: Path | None, *inputs: Path | None, live: bool = False) -> Iterator[Callable[[str], None]]:
     """Yield a function that writes one line to a file, or to standard output for None.
 
     Line ends inside the text become spaces. A file is replaced when the block ends, and stays as it is if that raises.

@@ -93,9 +93,7 @@ def run(arguments: Sequence[str]) -> int:
             raise
         return _refused(not_installed(arguments[0], package))
     except OSError as error:  # of a look at a path before it is read or written
-        if error.filename is None or not (
-            isinstance(error, PermissionError) or error.errno == errno.ENAMETOOLONG
-        ):
+        if error.filename is None or not (isinstance(error, PermissionError) or error.errno == errno.ENAMETOOLONG):
             raise
         return _refused(f"{error.filename}: can't be used ({error.strerror})")
     except (MemoryError, RuntimeError) as error:
@@ -140,9 +138,7 @@ def _run(arguments: Sequence[str]) -> int:
 def _refuse_gone(name: str) -> None:
     """Raise `ConfigError` for a command of an earlier version, with what serves instead."""
     if name in GONE:
-        raise ConfigError(
-            f"{name}: expected a command, found one of an earlier version; now it is {GONE[name]}"
-        )
+        raise ConfigError(f"{name}: expected a command, found one of an earlier version; now it is {GONE[name]}")
 
 
 def _call(name: str, arguments: list[str]) -> int:
@@ -157,9 +153,7 @@ def _call(name: str, arguments: list[str]) -> int:
         app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
         app.command(name)(module.command)
     try:
-        result = typer.main.get_command(app).main(
-            args=arguments, prog_name=f"headwise {name}", standalone_mode=False
-        )
+        result = typer.main.get_command(app).main(args=arguments, prog_name=f"headwise {name}", standalone_mode=False)
     except typer.Abort:
         raise KeyboardInterrupt from None
     except usage_error as error:
@@ -168,9 +162,7 @@ def _call(name: str, arguments: list[str]) -> int:
             return 2
         if type(error).__name__ == "UsageError" and arguments:
             _refuse_gone(f"{name} {arguments[0]}")
-        raise ConfigError(
-            f"{name}: {_sentence(error.format_message())} (see headwise {name} --help)"
-        ) from None
+        raise ConfigError(f"{name}: {_sentence(error.format_message())} (see headwise {name} --help)") from None
     if result == INTERRUPTED:  # from the command itself, or from typer after Ctrl-C
         raise KeyboardInterrupt
     return result if isinstance(result, int) else 0

@@ -49,9 +49,7 @@ class Picture:
 def draw(run: Path, picture: Picture, text: str | None, out: Path | None, device: str) -> None:
     """Draw each head's attention and the attention rollout; for captions, each patch's contribution to each word."""
     if out is None or out.suffix != ".png":
-        raise ConfigError(
-            f"-o: expected a file that ends in .png for attention over an image, found {out or 'none'}"
-        )
+        raise ConfigError(f"-o: expected a file that ends in .png for attention over an image, found {out or 'none'}")
     check_output(out, picture.file)
     from headwise.analysis.patches import ClassifiedImage, draw_attention, draw_words
     from headwise.analysis.viewer import TASKS, open_viewer

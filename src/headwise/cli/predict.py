@@ -23,22 +23,14 @@ _CHUNK = 1024  # lines read ahead, to batch them by length
 
 def command(
     run: TrainedRun,
-    file: Annotated[
-        Path | None, Argument(help="Lines to read, plain or .gz; without, standard input.")
-    ] = None,
+    file: Annotated[Path | None, Argument(help="Lines to read, plain or .gz; without, standard input.")] = None,
     out: OutputFile = None,
-    as_json: Annotated[
-        bool, Option("--json", help="Write a JSON object for each line, with everything.")
-    ] = False,
-    prompt: Annotated[
-        str | None, Option(help="Of a language model: the text to continue, token by token.")
-    ] = None,
+    as_json: Annotated[bool, Option("--json", help="Write a JSON object for each line, with everything.")] = False,
+    prompt: Annotated[str | None, Option(help="Of a language model: the text to continue, token by token.")] = None,
     n: Annotated[int, Option("-n", min=1, max=bounds.SAMPLES, help="Texts that continue the prompt.")] = 1,
     settings: Annotated[
         list[str] | None,
-        Option(
-            "-s", metavar="KEY=VALUE", help="temperature (0: the likeliest), top_k, top_p, max_tokens, seed."
-        ),
+        Option("-s", metavar="KEY=VALUE", help="temperature (0: the likeliest), top_k, top_p, max_tokens, seed."),
     ] = None,
     device: Device = "auto",
     imports: Imports = None,
@@ -88,9 +80,7 @@ def command(
         _stream(generator, prompt, options, n, as_json=as_json)
 
 
-def _predict_lines(
-    predict: Predictor, file: Path | None, out: Path | None, as_json: bool, chunk: int
-) -> None:
+def _predict_lines(predict: Predictor, file: Path | None, out: Path | None, as_json: bool, chunk: int) -> None:
     from headwise.chunks import chunks, results
     from headwise.cli.lines import line_writer, watched
     from headwise.text.reading.lines import json_line, read_lines

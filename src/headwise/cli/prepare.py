@@ -27,9 +27,7 @@ HeldOut = Annotated[
 ]
 Size = Annotated[
     int | None,
-    count(
-        "--subwords", least=8, most=bounds.VOCABULARY, help="Subwords to learn.", show_default=str(_SUBWORDS)
-    ),
+    count("--subwords", least=8, most=bounds.VOCABULARY, help="Subwords to learn.", show_default=str(_SUBWORDS)),
 ]
 SubwordsFrom = Annotated[Path | None, Option(callback=named, help="Or those of this run or prepared corpus.")]
 DevPairs = Annotated[
@@ -100,18 +98,14 @@ def command(
         if value is not None and given is not None:
             raise ConfigError(f"{option}: expected it without {other}, found both")
     if keep_duplicates and near:
-        raise ConfigError(
-            "--keep-duplicates: expected none with --near, which drops exact ones, too, found both"
-        )
+        raise ConfigError("--keep-duplicates: expected none with --near, which drops exact ones, too, found both")
     if languages is not None and not identify_languages:
         raise ConfigError("--languages: expected --identify-languages beside it, found none")
     pair = None
     if identify_languages:
         found = language_of_files(source), language_of_files(target or [])
         if languages is None and None in found:
-            raise ConfigError(
-                "--identify-languages: expected --languages beside it, such as en-de, found none"
-            )
+            raise ConfigError("--identify-languages: expected --languages beside it, such as en-de, found none")
         pair = parse_languages(languages) if languages is not None else (str(found[0]), str(found[1]))
     job = Preparation(
         source,

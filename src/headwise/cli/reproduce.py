@@ -34,9 +34,7 @@ Show = Annotated[
 TableAsJson = Annotated[bool, Option("--json", help="With --show: the paper's table as one JSON object.")]
 Price = Annotated[
     float | None,
-    Option(
-        min=0.0, max=1e9, callback=finite, help="With --dry-run: what a GPU costs an hour, in any currency."
-    ),
+    Option(min=0.0, max=1e9, callback=finite, help="With --dry-run: what a GPU costs an hour, in any currency."),
 ]
 
 _OUT = Path("runs/reproduce")
@@ -118,9 +116,7 @@ def command(
         return
     if name == "report":
         if not results.is_dir():
-            raise ConfigError(
-                f"--results: expected the folder of the recorded results, found none at {results}"
-            )
+            raise ConfigError(f"--results: expected the folder of the recorded results, found none at {results}")
         from headwise.experiments.harness.report import write_report
 
         for file in write_report(results, Path("docs")):
@@ -172,11 +168,7 @@ def _show(name: str, scale: Scale, results: Path, *, as_json: bool) -> None:
     if as_json:
         import json
 
-        typer.echo(
-            json.dumps(
-                {"title": table.title, "columns": table.columns, "rows": table.rows, "note": table.note}
-            )
-        )
+        typer.echo(json.dumps({"title": table.title, "columns": table.columns, "rows": table.rows, "note": table.note}))
         return
     recorded = _recorded(name, scale, results)
     for one in (table, *recorded):
@@ -202,19 +194,13 @@ def _all(place: Place, rows: Sequence[str], dry_run: bool, gpu: str | None, pric
     from headwise.processes import processors
 
     if place.scale.name not in BUDGETS:
-        raise ConfigError(
-            f"all: expected a scale with a budget ({' or '.join(BUDGETS)}), found {place.scale.name}"
-        )
+        raise ConfigError(f"all: expected a scale with a budget ({' or '.join(BUDGETS)}), found {place.scale.name}")
     if rows:
         experiments = [runner.find_experiment(name) for stage in runner.STAGES for name in stage]
-        known = [
-            job.row for each in experiments for job in runner.plan(each, place.scale, results=place.results)
-        ]
+        known = [job.row for each in experiments for job in runner.plan(each, place.scale, results=place.results)]
         if not any(runner.selected(row, rows) for row in known):
             found = " and ".join(map(repr, rows))
-            raise ConfigError(
-                f"--rows: expected the pattern of a row, such as {known[0].name}, found {found}"
-            )
+            raise ConfigError(f"--rows: expected the pattern of a row, such as {known[0].name}, found {found}")
     left = [job for stage in runner.STAGES for _, job in runner.unfinished(place, stage, rows)]
     if dry_run:
         once = {(job.row.name, job.seed): job for job in left}  # experiments have rows in common

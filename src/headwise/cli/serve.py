@@ -144,9 +144,7 @@ def _show_address(address: str) -> None:
     typer.echo(f"Headwise is at {address}  (Ctrl-C ends it)")
 
 
-def _served_search(
-    settings: list[str] | None, recase: bool, already_translated: str | None
-) -> dict[str, Any]:
+def _served_search(settings: list[str] | None, recase: bool, already_translated: str | None) -> dict[str, Any]:
     """Return the search options of all requests; raises `ConfigError`."""
     search = search_settings(settings, recase=recase or None)
     if "n_best" in search:

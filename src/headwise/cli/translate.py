@@ -115,9 +115,7 @@ def command(
     terms = _terms(glossary, run, ignore_case)
     _use_threads(threads)
     opened = {"device": device, "precision": precision, "engine": engine, "workers": workers}
-    runs = Runs(
-        [run, *(also or [])], search, {**opened, "shortlist": shortlist, "language": language}, batch_tokens
-    )
+    runs = Runs([run, *(also or [])], search, {**opened, "shortlist": shortlist, "language": language}, batch_tokens)
     translation = Request(runs, columns, terms, split, chunk, prefix_file, (file, prefix_file, glossary))
     if file is not None and document is not None and out is not None:
         warn(translate_document(translation, document, file, out, say))
@@ -206,9 +204,7 @@ def _check_stream_output(out: Path | None, *, jsonl: bool) -> None:
     from headwise.text.reading.compression import compression
 
     if compression(out) or (form_of(out) and not (jsonl and form_of(out) == ".jsonl")):
-        raise ConfigError(
-            f"{out}: expected a FILE to translate into it, found a stream, which is lines of text"
-        )
+        raise ConfigError(f"{out}: expected a FILE to translate into it, found a stream, which is lines of text")
 
 
 def _texts(file: Path, source_field: str) -> Iterator[str]:

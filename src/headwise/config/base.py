@@ -13,9 +13,7 @@ from headwise.characters import unwritable
 def _auto_or_number(value: Any) -> Any:
     whole = isinstance(value, int) and 1 <= value <= bounds.PROCESSES
     if value != "auto" and not whole:
-        raise ValueError(
-            f"expected auto or a number of processes from 1 to {bounds.PROCESSES}, found {value!r}"
-        )
+        raise ValueError(f"expected auto or a number of processes from 1 to {bounds.PROCESSES}, found {value!r}")
     return value
 
 

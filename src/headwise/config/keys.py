@@ -48,9 +48,7 @@ class Models(_Users):
     """The architectures, and the kinds of models with one stack of layers, that use a key of `model`."""
 
 
-def unused_keys(
-    section: BaseModel, users: type[_Users], name: str, prefix: str = ""
-) -> Iterator[tuple[str, Any]]:
+def unused_keys(section: BaseModel, users: type[_Users], name: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the keys, with values, that aren't their defaults and that the task or the model `name` doesn't use."""
     for field_name, field in type(section).model_fields.items():
         key, value = f"{prefix}{field_name}", getattr(section, field_name)

@@ -193,9 +193,7 @@ class ModelConfig(Section):
     # feed-forward (f(xW₁) · xV) W₂ (Shazeer 2020); with silu it is SwiGLU
     gated: Annotated[bool, _TRANSFORMERS] = False
     feed_forward_bias: Annotated[bool, _TRANSFORMERS] = True
-    positions: Annotated[str, Writable, _TRANSFORMERS] = (
-        "sinusoidal"  # an encoding registered in headwise.nn.positions
-    )
+    positions: Annotated[str, Writable, _TRANSFORMERS] = "sinusoidal"  # an encoding registered in headwise.nn.positions
     position_options: Annotated[PositionOptions, _TRANSFORMERS] = PositionOptions()
     # an attention kind registered in headwise.nn.attention
     attention: Annotated[str, Writable, _TRANSFORMERS] = "fused"

@@ -79,9 +79,7 @@ class Config(Section):
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
             if isinstance(value, TaskSection) and name != self.task and value != field.default:
-                raise ValueError(
-                    f"{name}: expected nothing here, as task {self.task} has no use for it, found values"
-                )
+                raise ValueError(f"{name}: expected nothing here, as task {self.task} has no use for it, found values")
         return self
 
     @model_validator(mode="after")
@@ -125,9 +123,7 @@ class Config(Section):
             return cls.from_tree(changed, origin="command line", trained=trained)
 
     @classmethod
-    def from_tree(
-        cls, tree: dict[str, Any], origin: str = "configuration", *, trained: bool = False
-    ) -> Config:
+    def from_tree(cls, tree: dict[str, Any], origin: str = "configuration", *, trained: bool = False) -> Config:
         """Validate a nested dictionary; raises `ConfigError` with all errors in one message. `trained` as in `load`."""
         kept, problems = without_removed(tree)
         if trained:
@@ -155,9 +151,7 @@ class Config(Section):
             )
         config = cls.load(run / "config.yaml", trained=True)
         if tasks and config.task not in tasks:
-            raise CheckpointError(
-                f"{run}: expected a run of task {' or '.join(tasks)}, found one of {config.task}"
-            )
+            raise CheckpointError(f"{run}: expected a run of task {' or '.join(tasks)}, found one of {config.task}")
         return config
 
     def with_overrides(self, overrides: Iterable[str]) -> Config:

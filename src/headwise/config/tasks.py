@@ -36,9 +36,7 @@ class MaskedLanguageModelConfig(TaskSection):
     @model_validator(mode="after")
     def _shares_fit(self) -> MaskedLanguageModelConfig:
         if self.masked + self.random > 1:
-            raise ValueError(
-                f"masked and random must be at most 1 together, found {self.masked:g} and {self.random:g}"
-            )
+            raise ValueError(f"masked and random must be at most 1 together, found {self.masked:g} and {self.random:g}")
         return self
 
 

@@ -54,9 +54,7 @@ class OptimizerConfig(Section):
             for name in ("momentum", "matrix_rate"):
                 found = getattr(self, name)
                 if found != type(self).model_fields[name].default:
-                    raise ValueError(
-                        f"{name}={found} is Muon's: expected name=muon beside it, found name=adam"
-                    )
+                    raise ValueError(f"{name}={found} is Muon's: expected name=muon beside it, found name=adam")
         return self
 
     def as_adam(self) -> OptimizerConfig:
@@ -155,9 +153,7 @@ class TrainingConfig(Section):
     @model_validator(mode="after")
     def _start_is_given(self) -> TrainingConfig:
         if self.add_subwords and self.initialize_from is None:
-            raise ValueError(
-                "add_subwords needs training.initialize_from, a run whose subwords it extends, found none"
-            )
+            raise ValueError("add_subwords needs training.initialize_from, a run whose subwords it extends, found none")
         return self
 
 

@@ -70,15 +70,11 @@ def get_corpus(
     """
     if corpus.write is not None:
         if source is not None:
-            raise ConfigError(
-                f"--from {source}: expected none, as {corpus.name} is made here, found a folder"
-            )
+            raise ConfigError(f"--from {source}: expected none, as {corpus.name} is made here, found a folder")
         with TemporaryDirectory() as made:
             corpus.write(Path(made))
             copied = replace(corpus, write=None)
-            files = get_corpus(
-                copied, directory, source=Path(made), only=only, force=force, progress=progress
-            )
+            files = get_corpus(copied, directory, source=Path(made), only=only, force=force, progress=progress)
         return [replace(file, status="written") if file.status == "copied" else file for file in files]
     selected = _select(corpus, only)
     if source is not None:
@@ -241,7 +237,5 @@ def _read_manifest(directory: Path, corpus: Corpus) -> dict[str, dict[str, Any]]
     except OSError as error:
         raise DataError(f"{path}: can't be read ({error.strerror or error})") from error
     if name != corpus.name:
-        raise DataError(
-            f"{directory}: this folder holds {name}; choose another one for {corpus.name} with -o"
-        )
+        raise DataError(f"{directory}: this folder holds {name}; choose another one for {corpus.name} with -o")
     return files

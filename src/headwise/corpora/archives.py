@@ -76,16 +76,12 @@ def check_md5(path: Path, published: str | None) -> None:
     with read_errors(path), open(path, "rb") as content:
         digest = hashlib.file_digest(content, "md5").hexdigest()
     if digest != published:
-        raise Damaged(
-            f"{path}: the checksum is wrong, expected the published MD5 {published}, found {digest}"
-        )
+        raise Damaged(f"{path}: the checksum is wrong, expected the published MD5 {published}, found {digest}")
 
 
 def remove_used(corpus: Corpus, directory: Path) -> None:
     """Remove the archives that no missing file of the corpus needs."""
-    needed = {
-        part.archive for file in corpus.files if not (directory / file.name).exists() for part in file.parts
-    }
+    needed = {part.archive for file in corpus.files if not (directory / file.name).exists() for part in file.parts}
     all_archives = {part.archive for file in corpus.files for part in file.parts}
     for archive in all_archives - needed:
         (directory / FOLDER / archive.name).unlink(missing_ok=True)

@@ -133,9 +133,7 @@ def _built_in(name: str, description: str, megabytes: int, checksums: Mapping[st
     """Return the entry of a corpus in the package."""
     files = tuple(PublicFile(file, sha256=digest) for file, digest in checksums.items())
     write = partial(write_built_in, name)
-    return Corpus(
-        name, description, ("en", "de"), _OWN, "", megabytes, files, ("train.en", "train.de"), write=write
-    )
+    return Corpus(name, description, ("en", "de"), _OWN, "", megabytes, files, ("train.en", "train.de"), write=write)
 
 
 def _generated(
@@ -350,13 +348,9 @@ _ALL = (
         MINIATURE,
     ),
     _built_in("tiny", "built-in: the 20,000 pairs of `headwise reproduce … --scale tiny`", 3, TINY),
-    _generated(
-        "entities", "generated: sentences with persons, organizations, places and dates, IOB2 tags", 1, "iob"
-    ),
+    _generated("entities", "generated: sentences with persons, organizations, places and dates, IOB2 tags", 1, "iob"),
     _generated("questions", "generated: stories, and questions that a part of them answers", 21, "jsonl"),
-    _generated(
-        "reverse", "generated: 4 to 12 letters; the last one first", 2, *_EXERCISE, pair=_EXERCISE_PAIR
-    ),
+    _generated("reverse", "generated: 4 to 12 letters; the last one first", 2, *_EXERCISE, pair=_EXERCISE_PAIR),
     _generated(
         "summary",
         "generated: paragraphs that tell a name, a job and a city between other sentences; these three",

@@ -200,9 +200,7 @@ def _content_length(url: str, response: http.client.HTTPResponse) -> int | None:
 
 
 def _too_large(url: str, most: int) -> DataError:
-    return DataError(
-        f"{url}: expected at most {most:,} bytes, found that the server sends more; nothing was kept"
-    )
+    return DataError(f"{url}: expected at most {most:,} bytes, found that the server sends more; nothing was kept")
 
 
 def _response_blocks(response: http.client.HTTPResponse) -> Iterator[bytes]:
@@ -239,8 +237,7 @@ def _check_space(part: Path, needed: int) -> None:
     free = shutil.disk_usage(part.parent).free
     if needed > free:
         raise TrainingError(
-            f"{part}: the disk is full, {needed:,} more bytes are needed and "
-            f"{free:,} are free in {part.parent}"
+            f"{part}: the disk is full, {needed:,} more bytes are needed and {free:,} are free in {part.parent}"
         )
 
 

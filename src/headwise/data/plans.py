@@ -60,9 +60,7 @@ def plan_batches(
     return [batches[index] for index in random.permutation(len(batches))]
 
 
-def _split(
-    source: NDArray[Any], target: NDArray[Any], tokens: int, slack: float
-) -> tuple[NDArray[np.int64], int]:
+def _split(source: NDArray[Any], target: NDArray[Any], tokens: int, slack: float) -> tuple[NDArray[np.int64], int]:
     """Split sentence pairs of these lengths into two groups that need little padding and few batches each.
 
     The pairs are sorted by one of four keys (source, target, longer side, difference) and cut once. The cost of a cut
@@ -153,17 +151,13 @@ def share_out(batches: list[NDArray[np.int64]], world: int) -> list[NDArray[np.i
         largest = max(range(len(batches)), key=lambda index: len(batches[index]))
         rows = batches[largest]
         if len(rows) < 2:
-            raise DataError(
-                f"expected at least one training pair for each of {world} processes, found too few"
-            )
+            raise DataError(f"expected at least one training pair for each of {world} processes, found too few")
         batches[largest] = rows[::2]
         batches.append(rows[1::2])
     return batches
 
 
-def plan_rows(
-    lengths: NDArray[Any], tokens: int, *, seed: int, epoch: int, world: int = 1
-) -> list[NDArray[np.int64]]:
+def plan_rows(lengths: NDArray[Any], tokens: int, *, seed: int, epoch: int, world: int = 1) -> list[NDArray[np.int64]]:
     """Group sequences of similar length into batches of at most `tokens`, padding included; each is in one batch.
 
     If a sequence is longer than `tokens`, its length is the budget. Raises `DataError` if there are fewer sequences

@@ -133,9 +133,7 @@ def _dump(manifest: dict[str, Any]) -> str:
 
 def _check_replaceable(directory: Path) -> None:
     """Raise `DataError` if it is a file, or a folder with files but no manifest: Headwise didn't make it."""
-    if directory.is_file() or (
-        directory.exists() and not (directory / MANIFEST).exists() and any(directory.iterdir())
-    ):
+    if directory.is_file() or (directory.exists() and not (directory / MANIFEST).exists() and any(directory.iterdir())):
         raise DataError(
             f"{directory}: expected a new folder or one with prepared text, found "
             f"{'a file' if directory.is_file() else 'other files in it'}"

@@ -216,9 +216,7 @@ class _Worker(Generic[Batch]):
             self._queue.put(error)
 
 
-def read_position(
-    state: Mapping[str, Any], identity: Mapping[str, Any], what: str = "batches"
-) -> tuple[int, int]:
+def read_position(state: Mapping[str, Any], identity: Mapping[str, Any], what: str = "batches") -> tuple[int, int]:
     """Return epoch and index of the next batch from a saved state; `what` names the batches in messages.
 
     Raises `CheckpointError` if the state has another `identity`, or no valid position.

@@ -24,8 +24,6 @@ def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
 def padded(sequences: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return ids (batch, length), padded on the right, and a mask (batch, length) that is True on real tokens."""
     width = max(map(len, sequences))
-    ids = torch.tensor(
-        [[*sequence, *[pad] * (width - len(sequence))] for sequence in sequences], device=device
-    )
+    ids = torch.tensor([[*sequence, *[pad] * (width - len(sequence))] for sequence in sequences], device=device)
     lengths = torch.tensor([len(sequence) for sequence in sequences], device=device)
     return ids, torch.arange(width, device=device) < lengths[:, None]

@@ -59,9 +59,7 @@ class BeamTrace:
             )
             penalty = length_penalty(length, alpha)
             live_places = {
-                column: place
-                for place, column in enumerate(live_columns)
-                if live_totals[place] > float("-inf")
+                column: place for place, column in enumerate(live_columns) if live_totals[place] > float("-inf")
             }
             next_node_of_place: dict[int, int | None] = {}
             for column, parent in enumerate(parents):

@@ -100,9 +100,7 @@ class OutputRules:
             forced_log_probs.masked_fill_(torch.isin(forced, self._given), 0.0)
         self._restrict(log_probs, tokens)
         log_probs.masked_fill_(forced >= 0, -torch.inf)
-        log_probs.scatter_(
-            -1, column, torch.where(forced >= 0, forced_log_probs, log_probs.gather(-1, column))
-        )
+        log_probs.scatter_(-1, column, torch.where(forced >= 0, forced_log_probs, log_probs.gather(-1, column)))
         return log_probs
 
     def _restrict(self, log_probs: Tensor, tokens: Tensor) -> None:

@@ -100,9 +100,7 @@ def generate_ids(
             log_probs, state = _prefill(model, history, unlimited, False)
 
 
-def _prefill(
-    model: DecoderOnly, tokens: Tensor, unlimited: bool, prefix: bool
-) -> tuple[Tensor, DecoderState]:
+def _prefill(model: DecoderOnly, tokens: Tensor, unlimited: bool, prefix: bool) -> tuple[Tensor, DecoderState]:
     """Encode tokens (samples, time), or only the last `max_length` where the model's context is limited."""
     if not unlimited:
         tokens = tokens[:, -model.max_length :]
@@ -151,9 +149,7 @@ class Generator:
             yield ["" if t is None else d.feed(t) for d, t in zip(decoders, tokens, strict=True)]
         yield [decoder.end() for decoder in decoders]
 
-    def generate(
-        self, prompt: str = "", options: GenerationOptions | None = None, **arguments: Any
-    ) -> list[str]:
+    def generate(self, prompt: str = "", options: GenerationOptions | None = None, **arguments: Any) -> list[str]:
         """Return the complete samples, without the prompt; keyword arguments and errors as for `stream`."""
         texts = [""] * arguments.get("samples", 1)
         for parts in self.stream(prompt, options, **arguments):

@@ -13,9 +13,7 @@ from headwise.decoding.selection import top
 _NUCLEUS = 64  # likeliest tokens in the first attempt to find the nucleus
 
 
-def shaped(
-    log_probs: Tensor, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0
-) -> tuple[Tensor, Tensor]:
+def shaped(log_probs: Tensor, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> tuple[Tensor, Tensor]:
     """Apply temperature, top-k and top-p to log-probabilities (…, v).
 
     Returns the probabilities (float64) of the candidate tokens and their ids, both (…, c). First the temperature T:

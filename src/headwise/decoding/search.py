@@ -118,9 +118,7 @@ def _constraints(
     constraints.append(OutputRules(sentences, symbols, limits))
     if all(sentence.terms is None for sentence in sentences):
         return constraints, None
-    placing = TermPlacing(
-        [sentence.terms for sentence in sentences], sentences[0].options.beam, symbols, limits
-    )
+    placing = TermPlacing([sentence.terms for sentence in sentences], sentences[0].options.beam, symbols, limits)
     return [*constraints, placing], placing
 
 
@@ -137,9 +135,7 @@ def _continue(log_probs: Tensor, totals: Tensor, eos: int) -> Candidates:
     return Candidates(parents, tokens, token_log_probs, continued_totals, ends, live_candidates, live_totals)
 
 
-def _sample(
-    log_probs: Tensor, totals: Tensor, numbers: Tensor, options: SearchOptions, eos: int
-) -> Candidates:
+def _sample(log_probs: Tensor, totals: Tensor, numbers: Tensor, options: SearchOptions, eos: int) -> Candidates:
     """Continue every hypothesis by one token drawn with `numbers` (n, k)."""
     probabilities, tokens = shaped(log_probs, options.temperature, options.top_k, options.top_p)
     tokens = tokens.gather(-1, draw(probabilities, numbers)[..., None])[..., 0]
@@ -234,9 +230,7 @@ class _Finished:
         """
         finished: list[list[tuple[int, Hypothesis]]] = [[] for _ in range(len(self.count))]
         for chunk in self._chunks:
-            for sentence, column, tokens, token_log_probs in zip(
-                *(part.tolist() for part in chunk), strict=True
-            ):
+            for sentence, column, tokens, token_log_probs in zip(*(part.tolist() for part in chunk), strict=True):
                 hypothesis = Hypothesis.scored(tokens, token_log_probs, self.options.alpha)
                 finished[sentence].append((column, hypothesis))
         results = []

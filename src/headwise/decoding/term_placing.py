@@ -80,9 +80,7 @@ class TermPlacing:
                 end = row[self._eos].clone()
                 row[self._eos] = -torch.inf
                 if left >= limit - step - 1:
-                    kept = [
-                        token for token in self._advancing(sentence, state, left) if row[token].isfinite()
-                    ]
+                    kept = [token for token in self._advancing(sentence, state, left) if row[token].isfinite()]
                     if kept:
                         values = row[kept]
                         row.fill_(-torch.inf)
@@ -143,9 +141,7 @@ class TermPlacing:
         token_log_probs = log_probs[parents, tokens]
         sums = totals[parents] + token_log_probs
         candidates = []
-        for (parent, token), log_prob, total in zip(
-            pairs, token_log_probs.tolist(), sums.tolist(), strict=True
-        ):
+        for (parent, token), log_prob, total in zip(pairs, token_log_probs.tolist(), sums.tolist(), strict=True):
             if not -torch.inf < total < torch.inf:
                 continue
             state = sentence.states[parent]

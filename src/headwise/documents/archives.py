@@ -157,9 +157,7 @@ def _blocks(source: str, kind: ArchiveKind, name: str) -> tuple[list[str | Block
         if kind.suffix == ".pptx":
             source = _DRAWN_TEXT.sub(lambda text: text[0].replace("\t", _TAB), source)
         if kind.suffix == ".xlsx":
-            source = re.sub(
-                r"(<w:p>\s{0,99})(<w:t(?:\s[^<>]*+)?>[^<>]*+</w:t>)", rf"\1{_PLAIN}\2</w:r>", source
-            )
+            source = re.sub(r"(<w:p>\s{0,99})(<w:t(?:\s[^<>]*+)?>[^<>]*+</w:t>)", rf"\1{_PLAIN}\2</w:r>", source)
     tokens = xml_tokens(source)
     return paragraphs(tokens), len(tokens)
 
@@ -242,8 +240,6 @@ def _with_parts(content: bytes, kind: ArchiveKind, parts: Mapping[str, str]) -> 
                     data = file.read(left + 1)
             left -= len(data)
             if left < 0:
-                raise DataError(
-                    f"file: expected parts of at most {bounds.UNPACKED_BYTES:,} bytes in all, found more"
-                )
+                raise DataError(f"file: expected parts of at most {bounds.UNPACKED_BYTES:,} bytes in all, found more")
             out.writestr(entry, data, compress_type=entry.compress_type)
     return result.getvalue()

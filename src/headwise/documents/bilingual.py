@@ -197,9 +197,7 @@ class _File:
             if name not in token.attributes
         ]
         attribute = f' {name}="{escaped(self._target)}"'
-        return [
-            Value(place, place, ParsedText((), "none", False), 0, lambda _: attribute) for place in places
-        ]
+        return [Value(place, place, ParsedText((), "none", False), 0, lambda _: attribute) for place in places]
 
     def _with_languages(self) -> Iterator[tuple[int, Token]]:
         """Yield the start tags of XLIFF's elements that have languages, with their numbers."""
@@ -283,10 +281,7 @@ def _with_key(translation: str, key: tuple[str, str] | None) -> str:
 
 def _confidence(rated: Confidence) -> str:
     """Return the attributes of a machine translation's confidence (Internationalization Tag Set 2.0, section 8.15)."""
-    return (
-        f' xmlns:its="{_ITS}" its:annotatorsRef="mt-confidence|{rated.measure}" '
-        f'its:mtConfidence="{rated.value:.3f}"'
-    )
+    return f' xmlns:its="{_ITS}" its:annotatorsRef="mt-confidence|{rated.measure}" its:mtConfidence="{rated.value:.3f}"'
 
 
 def _with_attributes(target: str, opening: int, rated: Confidence) -> str:

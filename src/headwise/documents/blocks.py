@@ -100,9 +100,7 @@ class Block:
         """
         flat = self._flat()
         places = {
-            (item.kind, item.element): position
-            for position, item, _ in flat
-            if isinstance(item, Mark) and item.element
+            (item.kind, item.element): position for position, item, _ in flat if isinstance(item, Mark) and item.element
         }
         sentences: list[Sentence] = []
         between: list[str] = []
@@ -251,9 +249,7 @@ class _Reader:
         if token.kind == "text":
             self._characters += len(token.raw)
             check_length(self._characters)
-            self._block.items.append(
-                TextRun(*(decoded(token.raw) if self._markup else (token.raw, token.raw)))
-            )
+            self._block.items.append(TextRun(*(decoded(token.raw) if self._markup else (token.raw, token.raw))))
         elif token.name in self._splitters:
             self._separate(token.raw)
             if token.name == "pre":

@@ -250,8 +250,7 @@ def _blocks(parts: Sequence[_Part], base: str) -> list[str | Block]:
 
 def _unpair(block: Block, number: int) -> None:
     block.items = [
-        Mark("open", item.raw) if isinstance(item, Mark) and item.element == number else item
-        for item in block.items
+        Mark("open", item.raw) if isinstance(item, Mark) and item.element == number else item for item in block.items
     ]
 
 

@@ -69,9 +69,7 @@ class DocumentFormat:
 
 def _archive(suffix: str, media_type: str) -> DocumentFormat:
     options = {"suffix": suffix}
-    return DocumentFormat(
-        media_type, "archives.read_archive", options, binary=True, most_bytes=bounds.UNPACKED_BYTES
-    )
+    return DocumentFormat(media_type, "archives.read_archive", options, binary=True, most_bytes=bounds.UNPACKED_BYTES)
 
 
 _OFFICE = "application/vnd.openxmlformats-officedocument"
@@ -115,7 +113,5 @@ def read_file(name: str, content: bytes, target: str = "", source: str = "") -> 
     if found is None:
         *others, last = FORMATS
         suffix = PurePath(name).suffix.lower()
-        raise DataError(
-            f"file: expected a name that ends with {', '.join(others)} or {last}, found {suffix[:10]!r}"
-        )
+        raise DataError(f"file: expected a name that ends with {', '.join(others)} or {last}, found {suffix[:10]!r}")
     return found.read(content, target, source)

@@ -70,9 +70,7 @@ def _by_word(text: str, pieces: Sequence[Range]) -> defaultdict[str, list[Range]
     return found
 
 
-def _span(
-    units: Sequence[Item], partners: Mapping[tuple[str, int], int], first: int, last: int
-) -> tuple[int, int]:
+def _span(units: Sequence[Item], partners: Mapping[tuple[str, int], int], first: int, last: int) -> tuple[int, int]:
     """Return the units of a word with the tags in it and their partners; none if there are none or others around it."""
 
     def partner(number: int) -> int:

@@ -84,9 +84,7 @@ def read_markdown(content: bytes) -> DocumentFile:
     return file_of(text, values, encode)
 
 
-def _spans(
-    text: str, parts: Sequence[str], starts: Sequence[int], line: int, position: int
-) -> list[tuple[int, int]]:
+def _spans(text: str, parts: Sequence[str], starts: Sequence[int], line: int, position: int) -> list[tuple[int, int]]:
     """Return where the lines of a block's content are; none where a line isn't as it stands in the source."""
     found: list[tuple[int, int]] = []
     for number, part in enumerate(parts, start=line):

@@ -26,9 +26,7 @@ _SHARE = 0.5
 _HARDLY = 1e-3
 MOST_WEIGHTS = 1_000_000  # beyond it, and with very many tags, the diagonal is used
 _MOST_STEPS = 2_000_000
-_FOLLOWS = re.compile(
-    r"[.,;!?…)\]}»”’]|[:%](?![\w({])"
-)  # without a space before it, unlike :name and %(name)s
+_FOLLOWS = re.compile(r"[.,;!?…)\]}»”’]|[:%](?![\w({])")  # without a space before it, unlike :name and %(name)s
 _CONTRACTION = re.compile(r"[^\W\d_]+['’](?:t|s|re|ll|ve|d|m)(?!\w)")  # no tag goes between its halves
 _CERTAIN = 1000.0  # the factor of words that are known to come from a piece
 
@@ -98,9 +96,7 @@ def diagonal(target: int, source: int) -> Weights:
     return weights
 
 
-def placed(
-    sentence: Sentence, translation: str, found: Sequence[Found] = (), weights: Weights | None = None
-) -> str:
+def placed(sentence: Sentence, translation: str, found: Sequence[Found] = (), weights: Weights | None = None) -> str:
     """Return a translation with the sentence's marks and the sources of its pieces.
 
     `found` says where pieces are in the translation, in order. `weights` are those of the alignment, shape (target
@@ -165,15 +161,11 @@ def _inside_abbreviations(words: Sequence[str], lettered: NDArray[np.bool_]) -> 
     last = max(np.flatnonzero(lettered), default=0)
     before = {n for n in range(last) if words[n] == "."}
     return before | {
-        n
-        for n in range(1, last + 1)
-        if words[n - 1 : n + 2 : 2] == [".", "."] and (n < last or len(words[n]) == 1)
+        n for n in range(1, last + 1) if words[n - 1 : n + 2 : 2] == [".", "."] and (n < last or len(words[n]) == 1)
     }
 
 
-def _enclosing(
-    sentence: Sentence, found: Sequence[Found], insertions: Sequence[_Insertion]
-) -> dict[int, set[int]]:
+def _enclosing(sentence: Sentence, found: Sequence[Found], insertions: Sequence[_Insertion]) -> dict[int, set[int]]:
     """Return the elements around each kept word in the translation, by its number among the pieces."""
     pieces = sentence.pieces
     around: dict[int, set[int]] = {}
@@ -232,9 +224,7 @@ def _tree(sentence: Sentence, source: list[Range]) -> _Node:
         if isinstance(item, str | ProtectedPiece):
             position += len(item if isinstance(item, str) else item.text)
             continue
-        glued = (
-            item.spaces[0] is not True if item.spaces else position > 0 and not text[position - 1].isspace()
-        )
+        glued = item.spaces[0] is not True if item.spaces else position > 0 and not text[position - 1].isspace()
         node = _Node(word_at(), word_at(), None, None, glued)
         if item.kind == "point":
             node.opening = item
@@ -377,9 +367,7 @@ def _spread(node: _Node) -> None:
         _spread(child)
 
 
-def _insert(
-    node: _Node, target: list[Range], translation: str, limits: Range, insertions: list[_Insertion]
-) -> None:
+def _insert(node: _Node, target: list[Range], translation: str, limits: Range, insertions: list[_Insertion]) -> None:
     """Add what is inserted for every mark below a node, in order."""
     position, stop = limits
     for child in node.children:

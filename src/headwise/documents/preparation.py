@@ -294,8 +294,6 @@ def _cut(items: Sequence[BlockItem], edges: Sequence[int]) -> list[list[BlockIte
                 number += 1
             end = min(position, ends[number]) if isinstance(item, TextRun) else position
             cut = slice(begin - start, end - start)
-            parts[number].append(
-                TextRun(item.text[cut], item.sources[cut]) if isinstance(item, TextRun) else item
-            )
+            parts[number].append(TextRun(item.text[cut], item.sources[cut]) if isinstance(item, TextRun) else item)
             begin = end
     return parts

@@ -76,9 +76,7 @@ _HEAD = re.compile(
     r"\{\s{0,9}[\w.]{1,80}\s{0,9},\s{0,9}(plural|selectordinal|select|choice)\s{0,9},\s{0,9}(?:offset\s{0,9}:\s{0,9}\d{1,9}\s{1,9})?"
 )
 _SELECTOR = re.compile(r"\s*+(?:=\d{1,9}|[\w-]{1,80})\s*+\{")
-_LIMIT = re.compile(
-    r"\s*+-?(?:\d{1,9}(?:\.\d{1,9})?|∞)\s*+[#<≤]"
-)  # of a choice, whose last message ends with it
+_LIMIT = re.compile(r"\s*+-?(?:\d{1,9}(?:\.\d{1,9})?|∞)\s*+[#<≤]")  # of a choice, whose last message ends with it
 _END = re.compile(r"\s*+\}")
 MOST_DEPTH = 8
 

@@ -79,8 +79,7 @@ class Rendered(Generic[T]):
     def warnings(self) -> list[str]:
         """What became of its pieces, where it wasn't as it should be."""
         lacked = [
-            f"the translation lacked {piece.text!r}; it was put where the alignment says"
-            for piece in self.repaired
+            f"the translation lacked {piece.text!r}; it was put where the alignment says" for piece in self.repaired
         ]
         return lacked if self.ranks else [*lacked, _REFUSED]
 
@@ -94,9 +93,7 @@ class _Work(Generic[T]):
     repaired: list[ProtectedPiece] = field(default_factory=list)
     chain: Sequence[ModelOutputs[T]] = ()  # of the models in turn
     row: int = 0  # its number in them
-    texts: list[tuple[str, int]] = field(
-        default_factory=list
-    )  # with tags and pieces, and their outputs' ranks
+    texts: list[tuple[str, int]] = field(default_factory=list)  # with tags and pieces, and their outputs' ranks
 
     @property
     def translation(self) -> T:

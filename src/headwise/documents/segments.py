@@ -29,9 +29,7 @@ _OPEN = re.compile(
     r"(?<!\w)(?:[Aa]bb|[Aa]pp?rox|[Bb]spw|[Cc]h|[Cc]hap|[Ee]nv|[Ee]qs?|[Ee]x[ck]l|[Ii]n[ck]l|Kap|[Vv]ols?|[Zz]zgl)\.\s+\Z"
 )
 # Max is a name, too.
-_BEFORE_NUMBER = re.compile(
-    r"(?:(?<!\w)(?:ed|est|m[aá]x|m[ií]n|[Nn]r|pp|[Qq]ty|[Tt]el)|\AM[aá]x|\AM[ií]n)\.\s+\Z"
-)
+_BEFORE_NUMBER = re.compile(r"(?:(?<!\w)(?:ed|est|m[aá]x|m[ií]n|[Nn]r|pp|[Qq]ty|[Tt]el)|\AM[aá]x|\AM[ií]n)\.\s+\Z")
 _HOUR = re.compile(r"\b[ap]\.\s?m\.\s+\Z", re.IGNORECASE)
 _ZONE = re.compile(r"(?:[ECMP][SD]?T|AK[SD]T|HST|GMT|UTC|BST|CES?T|IST|JST|AE[SD]T)\b")
 _ORDINAL = re.compile(
@@ -132,6 +130,4 @@ def _continues(before: str, part: str, language: str) -> bool:
         return True
     if language == "de" and _ORDINAL.search(before):
         return _NEXT.match(part) is None
-    return _OPEN.search(before) is not None or (
-        not part[:1].isupper() and _BEFORE_NUMBER.search(before) is not None
-    )
+    return _OPEN.search(before) is not None or (not part[:1].isupper() and _BEFORE_NUMBER.search(before) is not None)

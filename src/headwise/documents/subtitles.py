@@ -40,9 +40,7 @@ def _cues(lines: Sequence[str]) -> list[range]:
         if not (text.isascii() and text.isdigit()):
             raise DataError(f"line {position + 1}: expected the number of a cue, found other text")
         if position + 1 >= len(lines) or not _TIMES.fullmatch(lines[position + 1].rstrip("\r\n")):
-            raise DataError(
-                f"line {position + 2}: expected times such as 00:00:01,000 --> 00:00:02,000, found none"
-            )
+            raise DataError(f"line {position + 2}: expected times such as 00:00:01,000 --> 00:00:02,000, found none")
         start = end = position + 2
         while end < len(lines) and lines[end].strip():
             end += 1
@@ -73,9 +71,7 @@ def wrapped(text: str, count: int) -> list[str]:
     tags = [match.span() for match in SUBTITLE_TAG.finditer(text)]
     starts = [start for start, _ in tags]
     spaces = [place for place, character in enumerate(text) if character == " "]
-    spaces = [
-        place for place in spaces if (tag := bisect_right(starts, place)) == 0 or place >= tags[tag - 1][1]
-    ]
+    spaces = [place for place in spaces if (tag := bisect_right(starts, place)) == 0 or place >= tags[tag - 1][1]]
     lines: list[str] = []
     start = first = 0  # of the rest, and of its spaces
     for left in range(count, 1, -1):
@@ -83,9 +79,7 @@ def wrapped(text: str, count: int) -> list[str]:
             break
         length = (len(text) - start) / left
         after = bisect_right(spaces, start + length, first)
-        nearest = min(
-            spaces[max(after - 1, first) : after + 1], key=lambda place: abs(place - start - length)
-        )
+        nearest = min(spaces[max(after - 1, first) : after + 1], key=lambda place: abs(place - start - length))
         lines.append(text[start:nearest])
         start, first = nearest + 1, bisect_right(spaces, nearest)
     return [*lines, text[start:]]

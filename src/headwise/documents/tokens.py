@@ -235,9 +235,7 @@ def xml_tokens(source: str) -> list[Token]:
     """
     whole = _BEGINNING.match(source) is not None
     before, after = ("", "") if whole else _ROOT
-    found = [
-        token for token in _Events(len(before)).parse(before + source + after) if token.raw or token.name
-    ]
+    found = [token for token in _Events(len(before)).parse(before + source + after) if token.raw or token.name]
     tokens = found if whole else found[1:-1]
     return _merged(tokens)
 
@@ -268,9 +266,7 @@ class _Events:
             for start in range(0, len(content), _CHUNK):
                 self._parser.Parse(content[start : start + _CHUNK], False)
                 if start + _CHUNK - self._last > _MOST_MARKUP:
-                    raise DataError(
-                        f"xml: expected tags of at most {_MOST_MARKUP:,} bytes, found a longer one"
-                    )
+                    raise DataError(f"xml: expected tags of at most {_MOST_MARKUP:,} bytes, found a longer one")
             self._parser.Parse(b"", True)
         except expat.ExpatError as error:
             raise DataError(self._sentence(error)) from None
@@ -312,9 +308,7 @@ class _Events:
     def _document_type(self, name: str, system: str | None, public: str | None, internal: bool) -> None:
         """What a document's type declares, such as the default of an attribute, could be as large as anybody likes."""
         if internal:
-            raise DataError(
-                "xml: expected a document without entity declarations or others in its type, found some"
-            )
+            raise DataError("xml: expected a document without entity declarations or others in its type, found some")
         self._add("point")
 
 

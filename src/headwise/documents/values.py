@@ -136,9 +136,7 @@ def with_key(text: str, mark: str, letter: str) -> str:
 def marked(text: str, mark: str, letter: str, taken: Sequence[range]) -> str:
     """Return a text with the mark of a key as `with_key`, but outside of what is `taken`."""
     places = [
-        place
-        for place, character in enumerate(text)
-        if character.isalpha() and not any(place in one for one in taken)
+        place for place, character in enumerate(text) if character.isalpha() and not any(place in one for one in taken)
     ]
     if not places or UNSPACED.match(text[places[0]]):
         end = _END.search(text)

@@ -96,9 +96,7 @@ def _check_allowed(allowed: NDArray[np.int32], size: int, eos: int, label: str) 
         raise DataError(f"{label}: expected the end symbol {eos} among its ids, found none")
 
 
-def _check_terms(
-    sentence: SearchSentence, terms: Terms, engine: Engine, symbols: Symbols, label: str
-) -> None:
+def _check_terms(sentence: SearchSentence, terms: Terms, engine: Engine, symbols: Symbols, label: str) -> None:
     """Raise `DataError` unless forms hold ids without special symbols, and all terms fit in an output.
 
     Raises `ConfigError` for terms with sampling.

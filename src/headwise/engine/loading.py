@@ -157,13 +157,9 @@ def _open_native(
     weights.check(parameter_shapes(model, *sizes))
     precision = "int8" if options.precision == "auto" else options.precision
     read_in = "bfloat16" if precision == "bfloat16" else "float32"  # of stored bfloat16, too
-    packed = PackedModel(
-        model, *sizes, weights.get, library=library, precision=precision or weights.precision
-    )
+    packed = PackedModel(model, *sizes, weights.get, library=library, precision=precision or weights.precision)
     return NativeEngine(
         [packed],
-        open_pytorch=lambda: _pytorch("a look into the model").open_engine(
-            path, config, subwords, "cpu", read_in
-        ),
+        open_pytorch=lambda: _pytorch("a look into the model").open_engine(path, config, subwords, "cpu", read_in),
         workers=options.workers or processors(),
     )

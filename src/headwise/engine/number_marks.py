@@ -19,9 +19,7 @@ _SPACES = "\u00a0\u202f"  # between digits; the first is written
 # What groups digits by three, and what comes before decimals, by language.
 LANGUAGES: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("en", "he", "ja", "ko", "th", "zh"), (",", ".")),
-    **dict.fromkeys(
-        ("da", "de", "el", "es", "hr", "id", "it", "nl", "pt", "ro", "sl", "sr", "tr", "vi"), (".", ",")
-    ),
+    **dict.fromkeys(("da", "de", "el", "es", "hr", "id", "it", "nl", "pt", "ro", "sl", "sr", "tr", "vi"), (".", ",")),
     **dict.fromkeys(
         ("bg", "cs", "et", "fi", "fr", "hu", "lt", "lv", "no", "pl", "ru", "sk", "sv", "uk"),
         (_SPACES[0], ","),
@@ -30,9 +28,7 @@ LANGUAGES: Mapping[str, tuple[str, str]] = {
 _REGIONAL = ("de", "es")  # some regions have other marks than the language, such as Switzerland and Mexico
 _BEGIN, _END = r"(?<![\w.,:/=#&])", r"(?![0-9/]|[.,:][0-9])"
 # What tells an amount from a version, a section or a time of day, where decimals come behind a point.
-_AFTER_CURRENCY = (
-    rf"(?:(?<=[{CURRENCY_SIGNS}])|(?<=[{CURRENCY_SIGNS}][ \u00a0])|(?<=(?:{CURRENCY_CODES})[ \u00a0]))"
-)
+_AFTER_CURRENCY = rf"(?:(?<=[{CURRENCY_SIGNS}])|(?<=[{CURRENCY_SIGNS}][ \u00a0])|(?<=(?:{CURRENCY_CODES})[ \u00a0]))"
 _BEFORE_UNIT = (
     rf"(?=[ \u00a0]?(?:{UNITS})(?!\w)|[ \u00a0-](?:thousand|[mb]illion|trillion|percent|per cent|degree|dollar|euro|"
     r"pound|kilomet(?:er|re)|met(?:er|re)|mile|hour|minute|second|year|time|point|magnitude)s?\b)"

@@ -166,14 +166,10 @@ class SearchOptions(_Options):
             for name in ("temperature", "top_k", "top_p"):
                 value = getattr(self, name)
                 if value != getattr(type(self), name):
-                    raise ConfigError(
-                        f"{name}: expected only together with sampling, found {value} in a beam search"
-                    )
+                    raise ConfigError(f"{name}: expected only together with sampling, found {value} in a beam search")
             self._check(self.n_best <= self.beam, "n_best", f"at most the beam size {self.beam}")
         if self.max_length is not None:
-            self._check(
-                self.min_length <= self.max_length, "min_length", f"at most max_length {self.max_length}"
-            )
+            self._check(self.min_length <= self.max_length, "min_length", f"at most max_length {self.max_length}")
 
     def _check(self, valid: bool, name: str, expected: str) -> None:
         if not valid:

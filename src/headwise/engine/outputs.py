@@ -115,9 +115,7 @@ def _about_missing(match: Match, subwords: Subwords) -> str:
     return f"glossary: expected {targets} for {match.entry.source}, found it missing{cause}"
 
 
-def join_translations(
-    parts: Sequence[Translation], source: str, alpha: float, *, aligned: bool = False
-) -> Translation:
+def join_translations(parts: Sequence[Translation], source: str, alpha: float, *, aligned: bool = False) -> Translation:
     """Join the translated parts of a split sentence, rank by rank; a part with fewer outputs repeats its last.
 
     Without parts the translation is empty, with log-probability 0.
@@ -158,17 +156,13 @@ def _chained(parts: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
 def _mean_quality(outputs: Sequence[Output]) -> float | None:
     """Return the mean of the parts' expected chrF2, weighted by their tokens."""
     weighted = [
-        (output.quality, len(output.token_log_probabilities))
-        for output in outputs
-        if output.quality is not None
+        (output.quality, len(output.token_log_probabilities)) for output in outputs if output.quality is not None
     ]
     total = sum(weight for _, weight in weighted)
     return sum(quality * weight for quality, weight in weighted) / total if total else None
 
 
-def _join_alignments(
-    outputs: Sequence[Output], parts: Sequence[Translation]
-) -> tuple[tuple[int, int], ...] | None:
+def _join_alignments(outputs: Sequence[Output], parts: Sequence[Translation]) -> tuple[tuple[int, int], ...] | None:
     """Concatenate the alignments of the parts; word indices of a part are offset by the words of the parts before."""
     links: list[tuple[int, int]] = []
     source_words = target_words = 0

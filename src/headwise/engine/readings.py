@@ -24,9 +24,7 @@ class Reading:
 
     def restored(self, translation: Translation) -> Translation:
         """Return the translation with its texts restored; its subwords are those that the model gave."""
-        outputs = [
-            dataclasses.replace(output, text=self.restore(output.text)) for output in translation.outputs
-        ]
+        outputs = [dataclasses.replace(output, text=self.restore(output.text)) for output in translation.outputs]
         return dataclasses.replace(translation, outputs=tuple(outputs))
 
 

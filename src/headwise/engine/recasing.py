@@ -39,9 +39,7 @@ def recased(text: str, subwords: Subwords, listed: SourceWords | None = None) ->
         restore = str
     else:
         return None
-    ordinary = outside_pieces(
-        text, lambda part: WORD.sub(lambda word: _usual(word[0], subwords, listed), part)
-    )
+    ordinary = outside_pieces(text, lambda part: WORD.sub(lambda word: _usual(word[0], subwords, listed), part))
     if restore is not str or (ordinary != text and _END.search(text)):
         ordinary = _START.sub(lambda match: match[0][:-1] + match[1].upper(), ordinary)
     if ordinary == text:

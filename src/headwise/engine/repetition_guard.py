@@ -48,12 +48,8 @@ def defect(source: Sequence[int], hypothesis: Hypothesis, options: SearchOptions
     bounds = (_SHORT_TIMES, _SHORT_LEAST) if short else (_TIMES, _LEAST)
     if loops(hypothesis.tokens, *bounds) and not loops(source, *bounds):
         return "repeats itself"
-    limited = length >= options.limit(len(source)) and (
-        options.max_length is None or length <= options.max_length
-    )
-    if length > 3 * len(source) + (_SHORT_MORE if short else _MORE) or (
-        limited and length > 1.5 * len(source) + 10
-    ):
+    limited = length >= options.limit(len(source)) and (options.max_length is None or length <= options.max_length)
+    if length > 3 * len(source) + (_SHORT_MORE if short else _MORE) or (limited and length > 1.5 * len(source) + 10):
         return "is far longer than its source"
     return None
 

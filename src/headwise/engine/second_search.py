@@ -43,9 +43,7 @@ class _Again:
     sentence: SearchSentence
     what: str
     how: str
-    mended: Callable[
-        [SearchSentence, Sequence[Hypothesis], Sequence[Hypothesis]], tuple[Sequence[Hypothesis], bool]
-    ]
+    mended: Callable[[SearchSentence, Sequence[Hypothesis], Sequence[Hypothesis]], tuple[Sequence[Hypothesis], bool]]
 
 
 class SecondSearch:

@@ -95,8 +95,7 @@ class Shortlist:
             raise CheckpointError(f"{path}: expected a shortlist, found a damaged file ({error})") from None
         if stated[0] != subwords:
             raise CheckpointError(
-                f"{path}: expected a shortlist for the run's subwords ({subwords}), found one for others "
-                f"({stated[0]})"
+                f"{path}: expected a shortlist for the run's subwords ({subwords}), found one for others ({stated[0]})"
             )
         shortlist = cls(**tables, target_size=target_size)
         if problem := shortlist._problem(source_size, stated[1]):
@@ -126,9 +125,7 @@ class Shortlist:
 def _read_ids(path: Path, file: Any, name: str) -> NDArray[np.int32]:
     dtype = file.get_slice(name).get_dtype()
     if dtype not in ("U16", "I32"):
-        raise CheckpointError(
-            f"{path}: expected {name} of type U16 or I32, found {dtype}; the shortlist is damaged"
-        )
+        raise CheckpointError(f"{path}: expected {name} of type U16 or I32, found {dtype}; the shortlist is damaged")
     return file.get_tensor(name).astype(np.int32, copy=False)
 
 
@@ -208,9 +205,7 @@ def _links(source: Ragged, target: Ragged, target_size: int) -> Iterator[_Links]
     stride = -(-int(links.sum()) // _LINKS)
     pairs = np.flatnonzero(target.lengths)[:: max(stride, 1)]
     ends = np.cumsum(links[pairs])
-    for chunk in np.split(
-        pairs, np.searchsorted(ends, np.arange(_CHUNK, ends[-1] if len(ends) else 0, _CHUNK))
-    ):
+    for chunk in np.split(pairs, np.searchsorted(ends, np.arange(_CHUNK, ends[-1] if len(ends) else 0, _CHUNK))):
         if not len(chunk):
             continue
         e, e_lengths = gather(source, chunk)

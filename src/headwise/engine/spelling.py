@@ -27,9 +27,7 @@ _TOKEN = re.compile(r"[^\W_]+")
 _MODIFIERS = "[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]*"
 _WITH_MODIFIERS = re.compile(rf"(?:.{_MODIFIERS}\u200d)*.{_MODIFIERS}", re.DOTALL)
 _NUMBER = r"(?<![0-9.,:])([0-9][0-9.,:]*+)"
-_RANGE, _HYPHENATED = (
-    re.compile(rf"{_NUMBER}((?:[ap]m)?){dash}(?=([0-9][0-9.,:]*+))") for dash in ("[‒–]", "-")
-)
+_RANGE, _HYPHENATED = (re.compile(rf"{_NUMBER}((?:[ap]m)?){dash}(?=([0-9][0-9.,:]*+))") for dash in ("[‒–]", "-"))
 _MOST_CACHED = 1 << 16  # characters
 # What Unicode has no plain form for: letters that aren't another one with a mark, and punctuation marks.
 _PLAIN = {

@@ -106,9 +106,7 @@ class Terms:
             return self._left[state]
         met = self.settled(state)
         sum_left = saved = 0
-        for mask, whole, distance in zip(
-            self.masks, self.distances[0], self.distances[state[1]], strict=True
-        ):
+        for mask, whole, distance in zip(self.masks, self.distances[0], self.distances[state[1]], strict=True):
             missing = (mask & ~met).bit_count()
             if missing:
                 sum_left += missing * whole

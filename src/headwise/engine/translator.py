@@ -178,25 +178,19 @@ class Translator:
         Raises `ConfigError` for an option that is unknown or out of range, and for a glossary with sampling.
         """
         options = self.options_with(options, **changes)
-        encoded = self.encode(
-            texts, options, prefixes=prefixes, glossary=glossary, split=split, first_line=first_line
-        )
+        encoded = self.encode(texts, options, prefixes=prefixes, glossary=glossary, split=split, first_line=first_line)
         return self.search(encoded, alignments=alignments)
 
     def search(self, encoded: EncodedSentences, *, alignments: bool = False) -> list[Translation]:
         """Return the translation of each sentence that `encode` returned; see `translate`."""
-        hypotheses = search_checked(
-            self.engine, encoded.searched, self.symbols, batch_tokens=self.batch_tokens
-        )
+        hypotheses = search_checked(self.engine, encoded.searched, self.symbols, batch_tokens=self.batch_tokens)
         return self.with_unknown(encoded, self.translations(encoded, hypotheses, alignments=alignments))
 
     def with_unknown(self, encoded: EncodedSentences, found: Sequence[Translation]) -> list[Translation]:
         """Return translations with the unknown words of each sentence that `encode` returned."""
         unknown = map(self.unknown["source"].of, map(encoded.written, range(len(encoded.texts))))
         return [
-            dataclasses.replace(each, unknown=tuple(word for word in words if word not in each.text))
-            if words
-            else each
+            dataclasses.replace(each, unknown=tuple(word for word in words if word not in each.text)) if words else each
             for each, words in zip(found, unknown, strict=True)
         ]
 
@@ -221,9 +215,7 @@ class Translator:
         if split not in (True, False, "long"):
             raise ConfigError(f"split: expected True, False or 'long', found {split!r}")
         if prefixes is not None and len(prefixes) != len(texts):
-            raise ConfigError(
-                f"prefixes: expected one for each of the {len(texts)} sentences, found {len(prefixes)}"
-            )
+            raise ConfigError(f"prefixes: expected one for each of the {len(texts)} sentences, found {len(prefixes)}")
         longest = self.engine.max_length - 1
         options = options.within(longest)
         if glossary is not None and options.sample:
@@ -231,9 +223,7 @@ class Translator:
         kept = self._translated(texts) if options.keep_translated else frozenset()
         if prefixes is None:
             kept |= {n for n, text in enumerate(texts) if text.strip() and not has_letters(text)}
-        read = [
-            readable(self.subwords, text, f"line {line}") for line, text in enumerate(texts, start=first_line)
-        ]
+        read = [readable(self.subwords, text, f"line {line}") for line, text in enumerate(texts, start=first_line)]
         found = self.readings(read, recase=options.recase)
         _, ordinary, spelled = found
         written = read_texts(read, ordinary)  # as in the line, except for the case
@@ -290,9 +280,7 @@ class Translator:
             room = self._room(prefix, lettered=lettered)
             numbers = SourceNumbers.of(text, self.subwords, room)
             words = SeldomWords.of(text, self.dictionary, self.subwords, room)
-        return SearchSentence(
-            source, options, prefix, allowed, lettered=lettered, numbers=numbers, words=words
-        )
+        return SearchSentence(source, options, prefix, allowed, lettered=lettered, numbers=numbers, words=words)
 
     def _room(self, prefix: Sequence[int] | None, *, lettered: bool) -> int:
         """Return the most tokens of all terms of an output."""
@@ -428,9 +416,7 @@ class Translator:
         sources = listed(sources, "sources", first_line)
         targets = listed(targets, "targets", first_line, ids=True)
         if len(sources) != len(targets):
-            raise DataError(
-                f"expected one target for each of the {len(sources)} sources, found {len(targets)}"
-            )
+            raise DataError(f"expected one target for each of the {len(sources)} sources, found {len(targets)}")
         longest = self.engine.max_length - 1
         source_parts = [
             encode_source(self.subwords, readable(self.subwords, text, f"line {line}"), longest, line)[1]
@@ -444,8 +430,7 @@ class Translator:
                 ids = [*(() if self._given(target) else self.symbols.given[:1]), *target]
             if len(ids) >= self.engine.max_length:
                 raise DataError(
-                    f"line {line}: expected a target of at most {self.engine.max_length - 1} subwords, "
-                    f"found {len(ids)}"
+                    f"line {line}: expected a target of at most {self.engine.max_length - 1} subwords, found {len(ids)}"
                 )
             target_ids.append(ids)
         return [parts[0] if parts else [EOS] for parts in source_parts], target_ids
@@ -468,9 +453,7 @@ class Translator:
         weights = self.engine.cross_attention(sources, targets, self.symbols, batch_tokens=self.batch_tokens)
         return [self.links(*each) for each in zip(weights, sources, targets, strict=True)]
 
-    def links(
-        self, weights: NDArray[np.float32], source: Sequence[int], target: Sequence[int]
-    ) -> tuple[Link, ...]:
+    def links(self, weights: NDArray[np.float32], source: Sequence[int], target: Sequence[int]) -> tuple[Link, ...]:
         """Return the word alignment that cross-attention weights (layers, heads, target, source) give."""
         return word_links(*self.subword_weights(weights, source, target))
 

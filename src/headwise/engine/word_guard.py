@@ -41,9 +41,7 @@ class SeldomWords:
     alone: bool
 
     @classmethod
-    def of(
-        cls, text: str, dictionary: Dictionary | None, subwords: Subwords, room: int
-    ) -> SeldomWords | None:
+    def of(cls, text: str, dictionary: Dictionary | None, subwords: Subwords, room: int) -> SeldomWords | None:
         """Return those of a source text, None without any."""
         found = () if dictionary is None else tuple(dictionary.find(without_addresses(text)))
         return cls(found, subwords, room, alone=WORD.fullmatch(text.strip()) is not None) if found else None
@@ -86,8 +84,7 @@ class SeldomWords:
         return (
             not self.lacking(second.tokens)
             and self._words(second) <= _LONGER * self._words(first) + _FURTHER_WORDS
-            and _probability(_besides(second, placed))
-            >= _AS_LIKELY * _probability(first.token_log_probabilities)
+            and _probability(_besides(second, placed)) >= _AS_LIKELY * _probability(first.token_log_probabilities)
         )
 
     def _words(self, hypothesis: Hypothesis) -> int:

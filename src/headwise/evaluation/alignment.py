@@ -73,9 +73,7 @@ def parse_alignment(line: str, where: str) -> Alignment:
     for token in line.split():
         match = _LINK.fullmatch(token)
         if match is None:
-            raise DataError(
-                f"{where}: expected links such as 0-0 (sure) or 1?2 (possible), found {token[:40]!r}"
-            )
+            raise DataError(f"{where}: expected links such as 0-0 (sure) or 1?2 (possible), found {token[:40]!r}")
         link = (int(match[1]), int(match[3]))
         (sure if match[2] == "-" else possible).append(link)
     return Alignment.of(sure, possible)
@@ -96,9 +94,7 @@ def check_words(alignment: Alignment, source: Sequence[str], target: Sequence[st
 
 def format_alignment(alignment: Alignment) -> str:
     """Format one line of the Pharaoh format, sorted by source and then target position."""
-    return " ".join(
-        f"{i}{'-' if (i, j) in alignment.sure else '?'}{j}" for i, j in sorted(alignment.possible)
-    )
+    return " ".join(f"{i}{'-' if (i, j) in alignment.sure else '?'}{j}" for i, j in sorted(alignment.possible))
 
 
 def read_alignments(path: str | Path) -> list[Alignment]:

@@ -54,9 +54,7 @@ def calibration(confidences: Sequence[float], right: Sequence[bool], bins: int =
     """Bin predictions by their probability; raises `DataError` where there are none or the lengths differ."""
     p, outcomes = np.asarray(confidences, np.float64), np.asarray(right, np.float64)
     if len(p) != len(outcomes):
-        raise DataError(
-            f"calibration: expected as many outcomes as probabilities, found {len(outcomes)} and {len(p)}"
-        )
+        raise DataError(f"calibration: expected as many outcomes as probabilities, found {len(outcomes)} and {len(p)}")
     if not len(p):
         raise DataError("calibration: expected at least one predicted token, found none")
     if not (p >= 0).all() or not (p <= 1).all():

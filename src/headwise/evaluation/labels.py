@@ -25,9 +25,7 @@ def accuracy(predicted: Sequence[str], gold: Sequence[str]) -> float:
     return 100.0 * correct / max(1, len(gold))
 
 
-def by_class(
-    predicted: Sequence[str], gold: Sequence[str], labels: Sequence[str]
-) -> dict[str, dict[str, Any]]:
+def by_class(predicted: Sequence[str], gold: Sequence[str], labels: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return precision, recall and F1 (percent) and support (number of gold labels) of every label.
 
     Precision without predictions and recall without gold labels are 0, as in scikit-learn with zero_division=0.

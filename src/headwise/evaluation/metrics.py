@@ -87,9 +87,7 @@ class Bleu(Metric):
 
     _scorer: BLEU
 
-    def __init__(
-        self, tokenize: str, *, lowercase: bool = False, name: str = "bleu", title: str = "BLEU"
-    ) -> None:
+    def __init__(self, tokenize: str, *, lowercase: bool = False, name: str = "bleu", title: str = "BLEU") -> None:
         """Raises `ConfigError` for a tokenizer that is unknown or not installed.
 
         sacreBLEU's warning about tokenized text is disabled (`force`), because `notes` of `score_translations` says

@@ -111,9 +111,7 @@ def perplexity(total_log_probability: float, subwords: int, words: int) -> Perpl
     """
     assert total_log_probability <= 0.0, total_log_probability
     if subwords <= 0 or words <= 0:
-        raise DataError(
-            f"perplexity: expected at least one scored subword and word, found {subwords} and {words}"
-        )
+        raise DataError(f"perplexity: expected at least one scored subword and word, found {subwords} and {words}")
     return Perplexity(_exp(-total_log_probability / subwords), _exp(-total_log_probability / words))
 
 

@@ -101,8 +101,7 @@ def find_scaling(results: Results) -> Finding:
             )
             for p in points
         ),
-        "Gradient: mean norm of ∂weights/∂scores. Entropy in nats; a uniform softmax has "
-        f"{math.log(_KEYS):.2f}.",
+        f"Gradient: mean norm of ∂weights/∂scores. Entropy in nats; a uniform softmax has {math.log(_KEYS):.2f}.",
     )
     first, last = points[0], points[-1]
     unscaled = last["undivided"]["gradient"] / first["undivided"]["gradient"]
@@ -130,9 +129,7 @@ def _scaling_chart(points: Sequence[dict[str, Any]]) -> Chart:
         right.set_ylim(0, 1)
         left.legend(frameon=False)
 
-    return Chart(
-        "sqrt-dk", "Gradient through the softmax and largest weight against d_k, with √d_k and without", draw
-    )
+    return Chart("sqrt-dk", "Gradient through the softmax and largest weight against d_k, with √d_k and without", draw)
 
 
 SCALING = Experiment("sqrt-dk", "Why √d_k", scaling_rows, find_scaling)
@@ -224,9 +221,7 @@ def find_permutation(results: Results) -> Finding:
         axis.set_xscale("log")
         axis.set(xlabel="largest |f(P x) - P f(x)|, float64")
 
-    chart = Chart(
-        "permutation", "How much permuting the input changes more than the order of the output", draw
-    )
+    chart = Chart("permutation", "How much permuting the input changes more than the order of the output", draw)
     return Finding([table], [chart], [Claim(text, decide(holds), because)])
 
 

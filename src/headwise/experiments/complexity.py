@@ -107,9 +107,7 @@ class LayerKind:
 KINDS: Mapping[str, LayerKind] = {
     "self-attention": LayerKind("Self-Attention", SelfAttention, lambda n, d: 4 * n * n * d, "4·n²·d"),
     "recurrent": LayerKind("Recurrent", Recurrent, lambda n, d: 12 * n * d * d, "12·n·d² (GRU)"),
-    "convolutional": LayerKind(
-        "Convolutional", Convolutional, lambda n, d: 2 * KERNEL * n * d * d, "2·k·n·d², k = 3"
-    ),
+    "convolutional": LayerKind("Convolutional", Convolutional, lambda n, d: 2 * KERNEL * n * d * d, "2·k·n·d², k = 3"),
     "restricted": LayerKind(
         "Self-Attention (restricted)",
         lambda d: SelfAttention(d, "window"),
@@ -255,9 +253,7 @@ def _faster_claim(points: Sequence[dict[str, Any]], text: str) -> Claim:
     short = [n for n in times["recurrent"] if n < _WIDTH]
     ratios = [times["recurrent"][n] / times["self-attention"][n] for n in short]
     crossing = [n for n in times["recurrent"] if times["self-attention"][n] > times["recurrent"][n]]
-    crossing_text = (
-        f"from n = {min(crossing):,} on it is slower" if crossing else "it isn't overtaken up to n = 2,048"
-    )
+    crossing_text = f"from n = {min(crossing):,} on it is slower" if crossing else "it isn't overtaken up to n = 2,048"
     because = (
         f"For n from {min(short)} to {max(short)} and d = {_WIDTH} it is {min(ratios):.1f} to {max(ratios):.1f} times "
         f"as fast as a GRU on one thread; {crossing_text}."
@@ -308,14 +304,10 @@ def _chart(points: Sequence[dict[str, Any]]) -> Chart:
             axis.set(xlabel=along, ylabel=label, title=title)
         figure.axes[0].legend(frameon=False, fontsize=8)
 
-    return Chart(
-        "complexity", "Time and memory of one layer of each kind against length and width", draw, (10, 3.4)
-    )
+    return Chart("complexity", "Time and memory of one layer of each kind against length and width", draw, (10, 3.4))
 
 
-def _curves(
-    points: Sequence[dict[str, Any]], along: str, key: str
-) -> Iterator[tuple[str, list[int], list[float]]]:
+def _curves(points: Sequence[dict[str, Any]], along: str, key: str) -> Iterator[tuple[str, list[int], list[float]]]:
     divisor = 1e6 if key == "kept_bytes" else 1.0
     for kind in KINDS:
         points_of_kind = series(points, kind, along)

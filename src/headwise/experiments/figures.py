@@ -25,8 +25,7 @@ def measure_shift(*, seed: int, d_model: int, length: int, offsets: list[int]) -
     table = sinusoids(length, d_model).double()
     return {
         "errors": {
-            str(k): (table[k:] - table[: length - k] @ shift_matrix(k, d_model).T).abs().max().item()
-            for k in offsets
+            str(k): (table[k:] - table[: length - k] @ shift_matrix(k, d_model).T).abs().max().item() for k in offsets
         }
     }
 
@@ -95,12 +94,8 @@ def _smoothing_chart() -> Chart:
             loss = -(gold_target * np.log(p) + (1 - gold_target) * log_p_others)
             line = axis.plot(odds, loss - loss.min(), label=f"ε = {epsilon}")
             if epsilon:
-                axis.axvline(
-                    math.log(gold_target / (1 - gold_target)), color=line[0].get_color(), linestyle=":"
-                )
-        axis.set(
-            xlabel="log p / (1 − p) of the right subword", ylabel="loss above its minimum (nats)", ylim=(0, 4)
-        )
+                axis.axvline(math.log(gold_target / (1 - gold_target)), color=line[0].get_color(), linestyle=":")
+        axis.set(xlabel="log p / (1 − p) of the right subword", ylabel="loss above its minimum (nats)", ylim=(0, 4))
         axis.legend(frameon=False)
 
     text = "Label smoothing gives the loss a minimum at a finite confidence (dotted), 37,000 subwords"

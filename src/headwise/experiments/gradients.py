@@ -51,10 +51,7 @@ def flow(model: Seq2Seq, source: Tensor, target: Tensor) -> dict[str, list[float
         memory = model.encode(source, mask)
         states = memory.states
     encoder = sum(
-        (
-            _squared_norms(states[:, end], sources.calls[""][0].returned).flip(0 if end else ())
-            for end in (-1, 0)
-        ),
+        (_squared_norms(states[:, end], sources.calls[""][0].returned).flip(0 if end else ()) for end in (-1, 0)),
         start=torch.zeros(source.size(1), dtype=torch.float64),
     )
     with recording(model.target_embedding, calls=True) as targets:
@@ -126,9 +123,7 @@ def rows(scale: Scale) -> list[MeasuredRow]:
     runs = tuple(row for row in table2.rows(scale) if row.name in names)
     if len(runs) == len(systems):
         trained = {"systems": systems, "length": 10 if scale.name == "tiny" else 20}
-        measured.append(
-            MeasuredRow(_TRAINED, "trained", measure_trained, trained, "gradients", scale.name, runs)
-        )
+        measured.append(MeasuredRow(_TRAINED, "trained", measure_trained, trained, "gradients", scale.name, runs))
     return measured
 
 

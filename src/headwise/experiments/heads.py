@@ -47,9 +47,7 @@ def measure_attention(*, seed: int, place: Place, sentences: int) -> dict[str, A
     first_pairs = sources[:sentences], references[:sentences]
     source, target = _short_pair(translator, *first_pairs, test)
     maps = _maps(translator, source, target)
-    annotated = [
-        _annotated(file, side) for file, side in zip((test.source, test.target), first_pairs, strict=True)
-    ]
+    annotated = [_annotated(file, side) for file, side in zip((test.source, test.target), first_pairs, strict=True)]
     reports = measure_heads(translator, *annotated)
     return {
         "source": [*translator.subwords.source_pieces(source[:-1]), "</s>"],

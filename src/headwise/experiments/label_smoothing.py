@@ -67,20 +67,14 @@ def _chart(results: Results) -> Chart:
                 continue
             bins = record.result["calibration"]
             frequent_bins = [
-                b
-                for b in zip(bins["counts"], bins["confidence"], bins["accuracy"], strict=True)
-                if b[0] >= 20
+                b for b in zip(bins["counts"], bins["confidence"], bins["accuracy"], strict=True) if b[0] >= 20
             ]
-            axis.plot(
-                [b[1] for b in frequent_bins], [b[2] for b in frequent_bins], "o-", label=f"ε = {value}"
-            )
+            axis.plot([b[1] for b in frequent_bins], [b[2] for b in frequent_bins], "o-", label=f"ε = {value}")
         axis.set(xlabel="confidence in the likeliest subword", ylabel="share that was right", aspect="equal")
         axis.legend(frameon=False)
 
     name = f"calibration-{results.scale.name}"
-    return Chart(
-        name, "Calibration of next-subword predictions with and without label smoothing", draw, (4.6, 4.4)
-    )
+    return Chart(name, "Calibration of next-subword predictions with and without label smoothing", draw, (4.6, 4.4))
 
 
 EXPERIMENT = Experiment("label-smoothing", "Label smoothing", rows, find, seeds=(), tune=with_choices)

@@ -76,13 +76,9 @@ def find(results: Results) -> Finding:
     )
     labels = {row.name: row.label for row in results.rows}
     claims = [
-        compare(results, text, row, other, BLEU, 1, labels[other])
-        for text, row, other in _CLAIMS
-        if other in labels
+        compare(results, text, row, other, BLEU, 1, labels[other]) for text, row, other in _CLAIMS if other in labels
     ]
-    charts = curve_charts(
-        results, results.rows, f"norm-{results.scale.name}", "Development loss against steps", "loss"
-    )
+    charts = curve_charts(results, results.rows, f"norm-{results.scale.name}", "Development loss against steps", "loss")
     return Finding([table], charts, claims)
 
 

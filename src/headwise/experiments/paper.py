@@ -274,11 +274,7 @@ def parameters() -> Table:
     rows = [
         (
             part,
-            *(
-                cell
-                for name in sizes
-                for cell in (f"{sizes[name][part]:,}", f"{sizes[name][part] / totals[name]:.1%}")
-            ),
+            *(cell for name in sizes for cell in (f"{sizes[name][part]:,}", f"{sizes[name][part] / totals[name]:.1%}")),
         )
         for part in _PARTS
     ]

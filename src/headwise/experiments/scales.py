@@ -360,7 +360,5 @@ SCALES = {scale.name: scale for scale in (TINY, MULTI30K, OPEN, WMT14)}
 def find_scale(name: str) -> Scale:
     """Return a scale by name; raises `ConfigError` with all names."""
     if name not in SCALES:
-        raise ConfigError(
-            f"--scale: expected the name of a scale, found {name!r} (known: {', '.join(SCALES)})"
-        )
+        raise ConfigError(f"--scale: expected the name of a scale, found {name!r} (known: {', '.join(SCALES)})")
     return SCALES[name]

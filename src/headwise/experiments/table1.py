@@ -52,9 +52,7 @@ def measure_paths(*, seed: int, lengths: list[int], radius: int) -> dict[str, An
     return {
         "lengths": lengths,
         "chain": {kind: [chain(layer(inputs[n])) for n in lengths] for kind, layer in sequential.items()},
-        "layers": {
-            kind: [layers_to_connect(build, n) for n in lengths] for kind, build in connecting.items()
-        },
+        "layers": {kind: [layers_to_connect(build, n) for n in lengths] for kind, build in connecting.items()},
     }
 
 
@@ -111,9 +109,7 @@ def _paper_table(results: Results) -> Table:
 
 
 def _path_claim(results: Results) -> Claim:
-    text = (
-        "Self-attention connects all positions in a constant number of operations, a recurrent layer in O(n)"
-    )
+    text = "Self-attention connects all positions in a constant number of operations, a recurrent layer in O(n)"
     record = results.first(_PATHS)
     if record is None:
         return Claim(text, "not run yet", "`headwise reproduce table1` takes a minute.")

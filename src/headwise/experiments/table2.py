@@ -63,9 +63,7 @@ def rows(scale: Scale) -> list[TrainingRow]:
     budget = BUDGETS[scale.name]
     return [
         to_the_end(
-            system_row(
-                scale, name, system_row_name(name), _LABELS[name], budget.trials_of(name)[scale.chosen[name]]
-            )
+            system_row(scale, name, system_row_name(name), _LABELS[name], budget.trials_of(name)[scale.chosen[name]])
         )
         for name in scale.comparison.models
         if name in scale.chosen
@@ -73,9 +71,7 @@ def rows(scale: Scale) -> list[TrainingRow]:
 
 
 def _as_it_is(name: str, recipe: RowRecipe, scale: Scale) -> TrainingRow:
-    return TrainingRow(
-        system_row_name(name), _LABELS[name], scale.name, recipe.file, recipe.changes, test=recipe.test
-    )
+    return TrainingRow(system_row_name(name), _LABELS[name], scale.name, recipe.file, recipe.changes, test=recipe.test)
 
 
 def _system(row: str) -> str:
@@ -148,13 +144,9 @@ def _table_row(results: Results, row: TrainingRow, level: float | None) -> tuple
     minutes = [spent_until(record.result["curve"], level, "minutes") for record in timed] if level else []
     reached = [each for each in minutes if each is not None]
     costs = _costs(results, row, level)
-    parameters, steps, tokens = (
-        results.mean(row.name, key) for key in ("parameters", "steps", "target_tokens")
-    )
+    parameters, steps, tokens = (results.mean(row.name, key) for key in ("parameters", "steps", "target_tokens"))
     speeds = [_tokens_a_minute(record) / 60 for record in timed]
-    operations = (
-        None if tokens is None else training_flops(row.configuration(), tokens.value, results.scale.sentence)
-    )
+    operations = None if tokens is None else training_flops(row.configuration(), tokens.value, results.scale.sentence)
     paper = system(_PAPER[name]) if name in _PAPER else None
     return (
         row.label,
@@ -284,6 +276,4 @@ def _cost_claim(results: Results, level: float | None) -> Claim:
     return judge(text, mean(shares), -1, of, digits=0)
 
 
-EXPERIMENT = Experiment(
-    "table2", "Table 2: against the systems it replaced", rows, find, seeds=(), tune=with_choices
-)
+EXPERIMENT = Experiment("table2", "Table 2: against the systems it replaced", rows, find, seeds=(), tune=with_choices)

@@ -70,9 +70,7 @@ def find(results: Results) -> Finding:
         f"{budget_note(scale)} Δ: BLEU less base's, a mean over paired seeds with its 95 % interval. Parameters "
         "relative to base.",
     )  # fmt: skip
-    allowed = {row.name for row in results.rows} | (
-        originals(scale).keys() if scale.name in BUDGETS else set()
-    )
+    allowed = {row.name for row in results.rows} | (originals(scale).keys() if scale.name in BUDGETS else set())
     claims = [
         _undecided_at_the_lowest_rate(results, name, compare(results, text, name, _BASE, BLEU, sign, "base"))
         for name, (text, sign) in _CLAIMS.items()

@@ -44,9 +44,7 @@ def _part_row(row: TrainingRow, system: str, of: int) -> TrainingRow:
         f"data.{side}=[{', '.join(part_of(file, of) for file in files)}]"
         for side, files in (("source", data.source), ("target", data.target))
     ]
-    return replace(
-        row, name=_name(system, of), label=f"{row.label}, 1/{of}", changes=replaced(row.changes, text)
-    )
+    return replace(row, name=_name(system, of), label=f"{row.label}, 1/{of}", changes=replaced(row.changes, text))
 
 
 def _name(system: str, of: int) -> str:
@@ -120,6 +118,4 @@ def _claim(results: Results) -> Claim:
     return judge_gain(results, text, whole, few, of, how_to_continue(results.scale))
 
 
-EXPERIMENT = Experiment(
-    "text-size", "Quality by the size of the text", rows, find, seeds=(), tune=with_choices
-)
+EXPERIMENT = Experiment("text-size", "Quality by the size of the text", rows, find, seeds=(), tune=with_choices)

@@ -25,9 +25,7 @@ def augment(images: NDArray[Any], shift: int, flip: bool, random: np.random.Gene
         rows = top[:, None] + np.arange(height)  # (count, height)
         columns = left[:, None] + np.arange(width)
         index = np.arange(count)[:, None, None]
-        result = padded.transpose(0, 2, 3, 1)[index, rows[:, :, None], columns[:, None, :]].transpose(
-            0, 3, 1, 2
-        )
+        result = padded.transpose(0, 2, 3, 1)[index, rows[:, :, None], columns[:, None, :]].transpose(0, 3, 1, 2)
     if flip:
         flipped = random.random(count) < 0.5
         result = np.where(flipped[:, None, None, None], result[:, :, :, ::-1], result)

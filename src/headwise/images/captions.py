@@ -79,9 +79,7 @@ class Facts:
 PHRASINGS = range(len(_PHRASINGS))
 
 
-def paint(
-    digit: NDArray[np.float32], canvas: int, *, top: int, left: int, faint: bool
-) -> NDArray[np.float32]:
+def paint(digit: NDArray[np.float32], canvas: int, *, top: int, left: int, faint: bool) -> NDArray[np.float32]:
     """Return a picture (canvas, canvas) with a digit (side, side), from 0 to 1, on an empty canvas."""
     side = len(digit)
     picture = np.zeros((canvas, canvas), np.float32)

@@ -167,9 +167,7 @@ def _build(
     for part, labeled in parts.items():
         save_array(folder / f"{part}.images", labeled.images.reshape(-1))
         save_array(folder / f"{part}.labels", labeled.labels)
-    chosen = (
-        f"shuffled with seed {config.split_seed}" if config.split == "shuffled" else "the last of the set"
-    )
+    chosen = f"shuffled with seed {config.split_seed}" if config.split == "shuffled" else "the last of the set"
     report = [
         f"{sum(map(len, parts.values())):,} images of {width} x {height} pixels, {len(dataset.classes)} classes: "
         f"{len(parts['train']):,} for training, {len(parts['dev']):,} for development, {len(parts['test']):,} held out "
@@ -200,9 +198,7 @@ def _open(directory: Path, part: str, shape: tuple[int, int, int]) -> Labeled:
         images = map_array(directory / f"{part}.images", np.uint8).reshape(-1, *shape)
         labels = map_array(directory / f"{part}.labels", np.int64)
     except (OSError, ValueError):
-        raise CheckpointError(
-            f"{directory}: expected prepared images, found missing or damaged files"
-        ) from None
+        raise CheckpointError(f"{directory}: expected prepared images, found missing or damaged files") from None
     if len(images) != len(labels):
         raise CheckpointError(f"{directory}: expected as many labels as images, found files that don't fit")
     return Labeled(images, labels)

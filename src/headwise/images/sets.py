@@ -80,9 +80,7 @@ def read_image(path: Path, shape: tuple[int, int, int]) -> NDArray[np.float32]:
         with Image.open(path, formats=("PNG",)) as image:  # only the header; no memory for its pixels yet
             size = image.size
         if size != (width, height):
-            raise DataError(
-                f"{path}: expected an image of {width} x {height} pixels, found {size[0]} x {size[1]}"
-            )
+            raise DataError(f"{path}: expected an image of {width} x {height} pixels, found {size[0]} x {size[1]}")
         pixels = np.asarray(imread(path, format="png"), np.float32)
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file") from None

@@ -97,9 +97,7 @@ def opened(source: Path) -> Iterator[Path]:
                 _unpack(archive, _members(archive, source), Path(folder))
         except _DAMAGED as error:
             reason = " ".join(str(error).split())[:200]
-            raise CheckpointError(
-                f"{source}: expected an Argos package, found a damaged zip file ({reason})"
-            ) from None
+            raise CheckpointError(f"{source}: expected an Argos package, found a damaged zip file ({reason})") from None
         try:
             yield Path(folder)
         except CheckpointError as error:
@@ -118,9 +116,7 @@ def _members(archive: zipfile.ZipFile, source: Path) -> dict[str, zipfile.ZipInf
     for entry in entries:
         path = PurePosixPath(entry.filename)
         if path.is_absolute() or ".." in path.parts or "\\" in entry.filename or ":" in entry.filename:
-            raise CheckpointError(
-                f"{source}: expected names inside the package, found {entry.filename[:60]!r}"
-            )
+            raise CheckpointError(f"{source}: expected names inside the package, found {entry.filename[:60]!r}")
         if stat.S_ISLNK(entry.external_attr >> 16):
             raise CheckpointError(f"{source}: expected files, found {entry.filename[:60]!r}, which is a link")
         inside = "/".join(path.parts[1:])
@@ -130,9 +126,7 @@ def _members(archive: zipfile.ZipFile, source: Path) -> dict[str, zipfile.ZipInf
             wanted[inside] = entry
     size, most = sum(e.file_size for e in wanted.values()), _EXPANSION * source.stat().st_size + _ALLOWANCE
     if size > most:
-        raise CheckpointError(
-            f"{source}: expected a package that unpacks to at most {most:,} bytes, found {size:,}"
-        )
+        raise CheckpointError(f"{source}: expected a package that unpacks to at most {most:,} bytes, found {size:,}")
     for name in (_METADATA, f"{_MODEL}/model.bin"):
         if name not in wanted:
             raise CheckpointError(f"{source}: expected {name} in the folder of the package, found none")
@@ -168,9 +162,7 @@ def read(source: Path) -> Imported:
 
 
 def _notes(metadata: Metadata, imported: Imported) -> list[str]:
-    notes = [
-        f"translates from {metadata.from_code or 'an unnamed language'} to {metadata.to_code or 'another'}"
-    ]
+    notes = [f"translates from {metadata.from_code or 'an unnamed language'} to {metadata.to_code or 'another'}"]
     assert isinstance(imported.text, Subwords)
     if metadata.target_prefix and not imported.text.given:
         notes.append(

@@ -83,9 +83,7 @@ def with_language(imported: Imported, language: str | None) -> Imported:
         note = f"{vocabulary.language} is put before {where}"
         note += f"; --target-language chooses another: {named}" if others else ""
     else:
-        note = (
-            "a source text begins with the code of its translation's language, or --target-language adds it: "
-        )
+        note = "a source text begins with the code of its translation's language, or --target-language adds it: "
         note += named
     return replace(imported, text=text, notes=[*imported.notes, note])
 
@@ -137,9 +135,7 @@ def export_run(
         return exporter.write(trained, written, precision)
 
 
-def _check_languages(
-    languages: tuple[str | None, str | None], config: Config, exporter: Exporter, name: str
-) -> None:
+def _check_languages(languages: tuple[str | None, str | None], config: Config, exporter: Exporter, name: str) -> None:
     """Raise `ConfigError` for what is no language code, and for one that would have no effect."""
     for option, code in zip(("--from-language", "--to-language"), languages, strict=True):
         if code is None:

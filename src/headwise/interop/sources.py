@@ -72,7 +72,5 @@ def _download(name: str) -> Path:
             f"hf:{name}: expected a connection to the Hub or a copy in the local cache, found neither"
         ) from None
     except (HTTPError, OSError) as error:  # a proxy's, too
-        raise CheckpointError(
-            f"hf:{name}: can't be downloaded ({' '.join(str(error).split())[:200]})"
-        ) from None
+        raise CheckpointError(f"hf:{name}: can't be downloaded ({' '.join(str(error).split())[:200]})") from None
     return Path(folder)

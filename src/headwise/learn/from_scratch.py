@@ -63,9 +63,7 @@ def split_heads(x: Array, heads: int) -> Array:
     return x.reshape(len(x), heads, x.shape[1] // heads).swapaxes(0, 1)
 
 
-def multi_head(
-    x: Array, memory: Array, w: Weights, heads: int, mask: Array | None = None
-) -> tuple[Array, Array]:
+def multi_head(x: Array, memory: Array, w: Weights, heads: int, mask: Array | None = None) -> tuple[Array, Array]:
     """MultiHead = Concat(head_1 … head_h) W^O, head_i = Attention(x W_i^Q, memory W_i^K, memory W_i^V).
 
     w holds `query`, `key`, `value` and `output`. In self-attention, memory is x. Returns the output (query, d_model)
@@ -167,18 +165,14 @@ class Transformer:
     def encoder_layer(self, layer: str, x: Array, mask: Array) -> Array:
         """Every position attends to every position, then goes through the feed-forward network."""
         around = f"{layer}.around_attention.norm"
-        x = self.after(
-            around, x + self.self_attention(f"{layer}.self_attention", self.before(around, x), mask)
-        )
+        x = self.after(around, x + self.self_attention(f"{layer}.self_attention", self.before(around, x), mask))
         around = f"{layer}.around_feed_forward.norm"
         return self.after(around, x + self.feed_forward(f"{layer}.feed_forward", self.before(around, x)))
 
     def decoder_layer(self, layer: str, x: Array, memory: Array, mask: Array) -> Array:
         """Every position attends to itself and earlier ones, then to the memory; then the feed-forward network."""
         around, earlier = f"{layer}.around_self_attention.norm", causal_mask(len(x))
-        x = self.after(
-            around, x + self.self_attention(f"{layer}.self_attention", self.before(around, x), earlier)
-        )
+        x = self.after(around, x + self.self_attention(f"{layer}.self_attention", self.before(around, x), earlier))
         around, name = f"{layer}.around_cross_attention.norm", f"{layer}.cross_attention"
         x = self.after(around, x + self.cross_attention(name, self.before(around, x), memory, mask))
         around = f"{layer}.around_feed_forward.norm"

@@ -30,9 +30,7 @@ def save(path: str, svg: str) -> None:
     write_text(Path(path), svg)
 
 
-def heat(
-    values: Array, rows: Sequence[str], columns: Sequence[str], title: str, *, numbers: bool = True
-) -> str:
+def heat(values: Array, rows: Sequence[str], columns: Sequence[str], title: str, *, numbers: bool = True) -> str:
     """Draw a matrix (row, column) as a heat map: white is 0, blue positive, red negative; with a color bar."""
     values = np.asarray(values, dtype=float)
     largest = float(np.abs(values).max()) or 1.0
@@ -44,9 +42,7 @@ def heat(
         parts.append(_text(_LEFT - 8, y + cell / 2 + 4, rows[i], "end"))
         for j, value in enumerate(row):
             x = _LEFT + j * cell
-            parts.append(
-                f'<rect x="{x}" y="{y}" width="{cell}" height="{cell}" fill="{_shade(value / largest)}"/>'
-            )
+            parts.append(f'<rect x="{x}" y="{y}" width="{cell}" height="{cell}" fill="{_shade(value / largest)}"/>')
             if numbers:
                 ink = _PAPER if abs(value) > 0.6 * largest else _INK
                 parts.append(_text(x + cell / 2, y + cell / 2 + 4, f"{value:.2f}", "middle", ink))

@@ -182,9 +182,7 @@ def _formula(text: str) -> str:
     def symbol(match: re.Match[str]) -> str:
         base, index, exponent, inner = match.groups()
         above = exponent or (inner and _formula(inner))
-        lowered, raised = (
-            f"<{tag}>{part}</{tag}>" if part else "" for tag, part in (("sub", index), ("sup", above))
-        )
+        lowered, raised = (f"<{tag}>{part}</{tag}>" if part else "" for tag, part in (("sub", index), ("sup", above)))
         return f"{base}{lowered}{raised}"
 
     return _SYMBOL.sub(symbol, text)
@@ -199,6 +197,4 @@ def _highlighted(code: str, language: str, label: str) -> str:
         else highlight(code, get_lexer_by_name(lexer), HtmlFormatter(nowrap=True))
     )
     kind = "output" if language == "output" else "code"
-    return (
-        f'<pre class="{kind}" tabindex="0" role="group" aria-label="{label}"><code>{content}</code></pre>\n'
-    )
+    return f'<pre class="{kind}" tabindex="0" role="group" aria-label="{label}"><code>{content}</code></pre>\n'

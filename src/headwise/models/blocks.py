@@ -15,9 +15,7 @@ from headwise.nn.multihead import MultiHeadAttention
 from headwise.nn.positions import AttentionPositions
 
 
-def attention(
-    config: ModelConfig, role: Role, positions: AttentionPositions | None = None
-) -> MultiHeadAttention:
+def attention(config: ModelConfig, role: Role, positions: AttentionPositions | None = None) -> MultiHeadAttention:
     """Return a multi-head attention; raises `ConfigError` for a kind that doesn't support the configuration."""
     cross_kind = config.cross_attention if role == "cross" else None
     return MultiHeadAttention(
@@ -72,6 +70,4 @@ def final_norm(config: ModelConfig) -> nn.Module:
 
 def residual(config: ModelConfig) -> Residual:
     """Return the residual connection around a sub-layer."""
-    return Residual(
-        config.d_model, config.norm, config.dropout, normalization(config), connected=config.residual
-    )
+    return Residual(config.d_model, config.norm, config.dropout, normalization(config), connected=config.residual)

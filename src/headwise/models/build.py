@@ -69,9 +69,7 @@ def _build_checked(make: Callable[..., Model], config: ModelConfig, *sizes: int)
     return make(config, *sizes)
 
 
-def build_for_training(
-    make: Callable[[], Model], config: Config, device: torch.device, *, fits: bool = False
-) -> Model:
+def build_for_training(make: Callable[[], Model], config: Config, device: torch.device, *, fits: bool = False) -> Model:
     """Build the untrained model of a configuration on its device, with its seed and precision.
 
     On a CPU, oneDNN keeps its compiled products from now on: trials and training take their first product after this.
@@ -98,9 +96,7 @@ def training_precision(config: Config, device: torch.device) -> torch.dtype:
 def check_one_stack(config: ModelConfig, kind: str, what: str) -> None:
     """Raise `ConfigError` if a model without encoder and decoder isn't a Transformer, or sets keys of other kinds."""
     if config.architecture != "transformer":
-        raise ConfigError(
-            f"model.architecture: expected transformer for {what}, found {config.architecture!r}"
-        )
+        raise ConfigError(f"model.architecture: expected transformer for {what}, found {config.architecture!r}")
     config.check_keys(kind, what)
 
 
@@ -184,9 +180,7 @@ def load_encoder(model: HeadedEncoder, path: Path) -> None:
     _fill(parameters, weights)
 
 
-def load_weights(
-    model: nn.Module, path: Path, new_rows: Mapping[str, Sequence[Sequence[int]]] | None = None
-) -> None:
+def load_weights(model: nn.Module, path: Path, new_rows: Mapping[str, Sequence[Sequence[int]]] | None = None) -> None:
     """Load the parameters of an existing model from a safetensors file; shared tensors are stored once.
 
     `new_rows` names parameters that have more rows than in the file, and gives for each further row the rows of the
@@ -204,17 +198,13 @@ def load_weights(
             old = stored[name].double()
             mean, deviation = old.mean(dim=0), old.std(dim=0)
             for index, means_of in enumerate(rows, start=len(old)):
-                parameters[name][index] = (
-                    old[list(means_of)].mean(dim=0) if means_of else torch.normal(mean, deviation)
-                )
+                parameters[name][index] = old[list(means_of)].mean(dim=0) if means_of else torch.normal(mean, deviation)
 
 
 def load_model(run: Path, source_size: int, target_size: int, config: Config | None = None) -> Seq2Seq:
     """Load the trained model of a run directory, on the CPU, in evaluation mode."""
     run_config = config or Config.of_run(run)
-    return load_filled(
-        lambda: build_model(run_config.model, source_size, target_size), model_file(run)
-    ).eval()
+    return load_filled(lambda: build_model(run_config.model, source_size, target_size), model_file(run)).eval()
 
 
 def shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:

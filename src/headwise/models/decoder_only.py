@@ -67,9 +67,7 @@ class DecoderOnly(SingleText):
         """Return an empty decoding state."""
         return DecoderState([layer.self_attention.new_cache() for layer in self.layers])
 
-    def step(
-        self, tokens: Tensor, state: DecoderState, prefix: Tensor | None = None
-    ) -> tuple[Tensor, DecoderState]:
+    def step(self, tokens: Tensor, state: DecoderState, prefix: Tensor | None = None) -> tuple[Tensor, DecoderState]:
         """Feed new tokens (rows, new); returns float32 log-probabilities (rows, size) of the next token.
 
         A `prefix` (rows,), if any, must be fed completely in the first step.

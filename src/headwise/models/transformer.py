@@ -49,9 +49,7 @@ class EncoderLayer(nn.Module):
     role `causal` this is the layer of a decoder-only model, which may use a cache.
     """
 
-    def __init__(
-        self, config: ModelConfig, positions: AttentionPositions | None = None, role: Role = "self"
-    ) -> None:
+    def __init__(self, config: ModelConfig, positions: AttentionPositions | None = None, role: Role = "self") -> None:
         super().__init__()
         self.self_attention = self_attention(config, role, positions)
         self.feed_forward = feed_forward(config)

@@ -109,9 +109,7 @@ _DEFAULT_OPTIONS = AttentionOptions()
 LayerClass = TypeVar("LayerClass", bound=type[SequenceMixer])
 
 
-def all_pairs(
-    queries: int, keys: int, *, causal: bool, options: Options, device: torch.device | None = None
-) -> Mask:
+def all_pairs(queries: int, keys: int, *, causal: bool, options: Options, device: torch.device | None = None) -> Mask:
     """Return the default pattern: every pair of query and key is allowed (None), or every causal pair."""
     return causal_mask(queries, keys, device=device) if causal else None
 
@@ -183,9 +181,7 @@ def _add(kind: Kind | Layer) -> None:
             )
     before = _KINDS.get(kind.name)
     if before is not None and before.module != kind.module:  # a notebook's cell may run again
-        raise ConfigError(
-            f"attention kind {kind.name}: expected a new name, found one that {before.module} registers"
-        )
+        raise ConfigError(f"attention kind {kind.name}: expected a new name, found one that {before.module} registers")
     _KINDS[kind.name] = kind
 
 
@@ -200,9 +196,7 @@ def attention_kind(name: str, key: str = "model.attention") -> Kind:
     """Return the attention kind of a name; raises `ConfigError` if it is unknown or a layer."""
     kind = registered(name, key)
     if isinstance(kind, Layer):
-        raise ConfigError(
-            f"{key}: expected a kind with queries, keys and values, found {name}, which has none"
-        )
+        raise ConfigError(f"{key}: expected a kind with queries, keys and values, found {name}, which has none")
     return kind
 
 
@@ -336,9 +330,7 @@ def _torchs_own(
     """Compute attention by torch's own kernels; `added` is added to the scores."""
     kernels = _KERNELS_FOR_FEW_KEYS if k.size(-2) < _FLASH_FROM_KEYS else _KERNELS
     with sdpa_kernel(kernels) if q.device.type == "cuda" else nullcontext():
-        return functional.scaled_dot_product_attention(
-            q, k, v, attn_mask=added, dropout_p=dropout, is_causal=causal
-        )
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=added, dropout_p=dropout, is_causal=causal)
 
 
 def _additive(mask: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:

@@ -31,9 +31,7 @@ def find_device(name: str = "auto") -> torch.device:
     if name == "auto":
         return torch.device(available[1] if len(available) > 1 else "cpu")
     if name not in available:
-        raise DeviceError(
-            f"device: expected auto or one of {', '.join(available)} on this machine, found {name!r}"
-        )
+        raise DeviceError(f"device: expected auto or one of {', '.join(available)} on this machine, found {name!r}")
     return torch.device(name)
 
 

@@ -25,9 +25,7 @@ def machine_memory() -> int | None:
     """Return the bytes of memory available to a process, swap space included; None if unknown."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-        sizes = {
-            name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)
-        }
+        sizes = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
         limits = [sizes["MemTotal"] + sizes["SwapTotal"]]
     except (OSError, KeyError, ValueError, IndexError):
         try:

@@ -101,9 +101,7 @@ class MultiHeadAttention(Probed, SequenceMixer):
                 f"d_model={d_model} and heads={heads}"
             )
         if key_value_heads is not None and (key_value_heads < 1 or heads % key_value_heads):
-            raise ConfigError(
-                f"key_value_heads: expected a divisor of heads={heads}, found {key_value_heads}"
-            )
+            raise ConfigError(f"key_value_heads: expected a divisor of heads={heads}, found {key_value_heads}")
         if role not in get_args(Role):
             raise ConfigError(f"role: expected one of {', '.join(get_args(Role))}, found {role!r}")
         self.heads = heads
@@ -150,16 +148,12 @@ class MultiHeadAttention(Probed, SequenceMixer):
         """Return an empty cache for self-attention; where weights are inspected, one with all keys."""
         return KeyValueCache() if self.inspected else attention_kind(self.kind).cache()
 
-    def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: RelativeBias | None
-    ) -> Tensor:
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: RelativeBias | None) -> Tensor:
         if self.inspected or self._adds_to_values:
             return self._join(self._attend_written_out(q, k, v, mask, bias))
         rate = self.dropout if self.training else 0.0
         causal, options = self.causal, self.options
-        heads = attend(
-            q, k, v, mask=mask, bias=bias, kind=self.kind, dropout=rate, causal=causal, options=options
-        )
+        heads = attend(q, k, v, mask=mask, bias=bias, kind=self.kind, dropout=rate, causal=causal, options=options)
         return self._join(heads)
 
     @property

@@ -46,9 +46,7 @@ def suggestions(run: Path | None, data: DataConfig) -> list[str]:
     one; then some of the development set.
     """
     candidates = [
-        pair.source
-        for pair in development_pairs(run, data, _SAMPLES_FROM)
-        if len(pair.source.split()) in _SAMPLE_WORDS
+        pair.source for pair in development_pairs(run, data, _SAMPLES_FROM) if len(pair.source.split()) in _SAMPLE_WORDS
     ]
     samples = candidates[:: max(1, len(candidates) // SAMPLES)][:SAMPLES]
     return [*_examples(data), *samples]

@@ -54,9 +54,7 @@ class EvaluationPairs:
         """Add the gold alignments of these lines, counted from 1; raises as `with_gold` does."""
         links = read_alignments(alignments)
         if max(lines, default=0) > len(links):
-            raise DataError(
-                f"{alignments}: expected at least {max(lines)} lines, one a pair, found {len(links)}"
-            )
+            raise DataError(f"{alignments}: expected at least {max(lines)} lines, one a pair, found {len(links)}")
         gold = [links[line - 1] for line in lines]
         for line, alignment, source, target in zip(lines, gold, self.sources, self.targets, strict=True):
             check_words(alignment, source.sentence.words, target.sentence.words, f"{alignments} line {line}")

@@ -161,9 +161,7 @@ def _alignment(translator: Translator, corpus: EvaluationPairs) -> dict[str, Any
     """Select the alignment rule on every other sentence and measure its error rate on the rest."""
     if corpus.gold is None or len(corpus.gold) < 2 or not attention_parts(pytorch_model(translator))["cross"]:
         return {}
-    sources, targets = (
-        [annotated.sentence for annotated in side] for side in (corpus.sources, corpus.targets)
-    )
+    sources, targets = ([annotated.sentence for annotated in side] for side in (corpus.sources, corpus.targets))
     attentions = cross_attention(translator, sources, targets)
     rule = best_rule(attentions[::2], corpus.gold[::2])
     rate = error_rate(attentions[1::2], corpus.gold[1::2], rule)
@@ -209,8 +207,7 @@ def _attribution(translator: Translator, corpus: EvaluationPairs) -> dict[str, A
         "attribution": [
             {
                 "name": names[name],
-                "correlation": sum(rho * words for rho, words in samples)
-                / sum(words for _, words in samples),
+                "correlation": sum(rho * words for rho, words in samples) / sum(words for _, words in samples),
                 "samples": sum(words for _, words in samples),
             }
             for name, samples in by_measure.items()

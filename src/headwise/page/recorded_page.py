@@ -37,9 +37,7 @@ _LINK = re.compile(r' *<link rel="(?:icon|stylesheet)" href="([^"]+)"[^>]*>\n')
 _IMPORT = re.compile(r'^((?:import|export)\b[^"\n;]*?(?:\{[^}]*\}[^"\n;]*?)?)"(\.[^"]+)"', re.MULTILINE)
 
 
-def recorded_page(
-    tracer: Tracer, config: Config, path: Path | None, text: str, trace: Trace, plain: Trace
-) -> str:
+def recorded_page(tracer: Tracer, config: Config, path: Path | None, text: str, trace: Trace, plain: Trace) -> str:
     """Return the page with a trace of a text, and what the page asks for beside it, such as other hypotheses.
 
     `path` is the run's directory, None for a model that has none. `plain` is the trace without interventions.
@@ -57,9 +55,7 @@ def page(recording: dict[str, Any]) -> str:
     """Return the page with a recording; its `<` are escaped, so that no text in it ends the script element."""
     data = json.dumps(recording, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
     index = (PAGE / "index.html").read_text("utf-8")
-    styles = "".join(
-        (PAGE / name).read_text("utf-8") for name in _LINK.findall(index) if name.endswith(".css")
-    )
+    styles = "".join((PAGE / name).read_text("utf-8") for name in _LINK.findall(index) if name.endswith(".css"))
     scripts = (
         f'<style>\n{styles}</style>\n    <script type="application/json" id="recording">{data}</script>\n'
         f'    <script type="importmap">{json.dumps({"imports": _modules()})}</script>\n'
@@ -109,9 +105,7 @@ def _about_run(run: PageRun, text: str, trace: Trace) -> Iterator[dict[str, Any]
     yield _answer("evidence", {}, Evidence(None, run.translator).to_json())
 
 
-def _about_text(
-    run: PageRun, tracer: Tracer, text: str, trace: Trace, plain: Trace
-) -> Iterator[dict[str, Any]]:
+def _about_text(run: PageRun, tracer: Tracer, text: str, trace: Trace, plain: Trace) -> Iterator[dict[str, Any]]:
     """Yield the trace, its hypotheses read and decoded step by step, and the trace without interventions (`plain`)."""
     changes = [str(change) for change in trace.interventions]
     searched = {"text": text, "beam": None, "alpha": None}

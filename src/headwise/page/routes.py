@@ -41,9 +41,7 @@ from headwise.web.errors import ServiceError
 from headwise.web.openapi import error_answers
 
 
-def interface(
-    runs: Mapping[str, PageRun], evidence: Mapping[str, Evidence], queue: RequestQueue
-) -> Endpoints:
+def interface(runs: Mapping[str, PageRun], evidence: Mapping[str, Evidence], queue: RequestQueue) -> Endpoints:
     """Return the endpoints for these runs."""
     endpoints = Endpoints("page", error_answers("error", 404, 409), wrong=422)
 
@@ -91,9 +89,7 @@ def _trace(run: PageRun, fields: TraceRequest) -> dict[str, Any]:
 
 
 def _force(run: PageRun, fields: ForceRequest) -> dict[str, Any]:
-    forced = run.view_as(TextView).model.force(
-        fields.text, fields.target, fields.changes(), alpha=fields.alpha
-    )
+    forced = run.view_as(TextView).model.force(fields.text, fields.target, fields.changes(), alpha=fields.alpha)
     return as_json(forced, fields.array())
 
 

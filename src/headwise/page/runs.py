@@ -32,9 +32,7 @@ class PageRun(RunDirectory[View]):
         """Return the view if it is of a kind; raises `NotReady` as `view`, and `ConfigError` for another task."""
         view = self.view()
         if not isinstance(view, kind):
-            raise ConfigError(
-                f"{self.name}: expected a run of the task {kind.expected}, found {self.config.task}"
-            )
+            raise ConfigError(f"{self.name}: expected a run of the task {kind.expected}, found {self.config.task}")
         return view
 
     def _load(self, config: Config) -> View:

@@ -154,9 +154,7 @@ def _check_subwords(trained: Trained) -> None:
     if vocabulary is not None:
         for key, other in (("symbols", vocabulary.symbols), ("language", vocabulary.language)):
             if other:
-                raise ConfigError(
-                    f"{run / VOCABULARY}: {key}: expected none for the page without a server, found one"
-                )
+                raise ConfigError(f"{run / VOCABULARY}: {key}: expected none for the page without a server, found one")
     for model in trained.sentencepiece():
         if problem := _unsupported(model):
             raise ConfigError(

@@ -71,9 +71,7 @@ class Production:
         self._runs, self._say, self._origins, self._log = runs, say, origins, log
         self._keys, self._glossaries = keys, glossaries
         self._languages = given_languages(languages, runs)
-        models = [
-            model for run in runs.values() if (model := find_model(run, self._languages, say)) is not None
-        ]
+        models = [model for run in runs.values() if (model := find_model(run, self._languages, say)) is not None]
         if models:
             threading.Thread(target=preload, name="language detection", daemon=True).start()
         self.service = Service(ServedModels(models), limits, search=search, load=shared.load)
@@ -151,9 +149,7 @@ def given_languages(options: Sequence[str], runs: Mapping[str, RunDirectory]) ->
     return given
 
 
-def served_languages(
-    run: RunDirectory, given: Languages, say: Callable[[str], None]
-) -> tuple[str, str] | None:
+def served_languages(run: RunDirectory, given: Languages, say: Callable[[str], None]) -> tuple[str, str] | None:
     """Return the languages of a run that clients can use, None for another run; `say` says why."""
     if run.config.task != "translation":
         return None

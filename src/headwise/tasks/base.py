@@ -118,13 +118,9 @@ class TaskKind(ABC):
     def check(self, config: Config) -> None:
         """Raise `ConfigError` if an unused key is set, values are inconsistent, or no such model can be built."""
         for key, value in unused_keys(config, Tasks, self.name):
-            raise ConfigError(
-                f"{key}: expected nothing here, as task {self.name} has no use for it, found {value!r}"
-            )
+            raise ConfigError(f"{key}: expected nothing here, as task {self.name} has no use for it, found {value!r}")
         for key, needed in _without_effect(config):
-            raise ConfigError(
-                f"{key}: expected {needed} beside it, without which it has no effect, found another"
-            )
+            raise ConfigError(f"{key}: expected {needed} beside it, without which it has no effect, found another")
         known = ("loss", *self.scores)
         if config.training.best_by not in known:
             raise ConfigError(
@@ -137,9 +133,7 @@ class TaskKind(ABC):
         return {}
 
     @abstractmethod
-    def prepare(
-        self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]
-    ) -> Prepared:
+    def prepare(self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]) -> Prepared:
         """Prepare the data in `directory`, or reuse it if it is there already.
 
         `expected` is the `data` checksum of a run that resumes: for any other data, raise `CheckpointError`.
@@ -159,9 +153,7 @@ class TaskKind(ABC):
 
     def predictor(self, run: Path, config: Config, *, device: str, precision: str) -> Predictor:
         """Load a trained run for `headwise predict`; raises `ConfigError` if the task doesn't support it."""
-        raise ConfigError(
-            f"predict: expected a run of a task that labels or answers, found one of {self.name}"
-        )
+        raise ConfigError(f"predict: expected a run of a task that labels or answers, found one of {self.name}")
 
 
 class PreparedTask(ABC, Generic[Data, Model]):

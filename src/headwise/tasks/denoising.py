@@ -135,14 +135,10 @@ class Denoising(TaskKind):
             raise DataError(f"{request.files[0]}: expected at least two tokens to damage, found {len(ids)}")
         pairs = damaged(ids, config, damage_of(config, vocabulary))
         scores = score(model, pairs, config.batch.tokens)
-        options = SearchOptions(
-            beam=1, max_length=config.model.max_length - 1, extra_length=config.model.max_length
-        )
+        options = SearchOptions(beam=1, max_length=config.model.max_length - 1, extra_length=config.model.max_length)
         sentences = [SearchSentence([*source.tolist(), SYMBOLS.eos], options) for source, _ in pairs]
         decoded = PyTorchEngine(model).search(sentences, SYMBOLS)
-        exact = sum(
-            hypotheses[0].tokens == tuple(t) for hypotheses, (_, t) in zip(decoded, pairs, strict=True)
-        )
+        exact = sum(hypotheses[0].tokens == tuple(t) for hypotheses, (_, t) in zip(decoded, pairs, strict=True))
         outputs = [
             " → ".join(show(vocabulary, ids) for ids in (source, target, hypotheses[0].tokens))
             for (source, target), hypotheses in zip(pairs, decoded, strict=True)
@@ -200,9 +196,7 @@ def score(model: Seq2Seq, pairs: Sequence[tuple[NDArray[np.int64], ...]], tokens
 
 def show(vocabulary: Vocabulary, ids: Sequence[int] | NDArray[np.int64]) -> str:
     """Return the text of ids as one line, with special symbols by their names."""
-    pieces = [
-        vocabulary.piece(int(i)) if i < vocabulary.ordinary else vocabulary.decode([int(i)]) for i in ids
-    ]
+    pieces = [vocabulary.piece(int(i)) if i < vocabulary.ordinary else vocabulary.decode([int(i)]) for i in ids]
     return "".join(pieces).replace("\n", "\\n")
 
 

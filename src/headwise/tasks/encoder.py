@@ -72,9 +72,7 @@ class EncoderKind(TaskKind, Generic[Example]):
         """Select and flatten the predictions with a known target: logits (choices, options), targets (choices,)."""
 
     @abstractmethod
-    def conclude(
-        self, tools: Tools, examples: Sequence[Example], encoded: Encoded, logits: list[Tensor]
-    ) -> list[Any]:
+    def conclude(self, tools: Tools, examples: Sequence[Example], encoded: Encoded, logits: list[Tensor]) -> list[Any]:
         """Compute one prediction per example from the float32 logits of every encoded row."""
 
     @abstractmethod
@@ -136,9 +134,7 @@ class EncoderKind(TaskKind, Generic[Example]):
     def load(self, run: Path, config: Config, *, device: str, precision: str) -> Tools:
         """Load a trained run; raises `CheckpointError` if it is damaged."""
         vocabulary, labels = trained_vocabulary(run), load_labels(run)
-        model = load_trained(
-            lambda: self.untrained(config, vocabulary.size, len(labels)), run, device, precision
-        )
+        model = load_trained(lambda: self.untrained(config, vocabulary.size, len(labels)), run, device, precision)
         return Tools(config, model, vocabulary, labels)
 
     def untrained(self, config: Config, size: int, labels: int) -> HeadedEncoder:
@@ -164,9 +160,7 @@ class EncoderKind(TaskKind, Generic[Example]):
             dev = PreparedExamples.open(request.run / "prepared").dev
             examples = [form.example(**fields) for fields in dev]
             if not examples:
-                raise ConfigError(
-                    f"evaluate: expected a file, as {request.run} has no development data, found none"
-                )
+                raise ConfigError(f"evaluate: expected a file, as {request.run} has no development data, found none")
         predicted = self.predict(tools, examples)
         record = self.score(request.config, tools.labels, examples, predicted) | {"examples": len(examples)}
         outputs = [self.answer(tools, e, p).text for e, p in zip(examples, predicted, strict=True)]
@@ -179,9 +173,7 @@ class EncoderKind(TaskKind, Generic[Example]):
             # As files are read, in which no line end is part of a text.
             texts = [(one_line(check_characters(line, place)), place) for line, place in lines]
             examples = [self.question(text, place) for text, place in texts]
-            return [
-                self.answer(tools, e, p) for e, p in zip(examples, self.predict(tools, examples), strict=True)
-            ]
+            return [self.answer(tools, e, p) for e, p in zip(examples, self.predict(tools, examples), strict=True)]
 
         return predict
 

@@ -184,9 +184,7 @@ def estimate(config: Config, run: Path, *, gpu: str | None = None, watts: float 
         else:
             speed, available = UTILIZATION * known.peak / flops, known.memory
             watts = known.watts if watts is None else watts
-            place = (
-                f"on one {known.name}, at an assumed {UTILIZATION:.0%} of its {known.peak / 1e12:g} TFLOP/s"
-            )
+            place = f"on one {known.name}, at an assumed {UTILIZATION:.0%} of its {known.peak / 1e12:g} TFLOP/s"
     steps = config.training.max_steps
     return Estimate(parameter_count(model), tokens, flops, parts, speed, place, steps, watts, available)
 

@@ -72,9 +72,7 @@ class ImageClassificationTask(PreparedTask[PreparedImages, ImageClassifier]):
 
     def locate(self, batch: ImageBatch) -> str:
         """Return the indices of the images of a batch."""
-        return f"training images {', '.join(map(str, batch.rows[:10]))}" + (
-            " …" if len(batch.rows) > 10 else ""
-        )
+        return f"training images {', '.join(map(str, batch.rows[:10]))}" + (" …" if len(batch.rows) > 10 else "")
 
 
 class ImageClassification(TaskKind):
@@ -100,9 +98,7 @@ class ImageClassification(TaskKind):
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """Score a trained run on the held-out images: accuracy in total and per class, and loss."""
         test, form = held_out(request), ImageFormat.load(request.run)
-        model = load_classifier(
-            request.run, request.config, device=request.device, precision=request.precision
-        )
+        model = load_classifier(request.run, request.config, device=request.device, precision=request.precision)
         logits, labels = classify(model, test, form, request.config), torch.from_numpy(test.labels.copy())
         predicted = logits.argmax(dim=-1)
         scores = score_logits(logits, labels)
@@ -138,9 +134,7 @@ def held_out(request: EvaluationRequest) -> Labeled:
     return PreparedImages.open(request.run / "prepared").test
 
 
-def load_classifier(
-    run: Path, config: Config, *, device: str = "auto", precision: str = "float32"
-) -> ImageClassifier:
+def load_classifier(run: Path, config: Config, *, device: str = "auto", precision: str = "float32") -> ImageClassifier:
     """Load the trained model of a run, in evaluation mode; raises `CheckpointError` and `DeviceError`."""
     form = ImageFormat.load(run)
     return load_trained(lambda: build_for_images(config, form), run, device, precision)
@@ -165,6 +159,4 @@ def build_for_images(config: Config, form: ImageFormat) -> ImageClassifier:
     """Build the untrained model for images of a format."""
     options = config.image_classification
     class_token = options.pooling == "class"
-    return ImageClassifier(
-        config.model, form.shape, options.patch, len(form.classes), class_token=class_token
-    )
+    return ImageClassifier(config.model, form.shape, options.patch, len(form.classes), class_token=class_token)

@@ -63,8 +63,7 @@ class ImageTextTask(PreparedTask[PreparedImages, ImageText]):
 
         def make(rows: NDArray[np.int64], random: np.random.Generator) -> PairBatch:
             drawings = [
-                draw_picture(*_digit(train, form, row), canvas, random, held_out=False)
-                for row in rows.tolist()
+                draw_picture(*_digit(train, form, row), canvas, random, held_out=False) for row in rows.tolist()
             ]
             captions = [facts.caption(int(random.integers(len(PHRASINGS)))) for _, facts in drawings]
             return make_pairs([picture for picture, _ in drawings], captions, self.words, rows.tolist())
@@ -91,9 +90,7 @@ class ImageTextTask(PreparedTask[PreparedImages, ImageText]):
         logits = compare(self.model, gallery, self.words)
         pairs = self.config.image_text.pairs
         # As in training, the negatives of a pair are the other pairs of its batch.
-        batches = [
-            logits[start : start + pairs, start : start + pairs] for start in range(0, len(logits), pairs)
-        ]
+        batches = [logits[start : start + pairs, start : start + pairs] for start in range(0, len(logits), pairs)]
         loss = sum(contrastive_loss(batch).item() for batch in batches) / len(logits)
         return {"loss": loss, **_accuracies(logits)}
 
@@ -142,9 +139,7 @@ class ImageTextLearning(TaskKind):
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """Score retrieval on pictures of held-out digits, for seen and held-out combinations of digit and place."""
         test, form = held_out(request), ImageFormat.load(request.run)
-        model = load_image_text(
-            request.run, request.config, device=request.device, precision=request.precision
-        )
+        model = load_image_text(request.run, request.config, device=request.device, precision=request.precision)
         words = CaptionWords()
         record: dict[str, Any] = {}
         lines = [f"{'':<42} text→image      image→text", f"{'':<42}  @1      @5      @1      @5"]
@@ -189,9 +184,7 @@ def make_gallery(
 def compare(model: ImageText, gallery: Sequence[Shown], words: CaptionWords) -> Tensor:
     """Return the logits (pictures, captions), float32 on the CPU; the captions use the phrasings in turn."""
     captions = [shown.facts.caption(number % len(PHRASINGS)) for number, shown in enumerate(gallery)]
-    pairs = make_pairs(
-        [shown.picture for shown in gallery], captions, words, [shown.row for shown in gallery]
-    )
+    pairs = make_pairs([shown.picture for shown in gallery], captions, words, [shown.row for shown in gallery])
     device = next(model.parameters()).device
     return model(*(part.to(device) for part in (pairs.images, pairs.tokens, pairs.mask))).float().cpu()
 
@@ -205,9 +198,7 @@ def make_pairs(
     return PairBatch(torch.from_numpy(np.stack(pictures))[:, None] * 2 - 1, tokens, rows)
 
 
-def load_image_text(
-    run: Path, config: Config, *, device: str = "auto", precision: str = "float32"
-) -> ImageText:
+def load_image_text(run: Path, config: Config, *, device: str = "auto", precision: str = "float32") -> ImageText:
     """Load the trained model of a run, in evaluation mode; raises `CheckpointError` and `DeviceError`."""
     return load_trained(lambda: _build(config), run, device, precision)
 

@@ -123,22 +123,17 @@ class LanguageModeling(TaskKind):
         window, stride = _window(config), _stride(config)
         if window > config.model.max_length:
             raise ConfigError(
-                f"language_model.window: expected at most model.max_length={config.model.max_length}, "
-                f"found {window}"
+                f"language_model.window: expected at most model.max_length={config.model.max_length}, found {window}"
             )
         if stride > window:
-            raise ConfigError(
-                f"language_model.stride: expected at most the window of {window} tokens, found {stride}"
-            )
+            raise ConfigError(f"language_model.stride: expected at most the window of {window} tokens, found {stride}")
         check_duplicates(config, documents=config.language_model.lines_are_documents)
 
     def prepare(  # noqa: D102
         self, config: Config, directory: Path, *, expected: str | None, say: Callable[[str], None]
     ) -> PreparedText:
         documents = config.language_model.lines_are_documents
-        return prepare_text(
-            config.data, config.subwords, directory, documents=documents, expected=expected, say=say
-        )
+        return prepare_text(config.data, config.subwords, directory, documents=documents, expected=expected, say=say)
 
     def build(self, config: Config, prepared: PreparedText) -> DecoderOnly:  # noqa: D102
         return build_decoder_only(config.model, prepared.vocabulary.size)
@@ -149,9 +144,7 @@ class LanguageModeling(TaskKind):
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """Score a trained run on plain-text files, or on its development text: perplexity and bits per character."""
         config = request.config
-        model, vocabulary = load_language_model(
-            request.run, config, device=request.device, precision=request.precision
-        )
+        model, vocabulary = load_language_model(request.run, config, device=request.device, precision=request.precision)
         text = scored_text(request, vocabulary, documents=config.language_model.lines_are_documents)
         nll = text_nll(model, config, text.ids, first_token(config, vocabulary))
         tokens, characters, length, stride = len(text.ids), text.characters, _window(config), _stride(config)
@@ -171,9 +164,7 @@ def continuing(generator: Generator, options: GenerationOptions) -> Predictor:
     """Return a predictor that continues each line."""
 
     def predict(lines: Sequence[tuple[str, str]]) -> list[Prediction]:
-        texts = [
-            (prompt, prompt + generator.generate(prompt, options, origin=place)[0]) for prompt, place in lines
-        ]
+        texts = [(prompt, prompt + generator.generate(prompt, options, origin=place)[0]) for prompt, place in lines]
         return [Prediction(text, {"prompt": prompt, "text": text}) for prompt, text in texts]
 
     return predict

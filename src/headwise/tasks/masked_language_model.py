@@ -80,9 +80,7 @@ class MaskedModel:
 class MaskedTask(PreparedTask[PreparedText, HeadedEncoder]):
     """Training task of masked language modeling."""
 
-    def __init__(
-        self, config: Config, prepared: PreparedText, model: HeadedEncoder, start: Start | None
-    ) -> None:
+    def __init__(self, config: Config, prepared: PreparedText, model: HeadedEncoder, start: Start | None) -> None:
         super().__init__(config, prepared, model)
         self.start = start
         self.masked_model = MaskedModel(config, model, prepared.vocabulary)
@@ -188,9 +186,7 @@ class MaskedLanguageModeling(TaskKind):
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """Score a trained run on plain-text files, or on its development text: perplexity and accuracy."""
         config = request.config
-        model, vocabulary = load_masked_model(
-            request.run, config, device=request.device, precision=request.precision
-        )
+        model, vocabulary = load_masked_model(request.run, config, device=request.device, precision=request.precision)
         documents = config.masked_language_model.lines_are_documents
         text = scored_text(request, vocabulary, documents=documents)
         scores = MaskedModel(config, model, vocabulary).score(text.ids, text.offsets)
@@ -227,9 +223,7 @@ def build_masked(config: Config, size: int) -> HeadedEncoder:
     return HeadedEncoder(build_encoder_only(config.model, size), MaskedTokenHead(config.model, size))
 
 
-def load_masked_model(
-    run: Path, config: Config, *, device: str, precision: str
-) -> tuple[HeadedEncoder, Vocabulary]:
+def load_masked_model(run: Path, config: Config, *, device: str, precision: str) -> tuple[HeadedEncoder, Vocabulary]:
     """Load a trained run, in evaluation mode; raises `CheckpointError` if it is damaged."""
     vocabulary = trained_vocabulary(run)
     return load_trained(lambda: build_masked(config, vocabulary.size), run, device, precision), vocabulary
@@ -272,10 +266,7 @@ def _fill(line: str, ids: list[int], model: HeadedEncoder, vocabulary: Vocabular
     logits[:, excluded] = -torch.inf
     best = logits.softmax(dim=-1).topk(min(_CANDIDATES, vocabulary.size - len(set(excluded))))
     candidates = [
-        [
-            {"token": vocabulary.decode([i]), "probability": p}
-            for i, p in zip(numbers, probabilities, strict=True)
-        ]
+        [{"token": vocabulary.decode([i]), "probability": p} for i, p in zip(numbers, probabilities, strict=True)]
         for numbers, probabilities in zip(best.indices.tolist(), best.values.tolist(), strict=True)
     ]
     filled, *rest = _around_masks(line, vocabulary)

@@ -82,9 +82,7 @@ class QuestionAnswering(EncoderKind[Question]):
         for example in examples:
             windows = form.windows(example, tools.vocabulary, tools.config.model.max_length)
             longest = tools.config.question_answering.longest_answer
-            answers = [
-                best_answer(example.context, window, next(window_logits), longest) for window in windows
-            ]
+            answers = [best_answer(example.context, window, next(window_logits), longest) for window in windows]
             best.append(max(answers, key=lambda answer: answer.probability))
         return best
 

@@ -73,9 +73,7 @@ def measure(data: DataConfig) -> CorpusSize:
     size = CorpusSize()
     for files in training_files(data):
         report = CleaningReport(limits=data.cleaning)
-        for pair in clean_pairs(
-            read_pairs(files, data.source_field, data.target_field), data.cleaning, report
-        ):
+        for pair in clean_pairs(read_pairs(files, data.source_field, data.target_field), data.cleaning, report):
             size.pairs += 1
             words = pair.target.split()
             size.target_words += len(words)
@@ -233,9 +231,7 @@ def _large() -> Config:
     return Config(training=training)
 
 
-def adapt(
-    size: CorpusSize, start: Config, data: DataConfig, given: TrainingConfig, *, timed: bool = False
-) -> Recipe:
+def adapt(size: CorpusSize, start: Config, data: DataConfig, given: TrainingConfig, *, timed: bool = False) -> Recipe:
     """Choose the training options that adapt a trained run to new text, with its model and subwords (fine-tuning).
 
     Args:

@@ -155,9 +155,7 @@ def _write_begun(run: Path, resolved: Config, prepared: Prepared) -> None:
     write_text(run / "config.yaml", resolved.to_yaml())
 
 
-def _prepared(
-    kind: TaskKind, config: Config, run: Path, latest: Path | None, say: Callable[[str], None]
-) -> Prepared:
+def _prepared(kind: TaskKind, config: Config, run: Path, latest: Path | None, say: Callable[[str], None]) -> Prepared:
     """Prepare a run's data, or find it prepared; raises `CheckpointError` if a checkpoint was trained with other."""
     trained: dict[str, str] = {} if latest is None else read_state(latest)["identity"]
     prepared = kind.prepare(config, run / "prepared", expected=trained.get("data"), say=say)
@@ -186,9 +184,7 @@ def _with_imports(config: Config) -> Config:
             )
         changes.append("training.processes=1")
     import_modules(modules)
-    return (
-        config.with_overrides([*changes, f"imports={json.dumps(modules)}"]) if modules or changes else config
-    )
+    return config.with_overrides([*changes, f"imports={json.dumps(modules)}"]) if modules or changes else config
 
 
 def _modules_of(config: Config) -> list[str]:
@@ -213,9 +209,7 @@ def checked_task(config: Config, run: Path) -> tuple[TaskKind, torch.device]:
     kind.check(config)
     start = config.training.initialize_from
     if start is not None and find_run(start).resolve() == run.resolve():
-        raise ConfigError(
-            f"training.initialize_from: expected another run than the one to train, found {start}"
-        )
+        raise ConfigError(f"training.initialize_from: expected another run than the one to train, found {start}")
     find_products(config.training.products)
     device = find_device(config.training.device)
     find_precision(config.training.precision, device)
@@ -253,9 +247,7 @@ def work(received: Iterator[dict[str, Any]]) -> Iterator[str]:
             try:
                 if order["do"] == "train":
                     resolved = Config.from_tree(order["config"])
-                    trainer = Trainer(
-                        task, resolved, run, device=device, world=world, quiet=True, trial=order["trial"]
-                    )
+                    trainer = Trainer(task, resolved, run, device=device, world=world, quiet=True, trial=order["trial"])
                     world.on_first(lambda: None)  # the first process writes the run's files
                     trainer.fit()
                     if not trainer.trial_is_due:

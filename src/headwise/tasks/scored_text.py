@@ -52,9 +52,7 @@ def scored_text(request: EvaluationRequest, vocabulary: Vocabulary, *, documents
     if not request.files:
         dev = PreparedText.open(request.run / "prepared").dev
         if not len(dev):
-            raise ConfigError(
-                f"evaluate: expected a file, as {request.run} has no development text, found none"
-            )
+            raise ConfigError(f"evaluate: expected a file, as {request.run} has no development text, found none")
         return ScoredText(dev.ids, dev.table.offsets, dev.characters)
     report, end = LineReport(documents), [EOS] if documents else []
     lines = [

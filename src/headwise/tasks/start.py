@@ -41,9 +41,7 @@ class Start:
         else:
             vocabulary = self.vocabulary
             if not isinstance(vocabulary, Pieces):
-                raise ConfigError(
-                    f"training.initialize_from: expected {self.run} to have subwords, found characters"
-                )
+                raise ConfigError(f"training.initialize_from: expected {self.run} to have subwords, found characters")
             subwords = Subwords(vocabulary.content()[1], origin=str(self.run))
         for key in ("kind", "joint", "lowercase", "joiners"):
             own, theirs = getattr(config.subwords, key), getattr(self.config.subwords, key)

@@ -48,20 +48,14 @@ class Tagging(EncoderKind[TaggedSentence]):
         """Return the most probable tag of every word; for spans, the most probable valid IOB2 sequence."""
         sentences: list[list[Tensor]] = [[] for _ in examples]
         for owner, targets, row_logits in zip(encoded.owners, encoded.targets, logits, strict=True):
-            sentences[owner] += [
-                row_logits[position] for position, target in enumerate(targets) if target != -1
-            ]
+            sentences[owner] += [row_logits[position] for position, target in enumerate(targets) if target != -1]
         predicted = []
         for words in sentences:
             if not words:
                 predicted.append([])
                 continue
             scores = torch.stack(words)  # (words, tags)
-            best = (
-                best_iob2(scores, tools.labels)
-                if tools.config.tagging.spans
-                else scores.argmax(dim=-1).tolist()
-            )
+            best = best_iob2(scores, tools.labels) if tools.config.tagging.spans else scores.argmax(dim=-1).tolist()
             predicted.append([tools.labels[tag] for tag in best])
         return predicted
 

@@ -181,9 +181,7 @@ class Translation(TaskKind):
         super().check(config)
         weightless(lambda: build_model(config.model, config.subwords.size, config.subwords.size))
         if config.subwords.kind == "characters":
-            raise ConfigError(
-                "subwords.kind: expected bpe or imported for task translation, found characters"
-            )
+            raise ConfigError("subwords.kind: expected bpe or imported for task translation, found characters")
         begun, copied = config.training.initialize_from, config.subwords.copy_from
         if config.subwords.kind == "imported" and begun is None and copied is None:
             raise ConfigError(
@@ -266,9 +264,7 @@ def _check_prepared(config: Config) -> None:
     }
     for key, value in given.items():
         if value:
-            raise ConfigError(
-                f"{key}: expected nothing beside data.prepared, whose text is encoded, found {value}"
-            )
+            raise ConfigError(f"{key}: expected nothing beside data.prepared, whose text is encoded, found {value}")
 
 
 def _open_shards(config: Config, subwords: Subwords | None, expected: str | None) -> AnyPrepared:
@@ -297,9 +293,7 @@ def _open_shards(config: Config, subwords: Subwords | None, expected: str | None
     for key, value in theirs.items() if subwords is None else ():
         if getattr(config.subwords, key) != value:
             expected_value, found = (str(each).lower() for each in (value, not value))
-            raise ConfigError(
-                f"subwords.{key}: expected {expected_value}, as in data.prepared, found {found}"
-            )
+            raise ConfigError(f"subwords.{key}: expected {expected_value}, as in data.prepared, found {found}")
     return data
 
 

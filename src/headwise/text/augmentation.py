@@ -47,9 +47,7 @@ _TYPED = re.compile(r"[^\W\d_]{3,}")  # the words that get typing errors
 _TYPOS_FROM = 10  # words; one typing error for so many
 _KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _NEIGHBORS = {
-    key: row[max(0, place - 1) : place] + row[place + 1 : place + 2]
-    for row in _KEYS
-    for place, key in enumerate(row)
+    key: row[max(0, place - 1) : place] + row[place + 1 : place + 2] for row in _KEYS for place, key in enumerate(row)
 }
 # The random numbers of a pair, in the order in which the changes are made.
 _DRAWS = (
@@ -131,9 +129,7 @@ def _foreign_word(text: str, random: np.random.Generator) -> str:
     others = [name for name in LETTERS if name not in {"LATIN", *scripts}]
     name = others[int(random.integers(len(others)))] if others and random.random() < 0.5 else "LATIN"
     letters = LETTERS[name]
-    word = [
-        letters[place] for place in random.integers(len(letters), size=int(random.integers(2, 8))).tolist()
-    ]
+    word = [letters[place] for place in random.integers(len(letters), size=int(random.integers(2, 8))).tolist()]
     if name == "LATIN":
         usual = random.random(len(word)) < _USUAL
         usual[int(random.integers(len(word)))] = False  # one letter at least is unusual

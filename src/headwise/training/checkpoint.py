@@ -156,8 +156,7 @@ class Checkpoints(SavedCheckpoints):
         steps = [
             step
             for step in self.steps_of_current_start()
-            if keep == "all"
-            or (keep == "doubling" and step % every == 0 and (step // every).bit_count() == 1)
+            if keep == "all" or (keep == "doubling" and step % every == 0 and (step // every).bit_count() == 1)
         ]
         kept = {self.path(step) for step in (*steps, *self.to_average(last, every))}
         kept |= {self.latest(), self.best()}
@@ -214,9 +213,7 @@ class Checkpoints(SavedCheckpoints):
         record = read_state(path)
         if damaged := find_damage(path, record):
             others = [p.name for step in self.steps_of_current_start() if (p := self.path(step)) != path]
-            way_out = (
-                f"write {others[-1]} into {self.run / 'latest'} to go on from there, or " if others else ""
-            )
+            way_out = f"write {others[-1]} into {self.run / 'latest'} to go on from there, or " if others else ""
             raise CheckpointError(f"{damaged}: {DAMAGED}; {way_out}use --restart to begin anew")
         for key, value in identity.items():
             recorded = record["identity"].get(key)
@@ -227,9 +224,7 @@ class Checkpoints(SavedCheckpoints):
                 )
         progress = read_progress(path / STATE, record["progress"])
         if self.path(progress.step) != path:
-            raise CheckpointError(
-                f"{path / STATE}: expected the step of the folder's name, found {progress.step}"
-            )
+            raise CheckpointError(f"{path / STATE}: expected the step of the folder's name, found {progress.step}")
         positions = progress.positions
         if not positions or (len(positions) != ranks and any(p != positions[0] for p in positions)):
             raise CheckpointError(
@@ -240,9 +235,7 @@ class Checkpoints(SavedCheckpoints):
         moments = read_tensors(path / OPTIMIZER)
         randoms = read_tensors(path / RANDOM)
         check_parameters(path, dict(model.named_parameters()), parameters)
-        states = sort_moments(
-            path / OPTIMIZER, model, state_keys(model, optimizer or OptimizerConfig()), moments
-        )
+        states = sort_moments(path / OPTIMIZER, model, state_keys(model, optimizer or OptimizerConfig()), moments)
         prefix = f"rank{rank}."
         own = {name.removeprefix(prefix): v for name, v in randoms.items() if name.startswith(prefix)}
         try:
@@ -262,9 +255,7 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
     try:
         return load_file(file)
     except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(
-            f"{file}: expected a safetensors file, found none that can be read ({error})"
-        ) from None
+        raise CheckpointError(f"{file}: expected a safetensors file, found none that can be read ({error})") from None
 
 
 def _write_tensors(tensors: dict[str, Tensor], file: Path) -> None:

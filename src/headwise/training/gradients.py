@@ -27,9 +27,7 @@ class LossNotFinite(Exception):
     """The loss of a batch is infinite or NaN; the message gives the loss and the batch."""
 
 
-def compute_gradients(
-    replica: Replica, batches: Sequence[Any], world: World, device: torch.device
-) -> StepLoss:
+def compute_gradients(replica: Replica, batches: Sequence[Any], world: World, device: torch.device) -> StepLoss:
     """Set the gradients of the mean loss per target token over the batches of all ranks.
 
     The loss is divided once, by the target tokens of all batches and ranks, so that the distribution of tokens over

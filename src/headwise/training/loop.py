@@ -147,9 +147,7 @@ class Trainer:
         # Recomputed, because the limits may have changed.
         self.progress.finished, limit = self._reason_to_end()
         if self.progress.finished and self.world.on_first(self._has_model):
-            self.monitor.say(
-                f"{self.run}: already trained ({self.progress.finished}); a larger {limit} trains on"
-            )
+            self.monitor.say(f"{self.run}: already trained ({self.progress.finished}); a larger {limit} trains on")
             return self.progress
         interruption = Interruption()
         self.world.on_first(lambda: self.monitor.start(self.progress.step))
@@ -235,9 +233,7 @@ class Trainer:
                 with self.pace.spending("saving"):
                     self._save(best)
             if stopping and not progress.finished:
-                self.monitor.say(
-                    f"stopped after step {progress.step}; saved. Run the same command again to go on."
-                )
+                self.monitor.say(f"stopped after step {progress.step}; saved. Run the same command again to go on.")
             if ends:
                 return
 
@@ -338,9 +334,7 @@ class Trainer:
         """
         progress, first = self.progress, self.world.first
         if self.world.any(not all_finite(self.parameters), self.device):
-            raise TrainingError(
-                f"step {progress.step}: a parameter is not finite any more; {self._last_good()}"
-            )
+            raise TrainingError(f"step {progress.step}: a parameter is not finite any more; {self._last_good()}")
         self._finish_writing()  # of the checkpoint before
         self.world.on_first(self.checkpoints.remove_partial)
         progress.positions = self.world.gather(self.batches.state())

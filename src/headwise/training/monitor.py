@@ -19,9 +19,7 @@ from headwise.metrics import MEASURED, averaged_scores, read_metrics
 from headwise.nn.device import describe_hardware
 
 
-def record_measured(
-    run: Path, before: dict[str, Any], signatures: Mapping[str, str], more: Mapping[str, Any]
-) -> None:
+def record_measured(run: Path, before: dict[str, Any], signatures: Mapping[str, str], more: Mapping[str, Any]) -> None:
     """Record with what scores were measured, unless they are those of `before`.
 
     `signatures` are those of the scores whose definition has several variants, and `more` what else was measured.
@@ -125,8 +123,7 @@ class Monitor:
     ) -> None:
         """Log the scores of a validation and the seconds of training; without scores it is recorded but not shown."""
         shown = "  ".join(
-            f"{key} {value:,}" if isinstance(value, int) else f"{key} {value:.3f}"
-            for key, value in scores.items()
+            f"{key} {value:,}" if isinstance(value, int) else f"{key} {value:.3f}" for key, value in scores.items()
         )
         if shown:
             self.say(f"step {step}  {name}: {shown}{'  (best so far)' if best else ''}")
@@ -185,9 +182,7 @@ def draw_curves(records: Sequence[dict[str, Any]], file: Path) -> None:
     charts = 2 + timed + bool(with_bleu)
     figure = Figure(figsize=(3.4 * charts, 3.2))
     # Fixed margins, because an automatic layout takes as long as all the rest of the drawing.
-    figure.subplots_adjust(
-        left=0.55 / 3.4 / charts, right=1 - 0.1 / 3.4 / charts, bottom=0.16, top=0.9, wspace=0.25
-    )
+    figure.subplots_adjust(left=0.55 / 3.4 / charts, right=1 - 0.1 / 3.4 / charts, bottom=0.16, top=0.9, wspace=0.25)
     axes = iter(figure.subplots(1, charts))
     _draw_loss(next(axes), train, dev, "step", 1)
     if timed:

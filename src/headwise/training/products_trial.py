@@ -118,15 +118,11 @@ class _Example:
         return (time.perf_counter() - began) / self.share
 
 
-def _time_products(
-    rows: dict[tuple[int, int], list[int]], candidates: dict[str, GemmBackend]
-) -> dict[str, float]:
+def _time_products(rows: dict[tuple[int, int], list[int]], candidates: dict[str, GemmBackend]) -> dict[str, float]:
     """Return the operations per second of each candidate; they take turns."""
     largest = sorted(rows, key=lambda shape: -shape[0] * shape[1] * sum(rows[shape]))[:_SHAPES]
     examples = [_Example(*shape, rows[shape]) for shape in largest]
-    times = {
-        name: [[example.time(products)] for example in examples] for name, products in candidates.items()
-    }
+    times = {name: [[example.time(products)] for example in examples] for name, products in candidates.items()}
     end = time.perf_counter() + _PRODUCT_SECONDS
     rounds = 0
     while rounds < _LEAST_ROUNDS or time.perf_counter() < end:

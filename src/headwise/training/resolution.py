@@ -79,9 +79,7 @@ def resolve_by_trials(
             changes.append(f"training.threads={threads}")
     if products == "auto" and fresh:
         products = choose_products(task, config, max(1, threads // processes), say)
-    return config.with_overrides(
-        [*changes, f"training.processes={processes}", f"training.products={products}"]
-    )
+    return config.with_overrides([*changes, f"training.processes={processes}", f"training.products={products}"])
 
 
 def resolve_again(

@@ -133,9 +133,7 @@ _HANDLERS: dict[Any, Callable[[Request, Exception], Response]] = {
     HeadwiseError: _headwise_error,
     HTTPException: _http_error,
     ServiceError: _service_error,
-    QueueFull: lambda request, error: failure(
-        request.url.path, 503, "the server is busy; try again in a moment"
-    ),
+    QueueFull: lambda request, error: failure(request.url.path, 503, "the server is busy; try again in a moment"),
     ClientGone: lambda request, error: Response(status_code=499),  # while it was answered
     ClientDisconnect: lambda request, error: Response(status_code=499),  # before its body had arrived
 }

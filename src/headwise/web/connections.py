@@ -170,10 +170,7 @@ class BoundedProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            lines = [
-                b"%s %s HTTP/%s"
-                % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
-            ]
+            lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
             lines += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
             self.parser = httptools.HttpRequestParser(self)
             return b"\r\n".join([*lines, b"", data[upgrade.args[0] :]])
@@ -185,9 +182,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._answering and not self._in_body:
             self.cycle.keep_alive = False
             return
-        self._refuse(
-            400, f"request: expected HTTP/1.1 with a head of at most {self.limits.head_bytes:,} bytes"
-        )
+        self._refuse(400, f"request: expected HTTP/1.1 with a head of at most {self.limits.head_bytes:,} bytes")
 
     # ------------------------------------------------------------------------------------------------ deadlines
 
@@ -268,8 +263,6 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.abort()
             return
         body = json.dumps({"error": sentence}).encode()
-        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(
-            body
-        )
+        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[status] + head + body)
         self.transport.close()

@@ -23,9 +23,7 @@ Fields = TypeVar("Fields", bound=BaseModel)
 T = TypeVar("T")
 
 
-async def read_fields(
-    request: Request, model: type[Fields], *, most: int, wrong: int, only_json: bool
-) -> Fields:
+async def read_fields(request: Request, model: type[Fields], *, most: int, wrong: int, only_json: bool) -> Fields:
     """Return the fields of a request: from a JSON object alone, or from its address and a JSON object or a form.
 
     `most` are the most bytes of a field, or of a JSON object. Raises `ServiceError`, with the status `wrong`, naming
@@ -43,9 +41,7 @@ async def read_fields(
         if len(body) > most:
             raise ServiceError(413, f"request: expected at most {most:,} bytes, found {len(body):,}")
         if only_json and not _JSON.fullmatch(kind):  # which a form of a foreign page can't have
-            raise ServiceError(
-                wrong, f"request: expected application/json, found {kind[:_SHOWN] or 'no type'}"
-            )
+            raise ServiceError(wrong, f"request: expected application/json, found {kind[:_SHOWN] or 'no type'}")
         try:
             content = json_value(body)
         except Malformed as problem:
@@ -75,9 +71,7 @@ def _sentence(location: tuple[int | str, ...], message: str, others: int) -> str
 def _encoded_pairs(encoded: bytes, place: str, wrong: int) -> QueryParams:
     """Return the fields of a form or an address in UTF-8, which may be quoted by %, or, as curl's, stand as it is."""
     try:
-        pairs = parse_qsl(
-            encoded.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS
-        )
+        pairs = parse_qsl(encoded.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
     except UnicodeDecodeError:
         raise ServiceError(wrong, f"{place}: expected text in UTF-8, found another encoding") from None
     except ValueError:

@@ -40,9 +40,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 class Hosts:
     """The known host names: those of the loopback interface, the bound host, and the allowed ones."""
 
-    def __init__(
-        self, bound: str = "127.0.0.1", allowed: Sequence[str] = (), address: str | None = None
-    ) -> None:
+    def __init__(self, bound: str = "127.0.0.1", allowed: Sequence[str] = (), address: str | None = None) -> None:
         """Know `bound`, its `address` if it is a name, and the `allowed` names; raises `ConfigError` for others."""
         # Without a scope id, as in fe80::1%eth0.
         own = [_normal(name.partition("%")[0]) for name in (bound, address or bound)]
@@ -79,9 +77,7 @@ class Hosts:
         return None
 
     def _expected(self) -> str:
-        others = sorted(
-            name for name in self._names if not (address := _address(name)) or not _local(address)
-        )
+        others = sorted(name for name in self._names if not (address := _address(name)) or not _local(address))
         return " or ".join(["localhost", *(["an address in numbers"] if self._any_address else []), *others])
 
 

@@ -56,9 +56,7 @@ class RunDirectory(ABC, Generic[Loaded]):
         with self._load_lock:
             if self._loaded is None:
                 if not self.ready:
-                    raise NotReady(
-                        f"{self.name}: expected a model, found none yet: {self.path} is still in training"
-                    )
+                    raise NotReady(f"{self.name}: expected a model, found none yet: {self.path} is still in training")
                 self._loaded = self._load(self.config)
             return self._loaded
 
@@ -71,9 +69,7 @@ class RunDirectory(ABC, Generic[Loaded]):
         """Load the run's files anew; raises a `HeadwiseError`, and keeps the model, where they aren't a run's."""
         config = Config.of_run(self.path)
         if config.task != self.config.task:
-            raise ConfigError(
-                f"{self.path}: expected a run of the task {self.config.task}, found {config.task}"
-            )
+            raise ConfigError(f"{self.path}: expected a run of the task {self.config.task}, found {config.task}")
         loaded = self._load(config)
         with self._load_lock:
             self.config, self._loaded = config, loaded

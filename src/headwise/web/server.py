@@ -79,7 +79,5 @@ def listen(host: str, port: int) -> socket.socket:
         if listener is not None:
             listener.close()
         reason = error.strerror or str(error)
-        raise ConfigError(
-            f"--host {host} --port {port}: expected a free port, found that {reason.lower()}"
-        ) from None
+        raise ConfigError(f"--host {host} --port {port}: expected a free port, found that {reason.lower()}") from None
     return listener

@@ -11,6 +11,4 @@ from translator_run import make_run
 
 @pytest.fixture(scope="package")
 def tracer(tmp_path_factory: pytest.TempPathFactory) -> TranslationTracer:
-    return TranslationTracer(
-        Translator.load(make_run(tmp_path_factory.mktemp("runs") / "de", seed=3), device="cpu")
-    )
+    return TranslationTracer(Translator.load(make_run(tmp_path_factory.mktemp("runs") / "de", seed=3), device="cpu"))

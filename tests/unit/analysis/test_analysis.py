@@ -79,9 +79,7 @@ def test_subwords_become_words_by_sum_over_columns_and_mean_over_rows() -> None:
 
 def test_cross_attention_of_a_model_sums_to_one(translator: Translator) -> None:
     sources, targets = [SentenceWords.of(t) for t in ENGLISH], [SentenceWords.of(t) for t in GERMAN]
-    for found, source, target in zip(
-        cross_attention(translator, sources, targets), sources, targets, strict=True
-    ):
+    for found, source, target in zip(cross_attention(translator, sources, targets), sources, targets, strict=True):
         assert found.source_words == (*source.words, "</s>")
         assert found.weights.shape[2:] == (len(target.words), len(source.words) + 1)
         assert np.allclose(found.weights.sum(-1), 1.0, atol=1e-5)

@@ -123,9 +123,7 @@ def test_sizes_are_those_of_what_each_box_hands_on(case: Case) -> None:
 
 @pytest.fixture(scope="module")
 def tracer(tmp_path_factory: pytest.TempPathFactory) -> TranslationTracer:
-    return TranslationTracer(
-        Translator.load(make_run(tmp_path_factory.mktemp("runs") / "pre", seed=3, norm="pre"))
-    )
+    return TranslationTracer(Translator.load(make_run(tmp_path_factory.mktemp("runs") / "pre", seed=3, norm="pre")))
 
 
 @pytest.mark.parametrize(
@@ -151,8 +149,7 @@ def test_a_box_that_there_is_none_of(
 def test_interventions_act_on_the_boxes(tracer: TranslationTracer) -> None:
     silence = parse_interventions(["silence:encoder.1.1"])
     before, after = (
-        box_of(tracer.record(TEXT, TARGET, changes), "encoder.self-attention", 0, 1)
-        for changes in ((), silence)
+        box_of(tracer.record(TEXT, TARGET, changes), "encoder.self-attention", 0, 1) for changes in ((), silence)
     )
     heads = after.steps[-1].vector("heads")
     assert not heads[:8].any()

@@ -84,11 +84,7 @@ def renamed(name: str) -> str:
     for norm in ("encoder.encoder.norm", "vision.encoder.norm", "norm"):
         if name.startswith(norm):
             return "encoder_norm" + name.removeprefix(norm)
-    return (
-        name.removeprefix("vision.")
-        if name.startswith("vision.positions.")
-        else name.removeprefix("encoder.")
-    )
+    return name.removeprefix("vision.") if name.startswith("vision.positions.") else name.removeprefix("encoder.")
 
 
 def embedded(oracle: Oracle, recorded: BoxTensors) -> Array:
@@ -126,9 +122,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         x = oracle.encoder_layer(f"encoder.{layer}", x, mask)
     oracle.keep("logits", logits(oracle, recorded, oracle.last_norm("encoder_norm", x)))
     outputs = {**oracle.outputs} | {
-        name: oracle.outputs[renamed(name)]
-        for name, _ in model.named_modules()
-        if renamed(name) in oracle.outputs
+        name: oracle.outputs[renamed(name)] for name, _ in model.named_modules() if renamed(name) in oracle.outputs
     }
     return Case(recorded, oracle, outputs, {structure.stacks[0].name: first})
 

@@ -131,9 +131,7 @@ def test_deleting_a_word_costs_what_scoring_without_it_says(
     whole = score([TEXT], [TARGET])[0].token_log_probabilities
     for number in range(len(words)):
         less = score([" ".join(words[:number] + words[number + 1 :])], [TARGET])[0].token_log_probabilities
-        assert attribution.deletion[:, number].sum() == pytest.approx(
-            sum(whole[:-1]) - sum(less[:-1]), abs=1e-4
-        )
+        assert attribution.deletion[:, number].sum() == pytest.approx(sum(whole[:-1]) - sum(less[:-1]), abs=1e-4)
 
 
 def test_a_line_in_capitals_is_attributed_as_it_is_read(tracer: TranslationTracer, tmp_path: Path) -> None:
@@ -356,9 +354,7 @@ def test_heads_prints_and_writes(run: Path, files: tuple[Path, Path], tmp_path: 
     assert 0 < json.loads(out)["parts"][0]["sentences"] <= 8  # the model's maximum length is 40 subwords
 
 
-def test_align_writes_pharaoh_and_scores(
-    run: Path, files: tuple[Path, Path], tmp_path: Path, call: Call
-) -> None:
+def test_align_writes_pharaoh_and_scores(run: Path, files: tuple[Path, Path], tmp_path: Path, call: Call) -> None:
     source, target = files
     gold = tmp_path / "gold.align"
     gold.write_text("0-0 1?1\n" * len(ENGLISH))
@@ -392,9 +388,7 @@ def test_the_best_rule_of_the_reverse_run_is_selected_on_the_dev_set_too(
     assert json.loads(out)["sentences"] == 6
 
 
-def test_attribute_and_calibration_print(
-    run: Path, files: tuple[Path, Path], tmp_path: Path, call: Call
-) -> None:
+def test_attribute_and_calibration_print(run: Path, files: tuple[Path, Path], tmp_path: Path, call: Call) -> None:
     source, target = files
     code, out, err = call("analyze", "attribute", run, "--text", TEXT)
     assert code == 0, err
@@ -431,21 +425,14 @@ def test_explain_prints_what_an_intervention_changes(run: Path, capsys: pytest.C
     kept = lines[start + 1].split()[1:]
     assert "[-" in lines[start + 1]
     joined = " ".join(kept)
-    assert (
-        re.sub(r"\[-.*?-\] ?", "", joined).replace("{+", "").replace("+}", "").split() == after.text.split()
-    )
-    assert (
-        re.sub(r"\{\+.*?\+\} ?", "", joined).replace("[-", "").replace("-]", "").split()
-        == before.text.split()
-    )
+    assert re.sub(r"\[-.*?-\] ?", "", joined).replace("{+", "").replace("+}", "").split() == after.text.split()
+    assert re.sub(r"\{\+.*?\+\} ?", "", joined).replace("[-", "").replace("-]", "").split() == before.text.split()
     delta = float(lines[start + 2].rpartition("Δ ")[2])
     assert delta == pytest.approx(under.log_probability - before.hypotheses[0].log_probability, abs=1e-3)
 
 
 @pytest.mark.parametrize(("text", "recase"), [(TEXT, False), (TEXT.upper(), False), (TEXT.upper(), True)])
-def test_explain_prints_the_steps(
-    run: Path, text: str, recase: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_explain_prints_the_steps(run: Path, text: str, recase: bool, capsys: pytest.CaptureFixture[str]) -> None:
     settings = ["-s", f"recase={str(recase).lower()}"]
     assert headwise(["explain", str(run), "--text", text, "--steps", "--target", TARGET, *settings]) == 0
     lines = capsys.readouterr().out.splitlines()

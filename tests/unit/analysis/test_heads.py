@@ -104,9 +104,7 @@ def test_a_head_on_separators_is_found(translator: Translator, pairs: list[Annot
     pieces = translator.subwords.source_pieces
 
     def separator(ids: list[int], spans: list[list[int]], one: Annotated) -> list[int]:
-        marks = [
-            place for place, piece in enumerate(pieces(ids[:-1])) if piece.strip("▁") in (".", ",", "?", "!")
-        ]
+        marks = [place for place, piece in enumerate(pieces(ids[:-1])) if piece.strip("▁") in (".", ",", "?", "!")]
         return [marks[0] if query % 2 and marks else len(ids) - 1 for query in range(len(ids))]
 
     def first_word(ids: list[int], spans: list[list[int]], one: Annotated) -> list[int]:
@@ -212,9 +210,7 @@ def test_random_heads_are_at_chance(pairs: list[Annotated]) -> None:
         assert head.rare.rate == pytest.approx(head.rare.baselines["chance"], abs=near)
         for one in (links.best_of_head(head.layer, head.head, links.relations()), head.relation):
             assert one is not None
-            assert one.found.rate == pytest.approx(
-                one.found.baselines["chance"], abs=4 * math.sqrt(0.25 / one.found.n)
-            )
+            assert one.found.rate == pytest.approx(one.found.baselines["chance"], abs=4 * math.sqrt(0.25 / one.found.n))
 
 
 def test_a_causal_part_has_no_links_to_later_words() -> None:
@@ -223,16 +219,11 @@ def test_a_causal_part_has_no_links_to_later_words() -> None:
     weights[0, 0, 2, 0] = 1.0
     for _ in range(2):
         links.add(weights, [(2, 0, "obj"), (0, 1, "det")])
-    cases = {
-        key: [(offset, bool(found[0, 0])) for _, offset, _, found in cases]
-        for key, cases in links.cases.items()
-    }
+    cases = {key: [(offset, bool(found[0, 0])) for _, offset, _, found in cases] for key, cases in links.cases.items()}
     assert cases == {("obj", "dependent"): [(-2, True)] * 2, ("det", "head"): [(-1, True)] * 2}
 
 
-def test_all_parts_are_measured_and_drawn(
-    translator: Translator, pairs: list[Annotated], tmp_path: Path
-) -> None:
+def test_all_parts_are_measured_and_drawn(translator: Translator, pairs: list[Annotated], tmp_path: Path) -> None:
     sentences = pairs[:10]
     reports = measure_heads(
         translator, sentences, [Annotated.of_tree(tree) for tree in world_trees("dev.de.conllu", 10)]
@@ -296,18 +287,14 @@ def test_the_gradient_is_that_of_scaling_the_heads_part_of_the_output_weight(tra
 # ------------------------------------------------------------------------------------------------------- pruning
 
 
-def test_a_pruning_curve_is_reproducible_and_leaves_the_model_alone(
-    translator: Translator, encoded: Pairs
-) -> None:
+def test_a_pruning_curve_is_reproducible_and_leaves_the_model_alone(translator: Translator, encoded: Pairs) -> None:
     before = copy.deepcopy(pytorch_model(translator).state_dict())
     order = removal_order(importance_by_gradient(translator, encoded))
     assert sorted(order) == sorted(head_places(pytorch_model(translator)))
     curves = [pruning_curve(translator, order, ENGLISH, GERMAN, points=3) for _ in range(2)]
     assert curves[0] == curves[1]
     assert [point.removed for point in curves[0]] == [0, 4, 8, 12]
-    assert all(
-        torch.equal(before[name], value) for name, value in pytorch_model(translator).state_dict().items()
-    )
+    assert all(torch.equal(before[name], value) for name, value in pytorch_model(translator).state_dict().items())
     assert (
         random_order(pytorch_model(translator), 1)
         == random_order(pytorch_model(translator), 1)

@@ -145,9 +145,7 @@ def test_a_part_switched_off_equals_a_model_without_it(tracer: TranslationTracer
 def test_a_temperature_equals_scaled_queries(tracer: TranslationTracer, change: str, factor: float) -> None:
     now = forced(tracer, change)
     model = scratch(tracer)
-    model.weights = {
-        name: w * factor if name.endswith("query.weight") else w for name, w in model.weights.items()
-    }
+    model.weights = {name: w * factor if name.endswith("query.weight") else w for name, w in model.weights.items()}
     assert np.allclose(now.log_probabilities, gains(model, tracer.read(TEXT)[0].ids, now), atol=1e-4)
     for layer in (0, 1):
         expected = model.trace[f"decoder.{layer}.cross_attention.weights"]
@@ -162,10 +160,7 @@ def test_a_temperature_of_one_head_changes_no_other(tracer: TranslationTracer) -
 
 
 def test_one_head_only_silences_the_others(tracer: TranslationTracer) -> None:
-    assert (
-        forced(tracer, "only:cross.2.1").log_probabilities
-        == forced(tracer, "silence:cross.2.2").log_probabilities
-    )
+    assert forced(tracer, "only:cross.2.1").log_probabilities == forced(tracer, "silence:cross.2.2").log_probabilities
     everywhere = forced(tracer, "only:*.*.2")
     silenced = forced(tracer, *(f"silence:{part}.*.1" for part in ("encoder", "decoder", "cross")))
     assert everywhere.log_probabilities == silenced.log_probabilities
@@ -245,9 +240,7 @@ def test_a_model_built_without_a_part_is_the_one_with_it_switched_off(
     whole = transformer(tracer).config
     run = make_run(tmp_path / "without", seed=3, norm=whole.norm, **{key: value})
     without = TranslationTracer(Translator.load(run, device="cpu"))
-    assert forced(without).log_probabilities == pytest.approx(
-        forced(tracer, knob).log_probabilities, abs=1e-5
-    )
+    assert forced(without).log_probabilities == pytest.approx(forced(tracer, knob).log_probabilities, abs=1e-5)
     config = transformer(without).config
     shown = f"model.{key}={str(value).lower()}"
     assert set(Support().problems(config)) == {shown, *Support().problems(whole)}
@@ -271,9 +264,7 @@ def transformer(tracer: TranslationTracer) -> Transformer:
         ("only:*.1.3", "head from 1 to 2, found 3"),
     ],
 )
-def test_an_impossible_knob_is_refused_in_one_sentence(
-    tracer: TranslationTracer, text: str, message: str
-) -> None:
+def test_an_impossible_knob_is_refused_in_one_sentence(tracer: TranslationTracer, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         forced(tracer, text)
 

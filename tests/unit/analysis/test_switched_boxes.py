@@ -121,9 +121,7 @@ def test_the_scores_are_divided_as_the_formula_says(
 
 
 @pytest.mark.parametrize("change", ["silence:encoder.1.2", "uniform:encoder.1.1", "temperature:*.1.2@2"])
-def test_weights_that_are_changed_after_the_softmax(
-    tracers: dict[str, TranslationTracer], change: str
-) -> None:
+def test_weights_that_are_changed_after_the_softmax(tracers: dict[str, TranslationTracer], change: str) -> None:
     box = explained(tracers["post"], "encoder.self-attention", change)
     found, changed = step(box, "softmax"), step(box, "α'")
     np.testing.assert_allclose(found.grid("α"), softmax(found.grid("s").astype(float)), **CLOSE)

@@ -32,9 +32,7 @@ from headwise.text.tokens.subwords import EOS
 from translator_run import ATTENTION, ENGLISH, make_run
 
 TEXT = ENGLISH[0]
-HEADS = [
-    (part, layer, head) for part in ("encoder", "decoder", "cross") for layer in (0, 1) for head in (0, 1)
-]
+HEADS = [(part, layer, head) for part in ("encoder", "decoder", "cross") for layer in (0, 1) for head in (0, 1)]
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +88,7 @@ def test_nodes_add_up_to_their_scores(trace: Trace) -> None:
     for rank, hypothesis in enumerate(trace.hypotheses):
         assert trace.path(hypothesis.node) == (*hypothesis.ids, EOS)
         assert trace.tree[hypothesis.node].rank == rank
-    assert [one.score for one in trace.hypotheses] == sorted(
-        (one.score for one in trace.hypotheses), reverse=True
-    )
+    assert [one.score for one in trace.hypotheses] == sorted((one.score for one in trace.hypotheses), reverse=True)
 
 
 def test_the_attention_of_any_hypothesis_is_that_of_decoding_it_step_by_step(
@@ -110,9 +106,7 @@ def test_the_attention_of_any_hypothesis_is_that_of_decoding_it_step_by_step(
             cross = torch.cat(records.weights[f"decoder.{layer}.cross_attention"], dim=2)[0]
             assert np.allclose(read.attention["cross"][layer], cross.numpy(), atol=1e-5)
             for step, own in enumerate(records.weights[f"decoder.{layer}.self_attention"]):
-                assert np.allclose(
-                    read.attention["decoder"][layer, :, step, : step + 1], own[0, :, 0], atol=1e-5
-                )
+                assert np.allclose(read.attention["decoder"][layer, :, step, : step + 1], own[0, :, 0], atol=1e-5)
         gains = [float(step[0, token]) for step, token in zip(steps, path, strict=True)]
         assert np.allclose(read.log_probabilities, gains, atol=1e-4)
         assert sum(gains) == pytest.approx(trace.tree[node].log_probability, abs=1e-3)
@@ -153,9 +147,7 @@ def test_words_are_sums_over_columns_and_means_over_rows(trace: Trace) -> None:
             assert np.allclose(words.weights[:, :, word, column], expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "  \n ", "<script>alert('x')</script>", "שלום עולם", "漢a 🙂", "a man " * 300]
-)
+@pytest.mark.parametrize("text", ["", "  \n ", "<script>alert('x')</script>", "שלום עולם", "漢a 🙂", "a man " * 300])
 def test_odd_texts_are_traced(tracer: TranslationTracer, text: str) -> None:
     trace = tracer.trace(text)
     json.loads(trace.dumps())
@@ -270,9 +262,7 @@ def test_silencing_equals_a_head_without_its_part_of_the_output_weight(
 
 @pytest.mark.parametrize("change", ["uniform:*", "shift:*@-1", "shuffle:*@3", "zero:*@0", "silence:*"])
 @pytest.mark.parametrize("part", ["encoder", "decoder", "cross"])
-def test_a_changed_search_is_a_changed_forced_decode(
-    tracer: TranslationTracer, change: str, part: str
-) -> None:
+def test_a_changed_search_is_a_changed_forced_decode(tracer: TranslationTracer, change: str, part: str) -> None:
     kind, _, amount = change.partition(":*")
     trace = tracer.trace(TEXT, parse_interventions([f"{kind}:{part}.*.1{amount}"]))
     assert forced(trace).log_probability == pytest.approx(trace.hypotheses[0].log_probability, abs=1e-3)
@@ -304,9 +294,7 @@ def test_what_each_change_does_to_a_row(tracer: TranslationTracer, trace: Trace)
 
 
 @pytest.mark.parametrize("part", ["encoder", "decoder", "cross"])
-def test_a_key_whose_weight_has_underflowed_isnt_masked(
-    tracer: TranslationTracer, trace: Trace, part: str
-) -> None:
+def test_a_key_whose_weight_has_underflowed_isnt_masked(tracer: TranslationTracer, trace: Trace, part: str) -> None:
     path = trace.path(trace.hypotheses[0].node)
     cold = f"temperature:{part}.1.1@0.0001"
 
@@ -337,9 +325,7 @@ def test_concurrent_interventions_do_not_affect_each_other_or_the_model(
     wanted = [tracer.trace(TEXT, parse_interventions([change])).hypotheses for change in changes]
     with ThreadPoolExecutor(4) as pool:
         found = list(
-            pool.map(
-                lambda n: tracer.trace(TEXT, parse_interventions([changes[n % 4]])).hypotheses, range(12)
-            )
+            pool.map(lambda n: tracer.trace(TEXT, parse_interventions([changes[n % 4]])).hypotheses, range(12))
         )
     assert all(one == wanted[number % 4] for number, one in enumerate(found))
     assert wanted[3] == trace.hypotheses
@@ -353,9 +339,7 @@ def test_a_copy_shares_parameters_and_takes_its_own_probes(tracer: TranslationTr
         assert all(part.probe is None for part in model.modules() if isinstance(part, MultiHeadAttention))
 
 
-def test_a_difference_names_words_and_what_the_old_translation_costs(
-    tracer: TranslationTracer, trace: Trace
-) -> None:
+def test_a_difference_names_words_and_what_the_old_translation_costs(tracer: TranslationTracer, trace: Trace) -> None:
     same = difference(tracer, trace, trace)
     assert not same.changed
     assert same.delta == pytest.approx(0.0, abs=1e-4)
@@ -394,13 +378,9 @@ def test_products_recombine_to_what_is_shown(
     assert found.to_json(2)["terms"] == [found.terms[2].tolist()]
 
 
-def test_products_see_interventions_and_refuse_what_is_not_there(
-    tracer: TranslationTracer, trace: Trace
-) -> None:
+def test_products_see_interventions_and_refuse_what_is_not_there(tracer: TranslationTracer, trace: Trace) -> None:
     ids = forced(trace).target.ids
-    uniform = head_arithmetic(
-        tracer.record(TEXT, ids, parse_interventions(["uniform:cross.1.1"])), "cross", 0, 0, 1
-    )
+    uniform = head_arithmetic(tracer.record(TEXT, ids, parse_interventions(["uniform:cross.1.1"])), "cross", 0, 0, 1)
     assert np.allclose(uniform.weights, 1 / len(trace.source.ids))
     assert not np.allclose(uniform.softmax, uniform.weights, atol=1e-4)
     for place in [("cross", 9, 0, 1), ("cross", 0, 9, 1), ("cross", 0, 0, 99)]:

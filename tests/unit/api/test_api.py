@@ -107,9 +107,7 @@ def test_training_returns_the_run_and_tells_its_records(
     assert found[0].path == out
 
 
-def test_training_is_that_of_the_command_line(
-    toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_training_is_that_of_the_command_line(toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     headwise.train(config=toy.config, out=tmp_path / "api", max_steps=3, seed=7)
     ran = call(capsys, "train", "-c", toy.config, "--max-steps=3", "--seed=7", "-o", tmp_path / "cli")
     assert ran.code == 0, ran.err
@@ -172,12 +170,8 @@ def test_errors_name_arguments_and_not_options(run: headwise.Run, toy: Toy, tmp_
             wrong()
         assert str(raised.value) == sentence
     assert in_arguments("swapped; `--no-checks` trains") == "swapped; `checks=False` trains"
-    message = (
-        "use --restart, or run `headwise export RUN --to run -o DIR`; -s patience=2 and /tmp/a--b/--x stay"
-    )
-    expected = (
-        "use restart=True, or run `headwise export RUN --to run -o DIR`; patience=2 and /tmp/a--b/--x stay"
-    )
+    message = "use --restart, or run `headwise export RUN --to run -o DIR`; -s patience=2 and /tmp/a--b/--x stay"
+    expected = "use restart=True, or run `headwise export RUN --to run -o DIR`; patience=2 and /tmp/a--b/--x stay"
     assert in_arguments(message) == expected
     options = "-s guard: expected --average without --with; --to-language: expected none"
     assert in_arguments(options) == "guard: expected average without others; languages: expected none"
@@ -320,9 +314,7 @@ def test_an_ensemble_isnt_taken_for_its_first_run(directory: Path, tmp_path: Pat
 def test_options_of_decoding_and_more_runs_are_for_translation(tmp_path: Path) -> None:
     single = make_language_model_run(tmp_path / "run")
     for name, value in (("precision", "int8"), ("engine", "native"), ("workers", 2), ("shortlist", True)):
-        with pytest.raises(
-            ConfigError, match=f"{name}: expected a translation run beside it, found task lan"
-        ):
+        with pytest.raises(ConfigError, match=f"{name}: expected a translation run beside it, found task lan"):
             headwise.load(single, **{name: value})
     with pytest.raises(CheckpointError, match="expected a run of task translation, found one of language_m"):
         headwise.load(single, single)
@@ -377,9 +369,7 @@ def test_a_vocabulary_has_the_special_symbols() -> None:
     assert headwise.build(MODEL, 4).source_size == 4
 
 
-def test_a_model_of_ones_own_loop_becomes_a_run(
-    model: Seq2Seq, subwords: headwise.Subwords, tmp_path: Path
-) -> None:
+def test_a_model_of_ones_own_loop_becomes_a_run(model: Seq2Seq, subwords: headwise.Subwords, tmp_path: Path) -> None:
     config = headwise.Config(model=headwise.ModelConfig.model_validate(MODEL))
     run = headwise.Run.from_model(model, subwords, config)
     ids = headwise.decode(model, [subwords.encode_source(text) for text in ENGLISH])

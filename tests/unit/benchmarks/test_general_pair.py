@@ -25,9 +25,7 @@ def corpus(tmp_path: Path) -> Path:
     return folder
 
 
-def test_every_variant_trains_on_its_text_once(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_variant_trains_on_its_text_once(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     trained: dict[str, Config] = {}
     scored: list[str] = []

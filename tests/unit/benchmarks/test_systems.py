@@ -106,12 +106,7 @@ def test_what_the_device_emulates_is_not_measured(fast: bool, monkeypatch: pytes
     own, other = find_peer("headwise"), find_peer("huggingface")
     measured = [
         *(setting for peer in (own, other) for setting in peer.training_settings(room)),
-        *(
-            s
-            for peer in (own, other)
-            for s in peer.decoding_settings(room, Decoding())
-            if NATIVE not in str(s)
-        ),
+        *(s for peer in (own, other) for s in peer.decoding_settings(room, Decoding()) if NATIVE not in str(s)),
     ]
     expected = {"bfloat16", "float32"} if fast else {"float32"}
     assert {setting.precision for setting in measured} == expected
@@ -195,9 +190,7 @@ def test_start(tmp_path: Path) -> None:
 def test_a_peer_that_is_not_installed_says_how_to_get_it(name: str) -> None:
     peer = find_peer(name)
     peer.packages = ("surely_not_installed", *peer.packages)
-    assert peer.absent() == (
-        f"{name}: skipped, surely_not_installed is not installed (pip install 'headwise[{name}]')"
-    )
+    assert peer.absent() == (f"{name}: skipped, surely_not_installed is not installed (pip install 'headwise[{name}]')")
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
@@ -230,9 +223,7 @@ def test_an_unknown_benchmark_gets_one_sentence(capsys: pytest.CaptureFixture[st
         (["train", "--target", "x"], "--target: expected --source beside it"),
     ],
 )
-def test_mistakes_get_one_sentence(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_get_one_sentence(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*arguments]) == 2
     (line,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("benchmarks: error")]
     assert message in line

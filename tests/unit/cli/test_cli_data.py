@@ -159,9 +159,7 @@ def test_get_writes_what_is_made_here_and_keeps_it(toy: Corpus) -> None:
     assert len(Path("data/reverse/dev.target").read_text().splitlines()) == 500
     assert "present, checksum verified" in run("get", "reverse", "--only", "dev.*").stdout
     run("get", "miniature", "--only", "dev.*")
-    assert Path("data/miniature/dev.en").read_text("utf-8").splitlines() == read_built_in(
-        "miniature", "dev.en"
-    )
+    assert Path("data/miniature/dev.en").read_text("utf-8").splitlines() == read_built_in("miniature", "dev.en")
     Path("data/miniature/dev.en").write_text("mine")
     with pytest.raises(DataError, match="another file is already here"):
         run("get", "miniature", "--only", "dev.en")
@@ -206,11 +204,7 @@ def test_the_open_text_from_the_shared_data(tmp_path: Path) -> None:
 
 
 def test_every_file_of_the_open_text_names_origin_and_license() -> None:
-    tested = [
-        file.name
-        for file in CORPORA["open-en-de-text"].files
-        if file.terms.startswith("kept out of training: ")
-    ]
+    tested = [file.name for file in CORPORA["open-en-de-text"].files if file.terms.startswith("kept out of training: ")]
     assert {name.partition(".")[0] for name in tested} == {
         *("open-source-guides", "test/tatoeba-dev", "test/tatoeba-test", "test/ntrex128")
     }

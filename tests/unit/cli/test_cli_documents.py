@@ -116,9 +116,7 @@ def test_what_documents_have_not_is_refused(
 
 
 @pytest.mark.parametrize("from_file", [True, False])
-def test_lines_do_not_go_into_a_document(
-    run: Path, tmp_path: Path, *, from_file: bool, program: Call
-) -> None:
+def test_lines_do_not_go_into_a_document(run: Path, tmp_path: Path, *, from_file: bool, program: Call) -> None:
     file, out = tmp_path / "text.en", tmp_path / "text.docx"
     file.write_text("A dog.\n")
     outcome = program("translate", run, *([file] if from_file else []), "-o", out)
@@ -127,9 +125,7 @@ def test_lines_do_not_go_into_a_document(
     assert not out.exists()
 
 
-def test_a_failure_leaves_the_old_file(
-    run: Path, page: Path, program: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_leaves_the_old_file(run: Path, page: Path, program: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     out = page.with_name("out.html")
     out.write_text("old")
 
@@ -142,9 +138,7 @@ def test_a_failure_leaves_the_old_file(
     assert {*page.parent.iterdir()} == {out, page}
 
 
-def test_a_missing_package_is_named(
-    run: Path, page: Path, program: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_is_named(run: Path, page: Path, program: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentencex", None)
     out = page.with_name("out.html")
     error = program("translate", run, page, "-o", out).error

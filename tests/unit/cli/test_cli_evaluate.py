@@ -104,9 +104,7 @@ def test_average_is_the_mean_of_the_last_checkpoints(tmp_path: Path, program: Ca
     assert torch.allclose(averaged, (weights[200] + weights[300]) / 2)
 
 
-def test_runs_and_test_sets_give_one_table(
-    run: Path, files: list[object], tmp_path: Path, program: Call
-) -> None:
+def test_runs_and_test_sets_give_one_table(run: Path, files: list[object], tmp_path: Path, program: Call) -> None:
     other = make_run(tmp_path / "other", seed=1)
     for name, lines in {"new.en": ENGLISH[:3], "new.de": GERMAN[:3]}.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

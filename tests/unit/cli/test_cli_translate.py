@@ -86,9 +86,7 @@ def test_jsonl_says_everything(program, run, english, translator) -> None:
             assert written["pieces"] == list(output.pieces)
             assert written["log_probability"] == pytest.approx(output.log_probability, abs=1e-4)
             assert written["score"] == pytest.approx(output.score, abs=1e-4)
-            assert written["token_log_probabilities"] == pytest.approx(
-                output.token_log_probabilities, abs=1e-4
-            )
+            assert written["token_log_probabilities"] == pytest.approx(output.token_log_probabilities, abs=1e-4)
             assert [tuple(link) for link in written["alignment"]] == list(output.alignment or ())
 
 
@@ -115,9 +113,7 @@ def test_search_options_reach_the_search(translate, english, translator, tmp_pat
     prefixes.write_text("Ein\n" * 7, encoding="utf-8")
     options = ("-s", "min_length=3", "-s", "max_length=6", "-s", "no_repeat_ngram=1")
     outputs = translate(english, *options, "--prefix-file", prefixes)
-    expected = translator.translate(
-        [*ENGLISH, ""], min_length=3, max_length=6, no_repeat_ngram=1, prefixes=["Ein"] * 7
-    )
+    expected = translator.translate([*ENGLISH, ""], min_length=3, max_length=6, no_repeat_ngram=1, prefixes=["Ein"] * 7)
     assert outputs == [t.text for t in expected]
     assert all(text.startswith("Ein") for text in outputs[:-1])
     settings = ["sample=true", "temperature=0.8", "top_k=9", "top_p=0.9", "seed=7"]

@@ -51,9 +51,7 @@ def test_the_mean_of_runs(trained: Path, tmp_path: Path, program: Call) -> None:
     export = ("export", trained, "--to", "run", "--with", others[0])
     program(*export, "--with", others[1], "-o", tmp_path / "mean").ok()
     for name, tensor in load_file(tmp_path / "mean" / MODEL).items():
-        np.testing.assert_allclose(
-            tensor, np.mean([model[name] for model in (own, *models)], axis=0), atol=1e-6
-        )
+        np.testing.assert_allclose(tensor, np.mean([model[name] for model in (own, *models)], axis=0), atol=1e-6)
     program(*export, "--precision=int8", "-o", tmp_path / "small").ok()
     assert Translator.load(tmp_path / "small").engine is not None
 

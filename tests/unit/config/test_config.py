@@ -67,9 +67,7 @@ def test_defaults_are_the_papers() -> None:
         ({"label_smothing": 0.1}, "label_smothing", "training.label_smoothing"),
     ],
 )
-def test_an_unknown_key_is_named_with_the_nearest_known_one(
-    tree: dict[str, Any], key: str, meant: str
-) -> None:
+def test_an_unknown_key_is_named_with_the_nearest_known_one(tree: dict[str, Any], key: str, meant: str) -> None:
     assert f"{key}: unknown key (did you mean {meant}?)" in problems(tree)
 
 
@@ -140,9 +138,7 @@ def test_heads_need_not_divide_where_there_are_none() -> None:
 
 
 @pytest.mark.parametrize(("architecture", "section"), [("recurrent", "size"), ("convolutional", "channels")])
-def test_what_cannot_be_expressed_of_another_architecture_is_its_name(
-    architecture: str, section: str
-) -> None:
+def test_what_cannot_be_expressed_of_another_architecture_is_its_name(architecture: str, section: str) -> None:
     model = ModelConfig(architecture=architecture, **{architecture: {section: 264}})
     assert Support().problems(model) == [f"model.architecture={architecture}"]
 

@@ -43,9 +43,7 @@ def tar(members: dict[str, bytes], mode: str = "w:gz") -> bytes:
 def corpus(server: Server) -> Corpus:
     """Two archives with training text, compressed again in one of them, and a third with a test set in SGML."""
     news = tar({"training/news.en": b"one\ntwo", "training/news.fr": b"un\ndeux\n"})
-    giga = tar(
-        {f"giga.{side}.gz": gzip.compress(text) for side, text in (("en", b"3\n"), ("fr", b"III\n"))}, "w"
-    )
+    giga = tar({f"giga.{side}.gz": gzip.compress(text) for side, text in (("en", b"3\n"), ("fr", b"III\n"))}, "w")
     test = tar({"test/src.en.sgm": SGM.encode()})
     server.files |= {"/news.tgz": news, "/giga.tar": giga, "/test.tgz": test}
     first, second = Archive(f"{server.url}/news.tgz"), Archive(f"{server.url}/giga.tar")
@@ -74,9 +72,7 @@ def test_parts_follow_each_other_line_by_line(server: Server, corpus: Corpus, tm
     assert len(server.requests) == 3
 
 
-def test_archives_wait_for_the_files_that_are_still_to_be_made(
-    server: Server, corpus: Corpus, tmp_path: Path
-) -> None:
+def test_archives_wait_for_the_files_that_are_still_to_be_made(server: Server, corpus: Corpus, tmp_path: Path) -> None:
     get_corpus(corpus, tmp_path, only=["train.en"])
     assert {path.name for path in (tmp_path / "archives").iterdir()} == {"news.tgz", "giga.tar"}
     get_corpus(corpus, tmp_path, only=["train.fr"])
@@ -119,9 +115,7 @@ def test_an_archive_that_cannot_be_read_is_named(
 
 def test_a_wrong_archive_is_named_and_not_kept(server: Server, corpus: Corpus, tmp_path: Path) -> None:
     server.files["/test.tgz"] = tar({"test/src.en.sgm": b"something else"})
-    with pytest.raises(
-        DataError, match=r"test\.tgz\.part: the checksum is wrong, expected the published MD5"
-    ):
+    with pytest.raises(DataError, match=r"test\.tgz\.part: the checksum is wrong, expected the published MD5"):
         get_corpus(corpus, tmp_path, only=["test.en"])
     assert not list((tmp_path / "archives").iterdir())
     server.files["/news.tgz"] = tar({"training/news.fr": b"un\n"})

@@ -121,9 +121,7 @@ def test_a_break_between_files_keeps_the_first(server: Server, corpus: Corpus, t
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_local_files_are_copied_and_verified(
-    server: Server, corpus: Corpus, tmp_path: Path, packed: bool
-) -> None:
+def test_local_files_are_copied_and_verified(server: Server, corpus: Corpus, tmp_path: Path, packed: bool) -> None:
     local = tmp_path / "local"
     local.mkdir()
     for name, data in (("train.en", ENGLISH), ("train.de", GERMAN)):
@@ -154,9 +152,7 @@ def test_a_folder_that_cannot_be_made_is_named(corpus: Corpus, tmp_path: Path) -
 
 def test_only_takes_the_files_that_match(corpus: Corpus, tmp_path: Path) -> None:
     assert [file.name for file in get_corpus(corpus, tmp_path, only=["*.de"])] == ["train.de"]
-    with pytest.raises(
-        ConfigError, match=r"--only \*\.fr: no file of toy matches; it has train\.en, train\.de"
-    ):
+    with pytest.raises(ConfigError, match=r"--only \*\.fr: no file of toy matches; it has train\.en, train\.de"):
         get_corpus(corpus, tmp_path, only=["*.fr"])
 
 
@@ -169,9 +165,7 @@ def test_a_folder_of_something_else_is_refused(corpus: Corpus, tmp_path: Path) -
         get_corpus(corpus, tmp_path)
 
 
-def test_a_full_disk_while_unpacking_is_named(
-    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_while_unpacking_is_named(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(handle: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -213,9 +207,7 @@ def test_catalog_entries_are_complete(corpus: Corpus) -> None:
         ("ud-ewt", "ud-ewt", ("*-dev.conllu", "*-test.conllu")),
     ],
 )
-def test_checksums_are_those_of_the_real_data(
-    tmp_path: Path, name: str, folder: str, only: tuple[str, ...]
-) -> None:
+def test_checksums_are_those_of_the_real_data(tmp_path: Path, name: str, folder: str, only: tuple[str, ...]) -> None:
     if not (SHARED / folder).is_dir():
         pytest.skip(f"needs the real data in {SHARED / folder}")
     files = get_corpus(CORPORA[name], tmp_path / name, source=SHARED / folder, only=only)

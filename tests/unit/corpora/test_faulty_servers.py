@@ -105,9 +105,7 @@ def test_a_file_that_changed_since_is_not_joined_to_its_old_beginning(server: Se
 
 
 @pytest.mark.parametrize("already", [len(TEXT), len(TEXT) + 5])
-def test_a_part_that_is_complete_or_too_long_ends_up_right(
-    server: Server, tmp_path: Path, already: int
-) -> None:
+def test_a_part_that_is_complete_or_too_long_ends_up_right(server: Server, tmp_path: Path, already: int) -> None:
     part = tmp_path / "text.part"
     part.write_bytes((TEXT + b"extra")[:already])
     fetch(f"{server.url}/text", part)
@@ -116,9 +114,7 @@ def test_a_part_that_is_complete_or_too_long_ends_up_right(
 
 
 @pytest.mark.parametrize("status", [403, 404, 410])
-def test_a_refusal_is_final_and_names_the_address(
-    server: Server, tmp_path: Path, sleeps: Sleeps, status: int
-) -> None:
+def test_a_refusal_is_final_and_names_the_address(server: Server, tmp_path: Path, sleeps: Sleeps, status: int) -> None:
     server.failures = [status]
     with pytest.raises(DataError, match=rf"{server.url}/text: the server answered {status} "):
         fetch(f"{server.url}/text", tmp_path / "text.part")

@@ -41,9 +41,7 @@ def test_rows_come_from_files_that_there_are(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="train: expected rows of 1 files, found one of number 2"):
         map_places(tmp_path / "train", ["a"])
     (tmp_path / "train.lines").write_bytes(b"123")
-    with pytest.raises(
-        CheckpointError, match="train: expected prepared text, found missing or damaged files"
-    ):
+    with pytest.raises(CheckpointError, match="train: expected prepared text, found missing or damaged files"):
         map_places(tmp_path / "train", ["a", "b"])
 
 

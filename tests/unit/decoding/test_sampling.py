@@ -23,9 +23,7 @@ def test_every_sentence_and_sample_has_its_own_stream() -> None:
     assert not np.array_equal(uniforms([7], samples=2, steps=20, seed=2), numbers[1, :2, :20])
 
 
-def shaped_by_definition(
-    probabilities: np.ndarray, temperature: float, top_k: int, top_p: float
-) -> np.ndarray:
+def shaped_by_definition(probabilities: np.ndarray, temperature: float, top_k: int, top_p: float) -> np.ndarray:
     """Temperature, top-k and top-p on one distribution, token by token."""
     probabilities = probabilities ** (1 / temperature)
     probabilities /= probabilities.sum()

@@ -43,9 +43,7 @@ def test_a_wide_beam_finds_what_trying_all_outputs_finds(alpha: float, n_best: i
             expected = all_outputs(model, source, alpha, longest=4)
             assert len(expected) == 1 + 3 + 9 + 27 + 81
             assert [h.tokens for h in found] == [words for _, words in expected[:n_best]]
-            assert [h.score for h in found] == pytest.approx(
-                [value for value, _ in expected[:n_best]], rel=1e-5
-            )
+            assert [h.score for h in found] == pytest.approx([value for value, _ in expected[:n_best]], rel=1e-5)
 
 
 def test_beam_of_one_is_greedy() -> None:
@@ -83,9 +81,7 @@ def test_every_score_is_the_forced_score(options: SearchOptions, ensemble: bool)
     if ensemble:
         model = Ensemble([model, tiny_transformer(seed=1, d_model=8)])
     sources = sentences(10)
-    found = decode(
-        model, sources, options, SYMBOLS, prefixes=[[7, 8] if row % 2 else [] for row in range(10)]
-    )
+    found = decode(model, sources, options, SYMBOLS, prefixes=[[7, 8] if row % 2 else [] for row in range(10)])
     pairs = [(source, h) for source, hypotheses in zip(sources, found, strict=True) for h in hypotheses]
     assert len(pairs) >= 10
     given = [s for s, _ in pairs], [h.tokens for _, h in pairs]
@@ -98,9 +94,7 @@ def test_every_score_is_the_forced_score(options: SearchOptions, ensemble: bool)
         assert h.score == pytest.approx(expected.score, abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    "options", [SearchOptions(beam=1), SearchOptions(beam=5, n_best=5, no_repeat_ngram=3)]
-)
+@pytest.mark.parametrize("options", [SearchOptions(beam=1), SearchOptions(beam=5, n_best=5, no_repeat_ngram=3)])
 def test_cached_search_equals_search_without_any_cache(options: SearchOptions) -> None:
     model = tiny_transformer()
     sources = sentences(16)
@@ -124,9 +118,7 @@ def test_an_output_has_at_most_the_inputs_length_and_the_extra() -> None:
     model = TreeModel(words=5, sharpness=0.1)
     model.log_probs = without_end(model.log_probs)
     sources = [[4, 5, 6, EOS], [EOS], [5, EOS]]
-    for hypotheses, source in zip(
-        decode(model, sources, SearchOptions(extra_length=2), SYMBOLS), sources, strict=True
-    ):
+    for hypotheses, source in zip(decode(model, sources, SearchOptions(extra_length=2), SYMBOLS), sources, strict=True):
         (hypothesis,) = hypotheses
         assert len(hypothesis.tokens) == len(source) - 1 + 2
         assert hypothesis.token_log_probabilities[-1] == pytest.approx(
@@ -285,9 +277,7 @@ def test_trace_holds_the_whole_beam_tree() -> None:
                 path.append(nodes[path[-1].parent])
             tokens = tuple(step.token for step in reversed(path))
             assert node.length == len(path)
-            assert node.log_probability == pytest.approx(
-                sum(step.token_log_probability for step in path), abs=1e-4
-            )
+            assert node.log_probability == pytest.approx(sum(step.token_log_probability for step in path), abs=1e-4)
             assert not any(step.finished for step in path[1:])
             assert node.finished == (node.token == EOS)
             if node.finished:

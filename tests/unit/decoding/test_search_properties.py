@@ -62,9 +62,7 @@ def test_search_is_its_definition(
     for source, prefix, needy, hypotheses in zip(sources, prefixes, lettered, found, strict=True):
         expected = plain_beam_search(model, source, options, tuple(prefix), letters if needy else None)
         assert [h.tokens for h in hypotheses] == [tokens for _, tokens in expected]
-        assert [h.score for h in hypotheses] == pytest.approx(
-            [value for value, _ in expected], rel=1e-4, abs=1e-5
-        )
+        assert [h.score for h in hypotheses] == pytest.approx([value for value, _ in expected], rel=1e-4, abs=1e-5)
 
 
 @settings(max_examples=25, deadline=None)
@@ -73,9 +71,7 @@ def test_search_is_its_definition(
     tokens=st.sampled_from([1, 30, 1000]),
     options=beam_options() | st.builds(SearchOptions, sample=st.just(True), n_best=st.integers(1, 3)),
 )
-def test_batch_order_and_size_never_change_a_translation(
-    order: list[int], tokens: int, options: SearchOptions
-) -> None:
+def test_batch_order_and_size_never_change_a_translation(order: list[int], tokens: int, options: SearchOptions) -> None:
     sources = sentences(10, longest=8)
     together = decode(TRANSFORMER, sources, options, SYMBOLS)
     shuffled = decode(TRANSFORMER, [sources[row] for row in order], options, SYMBOLS, batch_tokens=tokens)
@@ -115,9 +111,7 @@ def test_forced_scores_do_not_depend_on_the_batch(targets: list[list[int]], toke
     seed=st.integers(0, 10_000),
     levels=st.sampled_from([2, 5, 10_000]),
 )
-def test_best_continuations_are_the_first_of_all_sorted(
-    shape: tuple[int, int, int], seed: int, levels: int
-) -> None:
+def test_best_continuations_are_the_first_of_all_sorted(shape: tuple[int, int, int], seed: int, levels: int) -> None:
     rng = np.random.default_rng(seed)
     log_probs = -rng.integers(0, levels, shape).astype(np.float32)
     log_probs[rng.random(shape) < 0.1] = -np.inf

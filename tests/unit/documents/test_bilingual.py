@@ -62,9 +62,7 @@ def test_the_models_estimate_is_beside_the_translation(source: str, mark: str) -
     assert file.write_rated is not None
     count = len(texts)
     rated = file.write_rated(texts, [Confidence(0.25, "chrF2")] * count).decode()
-    marked = [
-        each for each in ElementTree.fromstring(rated).iter() if f"{{{ITS}}}mtConfidence" in each.attrib
-    ]
+    marked = [each for each in ElementTree.fromstring(rated).iter() if f"{{{ITS}}}mtConfidence" in each.attrib]
     units = sum(text.text != "" for text in file.texts)  # the others are attributes
     assert len(marked) == units > 0
     for each in marked:
@@ -72,11 +70,7 @@ def test_the_models_estimate_is_beside_the_translation(source: str, mark: str) -
         assert each.get(f"{{{ITS}}}mtConfidence") == "0.250"
         assert each.get(f"{{{ITS}}}annotatorsRef") == "mt-confidence|chrF2"
     plain, found = (
-        [
-            "".join(each.itertext())
-            for each in ElementTree.fromstring(text).iter()
-            if each.tag.endswith("target")
-        ]
+        ["".join(each.itertext()) for each in ElementTree.fromstring(text).iter() if each.tag.endswith("target")]
         for text in (file.write(texts).decode(), rated)
     )
     assert found == plain
@@ -184,17 +178,13 @@ def test_what_is_written_is_what_other_programs_read() -> None:
 
 def test_segments_of_xliff_2_get_targets_and_their_language() -> None:
     result = translated("a.xliff", XLIFF_2)
-    assert targets(result) == [
-        'HELLO <pc id="1">WORLD <ph id="2"/></pc>! <sc id="3"/>A B<ec startRef="3"/> C'
-    ]
+    assert targets(result) == ['HELLO <pc id="1">WORLD <ph id="2"/></pc>! <sc id="3"/>A B<ec startRef="3"/> C']
     assert '<xliff trgLang="de" xmlns' in result
     assert "trgLang" not in translated("a.xliff", XLIFF_2, "")
 
 
 def test_what_a_segment_of_xliff_2_protects_stays() -> None:
-    source = (
-        'Say <sm id="1" translate="no"/>Headwise or<em startRef="1"/> <mrk id="2" translate="no">so</mrk> now'
-    )
+    source = 'Say <sm id="1" translate="no"/>Headwise or<em startRef="1"/> <mrk id="2" translate="no">so</mrk> now'
     result = translated("a.xlf", f"<xliff version='2.0'><segment><source>{source}</source></segment></xliff>")
     assert targets(result) == [source.replace("Say", "SAY").replace("now", "NOW")]
 
@@ -208,14 +198,11 @@ def test_a_memory_gets_the_language_that_it_lacks() -> None:
     assert translated("a.tmx", result, "de-AT") == result
 
 
-@pytest.mark.parametrize(
-    ("source", "results"), [("", ["SALUT", "NO"]), ("en", ["HELLO"]), ("EN-gb", ["HELLO"])]
-)
+@pytest.mark.parametrize(("source", "results"), [("", ["SALUT", "NO"]), ("en", ["HELLO"]), ("EN-gb", ["HELLO"])])
 def test_a_memory_is_translated_from_the_language_that_is_asked_for(source: str, results: list[str]) -> None:
     units = [{"fr": "Salut", "en-GB": "Hello"}, {"fr": "no"}]
     variants = [
-        "".join(f"<tuv xml:lang='{code}'><seg>{text}</seg></tuv>" for code, text in unit.items())
-        for unit in units
+        "".join(f"<tuv xml:lang='{code}'><seg>{text}</seg></tuv>" for code, text in unit.items()) for unit in units
     ]
     memory = f"<tmx version='1.4'><header srclang='fr'/><tu>{'</tu><tu>'.join(variants)}</tu></tmx>"
     root = ElementTree.fromstring(of_file("a.tmx", memory, target="de", source=source))
@@ -246,9 +233,7 @@ def test_the_mark_of_a_key_is_kept(text: str, mark: str, letter: str, result: st
     assert with_key(text, mark, letter) == result
 
 
-@pytest.mark.parametrize(
-    "text", ["AT&T", "Q&A", "file_size", "a & b", "_em_phasis", "&nbsp;x", "http://a/?b&c"]
-)
+@pytest.mark.parametrize("text", ["AT&T", "Q&A", "file_size", "a & b", "_em_phasis", "&nbsp;x", "http://a/?b&c"])
 def test_what_is_no_mark_of_a_key_is_text(text: str) -> None:
     po = f'msgid "{text}"\nmsgstr ""\n'.encode()
     file = read_file("a.po", po)

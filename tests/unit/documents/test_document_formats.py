@@ -87,9 +87,7 @@ def test_a_message_is_written_as_polib_reads_it(text: str) -> None:
 
 @pytest.mark.parametrize("charset", ["ASCII", "ISO-8859-1", "CHARSET", "utf-8", "UTF8"])
 def test_a_catalogue_says_in_which_encoding_it_is(charset: str, tmp_path: Path) -> None:
-    header = (
-        f'msgid ""\nmsgstr ""\n"MIME-Version: 1.0\\n"\n"Content-Type: text/plain; charset={charset}\\n"\n'
-    )
+    header = f'msgid ""\nmsgstr ""\n"MIME-Version: 1.0\\n"\n"Content-Type: text/plain; charset={charset}\\n"\n'
     file = read_file("a.po", f'{header}\nmsgid "Content-Type: charset=a"\nmsgstr ""\n'.encode())
     assert file.write(["dog"]).decode().startswith(header)
     (tmp_path / "a.po").write_bytes(file.write(["Größe"]))
@@ -114,9 +112,7 @@ def test_a_catalogue_says_in_which_encoding_it_is(charset: str, tmp_path: Path) 
     ],
 )
 def test_a_catalogue_says_in_which_language_it_is(before: str, target: str, after: str) -> None:
-    header = (
-        f'msgid ""\nmsgstr ""\n"Language-Team: x\\n"\n"Language: {before}\\n"\n"X-Source-Language: en\\n"\n\n'
-    )
+    header = f'msgid ""\nmsgstr ""\n"Language-Team: x\\n"\n"Language: {before}\\n"\n"X-Source-Language: en\\n"\n\n'
     file = read_file("a.pot", f'{header}msgid "a"\nmsgstr ""\n'.encode(), target, "en")
     filled = polib.pofile(file.write(["b"]).decode())
     assert filled.metadata == {"Language-Team": "x", "Language": after, "X-Source-Language": "en"}
@@ -179,9 +175,7 @@ def test_a_document_stays_in_its_encoding(charset: str) -> None:
 @pytest.mark.parametrize("charset", ["utf-7", "zlib", "windows-1252"])
 def test_an_encoding_that_a_document_is_not_in_is_refused(charset: str) -> None:
     content = f'<html><meta charset="{charset}"><p>'.encode() + b"\x81</p></html>"
-    with pytest.raises(
-        DataError, match=r"file: expected text in (UTF-8|windows-1252, which it names), found"
-    ):
+    with pytest.raises(DataError, match=r"file: expected text in (UTF-8|windows-1252, which it names), found"):
         read_file("a.html", content)
 
 
@@ -263,9 +257,7 @@ def test_speakers_in_tags_are_apart() -> None:
     cue = "1\n00:00:01,000 --> 00:00:02,500\n{}<i>- {}</i>\n<i>-{} <b>{}</b></i>\n"
     source = cue.format("{\\an8}", "Where is the dog that you saw?", "No", "idea")
     pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
-    assert of_file("a.srt", source).decode() == cue.format(
-        "{\\an8}", "WHERE IS THE DOG THAT YOU SAW?", "NO", "IDEA"
-    )
+    assert of_file("a.srt", source).decode() == cue.format("{\\an8}", "WHERE IS THE DOG THAT YOU SAW?", "NO", "IDEA")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
@@ -282,11 +274,7 @@ def test_lines_of_subtitles_are_balanced() -> None:
 
 def source(part: str | Block) -> str:
     """The source of a part whose text has no references."""
-    return (
-        part
-        if isinstance(part, str)
-        else "".join(getattr(one, "raw", None) or one.text for one in part.items)
-    )
+    return part if isinstance(part, str) else "".join(getattr(one, "raw", None) or one.text for one in part.items)
 
 
 def test_a_word_file_has_the_parts_that_it_had() -> None:
@@ -299,6 +287,4 @@ def test_a_word_file_has_the_parts_that_it_had() -> None:
     same = file.write(["".join(map(source, text.blocks)) for text in file.texts])
     with zipfile.ZipFile(out) as before, zipfile.ZipFile(io.BytesIO(same)) as after:
         assert after.namelist() == before.namelist()
-        assert all(
-            after.read(name) == before.read(name) for name in before.namelist() if name != "word/document.xml"
-        )
+        assert all(after.read(name) == before.read(name) for name in before.namelist() if name != "word/document.xml")

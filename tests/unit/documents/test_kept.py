@@ -112,11 +112,7 @@ def _capitals(text: str, suffix: str) -> str:
 
 @pytest.mark.parametrize(
     "suffix",
-    [
-        suffix
-        for suffix in FORMATS
-        if suffix not in (".docx", ".pptx", ".xlsx", ".odt", ".htm", ".xliff", ".pot")
-    ],
+    [suffix for suffix in FORMATS if suffix not in (".docx", ".pptx", ".xlsx", ".odt", ".htm", ".xliff", ".pot")],
 )
 @given(st.data())
 @settings(max_examples=60, deadline=None)

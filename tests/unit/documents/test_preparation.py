@@ -30,9 +30,7 @@ from headwise.errors import DataError
 HTML, XML = TagRules(), TagRules("xml")
 
 
-def through(
-    source: str, rules: TagRules | None, translate=lambda text: text, weigh=lambda rows, columns: None
-) -> str:
+def through(source: str, rules: TagRules | None, translate=lambda text: text, weigh=lambda rows, columns: None) -> str:
     """Translate a document by a function of sentences, with the weights of another one."""
     return of_document(read(source, "punctuation" if rules else "all", rules), translate, weigh)
 
@@ -160,12 +158,9 @@ PAGE = """<!DOCTYPE html>
 def test_a_page_is_bit_exact_where_nothing_changes() -> None:
     same = through(PAGE, HTML)
     assert (
-        same.split()
-        == PAGE.replace("&nbsp;", "\xa0").replace("&mdash;", "—").replace("<page>", "&lt;page&gt;").split()
+        same.split() == PAGE.replace("&nbsp;", "\xa0").replace("&mdash;", "—").replace("<page>", "&lt;page&gt;").split()
     )
-    nothing = (
-        "<p class = 'a'>12 &nbsp; <b>3&#46;</b>\r\n<!-- Words. --><script>words()</script><img alt=Words>"
-    )
+    nothing = "<p class = 'a'>12 &nbsp; <b>3&#46;</b>\r\n<!-- Words. --><script>words()</script><img alt=Words>"
     assert through(nothing, HTML, str.upper) == nothing
     unchanged = '<?xml version="1.0"?>\n<a b = "c"  ><![CDATA[Words]]><d/></a >\n'
     assert through(unchanged, XML, str.upper) == unchanged
@@ -173,9 +168,7 @@ def test_a_page_is_bit_exact_where_nothing_changes() -> None:
 
 def test_a_page_has_the_same_tree_and_only_its_sentences_change() -> None:
     result = through(PAGE, HTML, str.upper)
-    before, after = (
-        html5lib.parse(one, treebuilder="lxml", namespaceHTMLElements=False) for one in (PAGE, result)
-    )
+    before, after = (html5lib.parse(one, treebuilder="lxml", namespaceHTMLElements=False) for one in (PAGE, result))
     assert order(after.getroot()) == order(before.getroot())
     assert [one.text for one in after.getroot().iter(etree.Comment)] == [" A comment. It stays. "]
     for kept in (
@@ -253,9 +246,7 @@ def test_a_word_with_tags_inside_stays_in_its_element() -> None:
         ("one\n*two\nthree* four", "three* four", None),
     ],
 )
-def test_emphasis_in_a_plain_text_goes_where_its_words_do(
-    source: str, seen: str, expected: str | None
-) -> None:
+def test_emphasis_in_a_plain_text_goes_where_its_words_do(source: str, seen: str, expected: str | None) -> None:
     sentences: list[str] = []
 
     def reversed_words(text: str) -> str:
@@ -509,12 +500,8 @@ def test_text_boxes_inside_each_other_are_read_to_a_bound() -> None:
 
 def test_a_link_in_a_word_file_stays_around_its_text() -> None:
     run = "<w:r><w:t>{}</w:t></w:r>"
-    part = (
-        f'<w:document xmlns:w="w" xmlns:r="r"><w:body><w:p><w:pPr/>{run.format("See ")}<w:hyperlink r:id="1">'
-    )
-    part += (
-        f"{run.format('this page')}</w:hyperlink><w:proofErr/>{run.format(' now &lt;')}<w:bookmarkEnd/></w:p>"
-    )
+    part = f'<w:document xmlns:w="w" xmlns:r="r"><w:body><w:p><w:pPr/>{run.format("See ")}<w:hyperlink r:id="1">'
+    part += f"{run.format('this page')}</w:hyperlink><w:proofErr/>{run.format(' now &lt;')}<w:bookmarkEnd/></w:p>"
     part += "</w:body></w:document>"
     tree = etree.fromstring(in_word_file(part, str.upper))
     assert [one.text for one in tree.iter("{w}t")] == ["SEE ", "THIS PAGE", " NOW <"]
@@ -556,9 +543,7 @@ def test_nothing_in_a_word_file_ends_before_it_begins(seed: int) -> None:
 
 def test_subtitles_have_no_references() -> None:
     rules = TagRules("subtitles")
-    assert (
-        through("Two <i>dogs</i> & {\\an8}cats < 5", rules, str.upper) == "TWO <i>DOGS</i> & {\\an8}CATS < 5"
-    )
+    assert through("Two <i>dogs</i> & {\\an8}cats < 5", rules, str.upper) == "TWO <i>DOGS</i> & {\\an8}CATS < 5"
 
 
 @pytest.mark.parametrize(
@@ -576,9 +561,7 @@ def test_words_in_another_script_are_pieces_of_a_language_in_latin_letters(
     language: str, foreign: bool, pieces: list[str]
 ) -> None:
     prepared = read("To Москва, with 5 µg of β").prepare(language, foreign=foreign)
-    assert [
-        piece.text for one in prepared.sentences for piece in one.pieces if piece.kind == "foreign"
-    ] == pieces
+    assert [piece.text for one in prepared.sentences for piece in one.pieces if piece.kind == "foreign"] == pieces
 
 
 @given(st.lists(st.sampled_from([True, True, False]), min_size=3, max_size=8))

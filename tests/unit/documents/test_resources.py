@@ -66,9 +66,7 @@ def test_values_of_json_are_of_file() -> None:
         "b": {"@x": "no", "d": ["ONE \\ TWO", 1, None, "12"]},
         "f": "%(n)s & {{x}}\n",
     }
-    assert json.loads(of_file("a.json", json.dumps(CHROME))) == {
-        "a": {**CHROME["a"], "message": "HELLO $NAME$"}
-    }
+    assert json.loads(of_file("a.json", json.dumps(CHROME))) == {"a": {**CHROME["a"], "message": "HELLO $NAME$"}}
     assert of_file("a.json", '{"a":  "é \\/ b", "c":1e5 }') == '{"a":  "É / B", "c":1e5 }'.encode()
     names = {
         "a": "The user_id is missing",
@@ -80,10 +78,7 @@ def test_values_of_json_are_of_file() -> None:
         "b": "SET THE API_KEY FIRST",
         "c": {"message": "LOG IN", "button": "GO"},
     }
-    assert (
-        of_file("a.json", '{"c": {"message": "a", "button": "b"}}')
-        == b'{"c": {"message": "A", "button": "B"}}'
-    )
+    assert of_file("a.json", '{"c": {"message": "a", "button": "b"}}') == b'{"c": {"message": "A", "button": "B"}}'
     assert of_file("a.json", '["\\u00e9"]') == b'["\\u00c9"]'
 
 
@@ -184,9 +179,7 @@ def test_a_value_that_a_person_reads_is_a_text(text: str) -> None:
 def test_tags_and_placeholders_of_strings_stay(name: str, text: str, result: str) -> None:
     written = {"a.json": '{{"a": "{}"}}', "a.strings": '"a" = "{}";', "a.properties": "a={}\n"}
     if name == "a.po":
-        assert (
-            of_file(name, f'msgid "{text}"\nmsgstr ""\n').decode() == f'msgid "{text}"\nmsgstr "{result}"\n'
-        )
+        assert of_file(name, f'msgid "{text}"\nmsgstr ""\n').decode() == f'msgid "{text}"\nmsgstr "{result}"\n'
     else:
         assert of_file(name, written[name].format(text)).decode() == written[name].format(result)
 
@@ -276,14 +269,10 @@ def test_names_and_keys_of_fluent_are_no_text() -> None:
     source = f"{kept}    .label = Open <b>{{ $x }} now</b>\n"
     assert of_file("a.ftl", source).decode() == f"{kept}    .label = OPEN <b>{{ $x }} NOW</b>\n"
     source = "-term = one\n    .gender = { $x ->\n       *[a] feminine\n    }\n    .case = no\nb = two\n    .c = d\n"
-    assert of_file("a.ftl", source).decode() == source.replace("one", "ONE").replace("two", "TWO").replace(
-        "= d", "= D"
-    )
+    assert of_file("a.ftl", source).decode() == source.replace("one", "ONE").replace("two", "TWO").replace("= d", "= D")
 
 
-@pytest.mark.parametrize(
-    ("encoding", "result"), [("utf-8", "a = É\n".encode()), ("latin-1", b"a = \\u00C9\n")]
-)
+@pytest.mark.parametrize(("encoding", "result"), [("utf-8", "a = É\n".encode()), ("latin-1", b"a = \\u00C9\n")])
 def test_properties_keep_their_encoding(encoding: str, result: bytes) -> None:
     assert of_file("a.properties", "a = é\n".encode(encoding)) == result
 
@@ -311,9 +300,7 @@ def test_messages_of_fluent_are_what_other_programs_read() -> None:
     base = pytest.importorskip("fluent.syntax", reason="needs pip install fluent.syntax")
     before, after = base.parse(FLUENT), base.parse(result)
     assert not any(isinstance(one, base.ast.Junk) for one in after.body)
-    outside = functools.partial(
-        re.sub, r"(?<!<)(?<!/)\b[a-z]+", lambda word: word[0].upper(), flags=re.IGNORECASE
-    )
+    outside = functools.partial(re.sub, r"(?<!<)(?<!/)\b[a-z]+", lambda word: word[0].upper(), flags=re.IGNORECASE)
     assert texts(base.ast, before, outside) == texts(base.ast, after, str)
     assert "# A comment\n-product = FIREFOX\n" in result
     for kept in ("{ $user }", "{ -product }", "        [one] ", "       *[other] { $count } ", '{ "{" } <'):

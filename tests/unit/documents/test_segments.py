@@ -10,9 +10,7 @@ pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'
 
 from headwise.documents.segments import Mode, segment
 
-WHITE = st.sampled_from(
-    [" ", "  ", "\n", "\r\n", "\n\n", "\t", "\u2028", "\n- ", "\n  * ", "\n1. ", "\n2) ", ""]
-)
+WHITE = st.sampled_from([" ", "  ", "\n", "\r\n", "\n\n", "\t", "\u2028", "\n- ", "\n  * ", "\n1. ", "\n2) ", ""])
 SENTENCE = st.sampled_from(
     [
         "A dog sleeps.",

@@ -48,9 +48,7 @@ FILES = {
 }
 CHANGED = {
     "ppt/slides/slide1.xml": SLIDE.replace("Hello", "HELLO").replace("you", "YOU").replace("more", "MORE"),
-    "xl/sharedStrings.xml": STRINGS.replace("Hello you", "HELLO YOU")
-    .replace("a <", "A <")
-    .replace("bold", "BOLD"),
+    "xl/sharedStrings.xml": STRINGS.replace("Hello you", "HELLO YOU").replace("a <", "A <").replace("bold", "BOLD"),
     "xl/worksheets/sheet1.xml": SHEET.replace("In line", "IN LINE"),
     "content.xml": TEXT.replace(">Head", ">HEAD")
     .replace("Hello", "HELLO")
@@ -148,9 +146,7 @@ def test_tabs_of_a_presentation_stay() -> None:
     frame.text = "\n".join(texts)
     document.save(out)
     result = pptx.Presentation(io.BytesIO(of_file("a.pptx", out.getvalue())))
-    assert [one.text for one in result.slides[0].shapes.title.text_frame.paragraphs] == [
-        text.upper() for text in texts
-    ]
+    assert [one.text for one in result.slides[0].shapes.title.text_frame.paragraphs] == [text.upper() for text in texts]
 
 
 def test_a_note_is_translated_and_the_sentence_around_it_is_whole() -> None:

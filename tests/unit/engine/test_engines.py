@@ -188,17 +188,13 @@ def test_an_ensemble_of_native_models_votes_without_pytorch(run: Path, tmp_path:
 def test_an_ensemble_with_a_model_that_only_pytorch_supports_says_so(run: Path, tmp_path: Path) -> None:
     other = make_run(tmp_path / "other", seed=1, residual=False)
     translator = Translator.load([run, other], device="cpu")
-    assert translator.description.startswith(
-        "pytorch engine (cpu), float32; native: it can't do model.residual=false"
-    )
+    assert translator.description.startswith("pytorch engine (cpu), float32; native: it can't do model.residual=false")
     expected = Translator.load([run, other], engine="pytorch").translate(ENGLISH)
     assert translator.translate(ENGLISH) == expected
 
 
 @pytest.mark.parametrize("precision", ["int8", "bfloat16"])
-def test_a_quantized_file_keeps_its_numbers_to_that_precision(
-    run: Path, tmp_path: Path, precision: str
-) -> None:
+def test_a_quantized_file_keeps_its_numbers_to_that_precision(run: Path, tmp_path: Path, precision: str) -> None:
     path = tmp_path / "model.safetensors"
     write_quantized(run / "model.safetensors", path, precision)
     original, stored = load_file(run / "model.safetensors"), Weights(path)
@@ -241,9 +237,7 @@ def test_a_quantized_file_that_does_not_fit_is_named(run: Path, tmp_path: Path) 
     write_quantized(run / "model.safetensors", path, "int8")
     config = Config.load(run / "config.yaml")
     model = build_model(config.model.model_copy(update={"d_ff": 33}), 150, 150)
-    with pytest.raises(
-        CheckpointError, match=r"expected encoder.0.feed_forward.w1.weight of shape \(33, 16\)"
-    ):
+    with pytest.raises(CheckpointError, match=r"expected encoder.0.feed_forward.w1.weight of shape \(33, 16\)"):
         load_weights(model, path)
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(CheckpointError, match="expected a safetensors file, found a damaged one"):

@@ -81,9 +81,7 @@ def test_a_client_that_always_has_one_waiting_takes_no_more_than_its_share() -> 
 
 
 @given(ITEMS, st.sets(st.integers(0, 39)))
-def test_removed_items_are_never_served_and_cost_nothing(
-    items: list[tuple[str, int]], gone: set[int]
-) -> None:
+def test_removed_items_are_never_served_and_cost_nothing(items: list[tuple[str, int]], gone: set[int]) -> None:
     queue, kept = filled(items), [item for place, item in enumerate(items) if place not in gone]
     for place, (client, _) in enumerate(items):
         assert place not in gone or queue.remove(client, place + 1)

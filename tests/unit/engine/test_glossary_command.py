@@ -64,9 +64,7 @@ def test_a_long_text_has_its_terms_in_the_parts_where_they_belong(run: Path, glo
     text = " ".join(ENGLISH)
     assert len(translator.encode([text], translator.options, split=True).searched) > 2
     (found,) = translator.translate([text], glossary=glossary, split=True)
-    assert found.warnings == (
-        "glossary: expected 馬 for cat, found it missing: the model's vocabulary can't write 馬",
-    )
+    assert found.warnings == ("glossary: expected 馬 for cat, found it missing: the model's vocabulary can't write 馬",)
 
 
 def test_only_sentences_with_terms_have_a_wider_beam(run: Path, glossary: Glossary) -> None:

@@ -158,11 +158,7 @@ def test_a_translator_names_them(tmp_path: Path) -> None:
 
 @given(st.lists(st.lists(st.integers(-3, SIZE + 3), min_size=1), min_size=1))
 def test_whatever_is_within_passes_and_nothing_else(sequences: list[list[int]]) -> None:
-    wrong = [
-        number
-        for number, sequence in enumerate(sequences, 1)
-        if not all(0 <= index < SIZE for index in sequence)
-    ]
+    wrong = [number for number, sequence in enumerate(sequences, 1) if not all(0 <= index < SIZE for index in sequence)]
     kinds: list[Sequence[Sequence[int]]] = [sequences, [np.array(sequence) for sequence in sequences]]  # pyright: ignore[reportAssignmentType]
     for each in kinds:
         if not wrong:

@@ -36,8 +36,7 @@ def test_low_precision_is_close(library: Library, shape: str, precision: str, to
     model, scored, *_ = by_pytorch(shape)
     again = native_engine(model, library, precision=precision).score(*pairs(), SYMBOLS, alpha=0.6)
     found, expected = (
-        np.concatenate([each.token_log_probabilities for each in hypotheses])
-        for hypotheses in (again, scored)
+        np.concatenate([each.token_log_probabilities for each in hypotheses]) for hypotheses in (again, scored)
     )
     error = (found - expected).std() / expected.std()
     assert error < tolerance
@@ -48,9 +47,7 @@ def test_low_precision_is_close(library: Library, shape: str, precision: str, to
 def test_instruction_sets_agree_in_int8() -> None:
     """Integer products are exact, so that only the rounding between them can differ."""
     sources, options = sentences(9, VOCABULARY, seed=8), SearchOptions(beam=1)
-    found = [
-        search_at_once(shared_engine(library, "int8"), sources, options, 9) for library in LIBRARIES.values()
-    ]
+    found = [search_at_once(shared_engine(library, "int8"), sources, options, 9) for library in LIBRARIES.values()]
     for other in found[1:]:
         same = sum(a[0].tokens == b[0].tokens for a, b in zip(found[0], other, strict=True))
         assert same >= 8
@@ -104,9 +101,7 @@ def overflowing(place: str) -> Transformer:
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 @pytest.mark.parametrize("place", OVERFLOWS)
-def test_numbers_that_overflow_on_the_way_are_not_hidden(
-    library: Library, place: str, precision: str
-) -> None:
+def test_numbers_that_overflow_on_the_way_are_not_hidden(library: Library, place: str, precision: str) -> None:
     fast = native_engine(overflowing(place), library, precision=precision)
     with pytest.raises(CheckpointError, match="expected probabilities from the model"):
         search_at_once(fast, OVERFLOWING, SearchOptions(), 2)
@@ -139,7 +134,6 @@ def test_an_activation_far_out_is_its_limit(library: Library, value: float) -> N
     with torch.no_grad():
         model.encoder[0].feed_forward.w1.bias[:4] = value
     found, expected = (
-        each.score(*pairs(5), SYMBOLS, alpha=0.0)
-        for each in (native_engine(model, library), PyTorchEngine(model))
+        each.score(*pairs(5), SYMBOLS, alpha=0.0) for each in (native_engine(model, library), PyTorchEngine(model))
     )
     assert_same([found], [expected])

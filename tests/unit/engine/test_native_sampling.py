@@ -53,18 +53,14 @@ PREFIXES: list[list[int]] = [[7, 8], [], [9], [149], [4, 5, 6], [2, 0, 1]]
 
 @pytest.mark.parametrize("options", [*SEARCHES.values(), *SAMPLED.values()], ids=[*SEARCHES, *SAMPLED])
 @pytest.mark.parametrize("listed", [False, True])
-def test_prefixes_and_samples_are_those_of_pytorch(
-    library: Library, options: SearchOptions, listed: bool
-) -> None:
+def test_prefixes_and_samples_are_those_of_pytorch(library: Library, options: SearchOptions, listed: bool) -> None:
     for found, expected in zip(
         prefixed(shared_engine(library), options, listed), prefixed_by_pytorch(options, listed), strict=True
     ):
         assert_same_but_for_draws(found, expected, options)
 
 
-def prefixed(
-    searched: Engine | Seq2Seq, options: SearchOptions, listed: bool
-) -> list[list[list[Hypothesis]]]:
+def prefixed(searched: Engine | Seq2Seq, options: SearchOptions, listed: bool) -> list[list[list[Hypothesis]]]:
     """Search with prefixes; samples, whose other tests have none, without them, too."""
     sources, lists = sentences(6, VOCABULARY, seed=11), shortlist if listed else None
     return [
@@ -134,9 +130,7 @@ def test_samples_have_the_probabilities_of_the_model() -> None:
     options = SearchOptions(sample=True, n_best=count, max_length=1, temperature=1.5, top_k=30, seed=8)
     (found,) = decode(native_engine(model), [source], options)
     with torch.inference_mode():
-        hidden = model(
-            torch.tensor([source]), torch.ones(1, 3, dtype=torch.bool), torch.tensor([[SYMBOLS.bos]])
-        )
+        hidden = model(torch.tensor([source]), torch.ones(1, 3, dtype=torch.bool), torch.tensor([[SYMBOLS.bos]]))
         logits = model.project(hidden)[0, 0].double()
         logits[[SYMBOLS.pad, SYMBOLS.bos, SYMBOLS.unknown]] = -math.inf
     kept = logits.topk(30)
@@ -213,9 +207,7 @@ def test_an_ensemble_may_mix_precisions(library: Library) -> None:
     mixed = [shared_engine(library, precision).models[0] for precision in ("float32", "int8", "bfloat16")]
     combined = NativeEngine(mixed, open_pytorch=list)
     found, expected = (
-        np.concatenate(
-            [each.token_log_probabilities for each in engine.score(sources, targets, SYMBOLS, alpha=0.0)]
-        )
+        np.concatenate([each.token_log_probabilities for each in engine.score(sources, targets, SYMBOLS, alpha=0.0)])
         for engine in (combined, shared_engine(library))
     )
     assert combined.description.endswith(", float32 and int8 and bfloat16, 1 worker")

@@ -78,8 +78,7 @@ def test_a_given_symbol_begins_every_output(library: Library, beam: int, listed:
     lists = [np.array([EOS, *range(20, 60, 1 + n % 3)], np.int32) for n in range(9)]
     shortlist = (lambda source: lists[sources.index(source)]) if listed else None
     found, again = (
-        decode(each, sources, options, symbols, shortlist=shortlist)
-        for each in (shared_engine(library), model)
+        decode(each, sources, options, symbols, shortlist=shortlist) for each in (shared_engine(library), model)
     )
     prefixed = decode(model, sources, options, SYMBOLS, prefixes=[[given]] * 9, shortlist=shortlist)
     for native_outputs, outputs, (expected, *_) in zip(found, again, prefixed, strict=True):

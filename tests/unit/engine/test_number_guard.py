@@ -25,9 +25,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def subwords(tmp_path_factory: pytest.TempPathFactory) -> Subwords:
-    run = make_run(
-        tmp_path_factory.mktemp("runs") / "de", text=["0 1 2 3 4 5 6 7 8 9 . , : - A B Z @ / _ ( ) %"]
-    )
+    run = make_run(tmp_path_factory.mktemp("runs") / "de", text=["0 1 2 3 4 5 6 7 8 9 . , : - A B Z @ / _ ( ) %"])
     return Subwords.load(run)
 
 
@@ -126,9 +124,7 @@ def lacking(subwords: Subwords, source: str, output: str) -> list[str]:
         ("", "1", []),
     ],
 )
-def test_which_numbers_an_output_lacks(
-    subwords: Subwords, source: str, output: str, found: list[str]
-) -> None:
+def test_which_numbers_an_output_lacks(subwords: Subwords, source: str, output: str, found: list[str]) -> None:
     assert lacking(subwords, source, output) == found
 
 

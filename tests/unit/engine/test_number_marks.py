@@ -15,12 +15,7 @@ from headwise.engine.number_marks import LANGUAGES, number_marks
 from headwise.engine.translator import Translator
 from translator_run import make_run
 
-UNLIKE = [
-    (source, target)
-    for source in LANGUAGES
-    for target in LANGUAGES
-    if number_marks(source, target) is not None
-]
+UNLIKE = [(source, target) for source in LANGUAGES for target in LANGUAGES if number_marks(source, target) is not None]
 
 
 def restored(source: str, target: str, text: str, translation: str) -> str:
@@ -39,9 +34,7 @@ def repeated(source: str, target: str, text: str) -> str:
 
 
 def in_language(number: Decimal, language: str) -> str:
-    return re.sub(
-        "[\u00a0\u202f]", "\u00a0", format_decimal(number, locale=language, decimal_quantization=False)
-    )
+    return re.sub("[\u00a0\u202f]", "\u00a0", format_decimal(number, locale=language, decimal_quantization=False))
 
 
 @given(
@@ -51,9 +44,7 @@ def in_language(number: Decimal, language: str) -> str:
 def test_repeated_amounts_are_written_as_cldr_has_them(pair: tuple[str, str], number: Decimal) -> None:
     source, target = pair
     text = f"({in_language(number, source)} €), $ {in_language(number, source)}."
-    assert repeated(source, target, text) == text.replace(
-        in_language(number, source), in_language(number, target)
-    )
+    assert repeated(source, target, text) == text.replace(in_language(number, source), in_language(number, target))
 
 
 @pytest.mark.parametrize(

@@ -58,16 +58,12 @@ def test_what_is_in_capitals(subwords: Subwords, line: str, read: str | None, re
 
 def test_a_word_in_capitals_may_have_had_an_eszett() -> None:
     text = ["Ist die Straße nass ?", "Er weiß , dass es die Straße ist ."] * 9
-    found = recased(
-        "ER WEISS, DASS DIE STRASSE NASS IST.", Subwords.train(text, text, SubwordConfig(size=70))
-    )
+    found = recased("ER WEISS, DASS DIE STRASSE NASS IST.", Subwords.train(text, text, SubwordConfig(size=70)))
     assert found is not None
     assert found.text == "Er weiß, dass die Straße nass ist."
 
 
-def test_words_of_the_training_text_have_the_case_that_they_have_there(
-    subwords: Subwords, tmp_path: Path
-) -> None:
+def test_words_of_the_training_text_have_the_case_that_they_have_there(subwords: Subwords, tmp_path: Path) -> None:
     text = [
         "Das ist die Straße, und er weiß es.", "Wer heisst so? Er heißt so, und er heißt gut.", "Der Hund sieht Tom.",
         "Ein HUND, ein Hund und ein Hund.", "Gut! Hunde sehen gut.",

@@ -113,9 +113,7 @@ def test_a_second_search_without_success_says_so() -> None:
 @compiled
 def test_the_native_engine_is_guarded_alike() -> None:
     sources, options = sentences(30, 50, seed=9), SearchOptions(extra_length=40, guard=True)
-    found, plain = (
-        decode(native(), sources, each, SYMBOLS) for each in (options, SearchOptions(extra_length=40))
-    )
+    found, plain = (decode(native(), sources, each, SYMBOLS) for each in (options, SearchOptions(extra_length=40)))
     readable = decode(tiny_transformer(50), sources, options, SYMBOLS)
     assert [each[0].tokens for each in found] == [each[0].tokens for each in readable]
     assert [each[0].note for each in found] == [each[0].note for each in readable]

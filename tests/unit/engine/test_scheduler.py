@@ -94,9 +94,7 @@ def test_prefixes_and_samples_join_the_open_search() -> None:
         drawn = [submit(scheduler, source, SAMPLED) for source in SOURCES]
         assert [each.result() for each in plain] == decode(engine, SOURCES, OPTIONS[0], SYMBOLS)
     found = [each.result() for each in begun]
-    for ours, theirs in zip(
-        found, decode(engine, SOURCES[:3], OPTIONS[0], SYMBOLS, prefixes=prefixes), strict=True
-    ):
+    for ours, theirs in zip(found, decode(engine, SOURCES[:3], OPTIONS[0], SYMBOLS, prefixes=prefixes), strict=True):
         assert_alike(ours, theirs)
     for each, theirs in zip(drawn, decode(engine, SOURCES, SAMPLED, SYMBOLS), strict=True):
         assert_alike(each.result(), theirs)
@@ -111,9 +109,7 @@ def test_dynamic_batches_have_the_results_of_decode(
         futures: list[Future[list[Hypothesis]]] = []
         for source, options, listed, client, fate in arrivals:
             allowed = shortlist(SOURCES[source]) if listed else None
-            futures.append(
-                submit(scheduler, SOURCES[source], OPTIONS[options], client=client, allowed=allowed)
-            )
+            futures.append(submit(scheduler, SOURCES[source], OPTIONS[options], client=client, allowed=allowed))
             if fate != "kept":
                 futures[-1].cancel()
     for future, (source, options, listed, _, _) in zip(futures, arrivals, strict=True):

@@ -72,9 +72,7 @@ def test_probabilities_are_those_of_model_1(tmp_path: Path, monkeypatch, chunk: 
 
 def test_candidates_are_the_likeliest(tmp_path: Path) -> None:
     pairs = random_pairs(2, 60)
-    found = learn_shortlist(
-        *tables(tmp_path, pairs), SIZE, SIZE, candidates=3, common=0, joint=False, iterations=4
-    )
+    found = learn_shortlist(*tables(tmp_path, pairs), SIZE, SIZE, candidates=3, common=0, joint=False, iterations=4)
     expected = model_1(pairs, 4)
     for e in {e for source, _ in pairs for e in source}:
         likeliest = sorted((f for o, f in expected if o == e), key=lambda f: -expected[e, f])[:3]
@@ -87,9 +85,7 @@ def test_a_word_that_explains_another_is_found(tmp_path: Path) -> None:
     das, haus, buch, ein = range(4, 8)
     the, house, book, a = range(10, 14)
     pairs = [([das, haus, EOS], [the, house]), ([das, buch, EOS], [the, book]), ([ein, buch, EOS], [a, book])]
-    found = learn_shortlist(
-        *tables(tmp_path, pairs), SIZE, SIZE, candidates=1, common=0, joint=False, iterations=20
-    )
+    found = learn_shortlist(*tables(tmp_path, pairs), SIZE, SIZE, candidates=1, common=0, joint=False, iterations=20)
     assert found.candidates[[das, buch, ein, haus], 0].tolist() == [the, book, a, house]
 
 
@@ -113,15 +109,11 @@ def test_of_long_text_pairs_from_all_over_are_read(tmp_path: Path, monkeypatch) 
 
 
 def test_it_comes_back_as_it_was_saved(tmp_path: Path) -> None:
-    found = learn_shortlist(
-        *tables(tmp_path, random_pairs(3)), SIZE, SIZE, candidates=4, common=3, joint=True
-    )
+    found = learn_shortlist(*tables(tmp_path, random_pairs(3)), SIZE, SIZE, candidates=4, common=3, joint=True)
     found.save(tmp_path / FILE, "abc")
     again = Shortlist.load(tmp_path / FILE, "abc", SIZE, SIZE)
     assert np.array_equal(again([4, 5, EOS]), found([4, 5, EOS]))
-    with pytest.raises(
-        CheckpointError, match=r"for the run's subwords \(xyz\), found one for others \(abc\)"
-    ):
+    with pytest.raises(CheckpointError, match=r"for the run's subwords \(xyz\), found one for others \(abc\)"):
         Shortlist.load(tmp_path / FILE, "xyz", SIZE, SIZE)
     (tmp_path / FILE).write_bytes((tmp_path / FILE).read_bytes()[:-9])
     with pytest.raises(CheckpointError, match="expected a shortlist, found a damaged file"):
@@ -165,9 +157,7 @@ DAMAGES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("changes", "sentence"), DAMAGES.values(), ids=DAMAGES.keys())
-def test_a_file_that_holds_anything_else_is_refused(
-    changes: dict[str, Any], sentence: str, tmp_path: Path
-) -> None:
+def test_a_file_that_holds_anything_else_is_refused(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     tensors = {"candidates": CANDIDATES, "common": COMMON} | changes
     record = tensors.pop("record", RECORD)
     kept = {name: np.ascontiguousarray(table) for name, table in tensors.items() if table is not None}
@@ -203,14 +193,10 @@ def test_a_run_learns_it_and_translates_with_it(run: Path, capsys, monkeypatch: 
     monkeypatch.setattr(other_run, "_CANDIDATES", 2)
     monkeypatch.setattr(other_run, "_COMMON", 5)
     assert learn(run) == 0
-    assert (
-        "up to 3 target subwords for each source subword, 7 for all, from 5 pairs" in capsys.readouterr().err
-    )
+    assert "up to 3 target subwords for each source subword, 7 for all, from 5 pairs" in capsys.readouterr().err
     learned = Shortlist.load(run / FILE, Subwords.load(run).digest(), 150, 150)
     translator = Translator.load(run, shortlist=True)
-    assert translator.description.endswith(
-        "shortlist (up to 3 target subwords for each source subword, 7 for all)"
-    )
+    assert translator.description.endswith("shortlist (up to 3 target subwords for each source subword, 7 for all)")
     subwords = translator.subwords
     for text, translation in zip(ENGLISH, translator.translate(ENGLISH, n_best=3), strict=True):
         listed: NDArray[np.int32] = learned([*subwords.encode_source(text), EOS])
@@ -229,15 +215,11 @@ def test_a_quantized_run_brings_it_along(run: Path, tmp_path: Path, capsys) -> N
 
 
 @pytest.mark.parametrize("engine", ["auto", "pytorch"])
-def test_a_damaged_one_is_said_before_anything_is_translated(
-    run: Path, tmp_path: Path, engine: str, capsys
-) -> None:
+def test_a_damaged_one_is_said_before_anything_is_translated(run: Path, tmp_path: Path, engine: str, capsys) -> None:
     assert learn(run) == 0
     tables = load_file(run / FILE)
     record = {"subwords": Subwords.load(run).digest(), "target_size": 150}
-    save_file(
-        tables | {"candidates": tables["candidates"] + 10_000}, run / FILE, {"headwise": json.dumps(record)}
-    )
+    save_file(tables | {"candidates": tables["candidates"] + 10_000}, run / FILE, {"headwise": json.dumps(record)})
     (tmp_path / "text").write_text("Two dogs.\n")
     capsys.readouterr()
     code = headwise(["translate", str(run), str(tmp_path / "text"), "--shortlist", "--engine", engine])
@@ -251,14 +233,11 @@ def test_what_is_missing_is_said(run: Path, tmp_path: Path, capsys) -> None:
     assert headwise(["translate", str(run), str(tmp_path / "text"), "--shortlist"]) == 2
     assert (
         f"{FILE}: expected a shortlist, found no such file; "
-        f"`headwise export {run} --to run --shortlist -o DIR` learns it from the run's text"
-        in capsys.readouterr().err
+        f"`headwise export {run} --to run --shortlist -o DIR` learns it from the run's text" in capsys.readouterr().err
     )
     bare = make_run(tmp_path / "bare")
     assert learn(bare) == 2
-    assert f"{bare}/prepared: expected the text that the run was trained with, found none" in (
-        capsys.readouterr().err
-    )
+    assert f"{bare}/prepared: expected the text that the run was trained with, found none" in (capsys.readouterr().err)
     (run / "prepared").rename(bare / "prepared")
     make_other = make_run(bare, size=140)
     assert learn(make_other) == 2

@@ -86,11 +86,7 @@ def test_there_are_as_many_names_as_are_known() -> None:
     assert speller("a b c", size=10).respelled("a 一 🦖") is None
 
 
-@given(
-    st.lists(
-        st.sampled_from(["fox", "Nguyễn", "田中", "山田", "🦖", "É", "Ł", "℃", "'x'", "Jiří"]), max_size=8
-    )
-)
+@given(st.lists(st.sampled_from(["fox", "Nguyễn", "田中", "山田", "🦖", "É", "Ł", "℃", "'x'", "Jiří"]), max_size=8))
 def test_what_is_repeated_is_what_was_written(words: list[str]) -> None:
     line = " ".join(words)
     found = speller().respelled(line)

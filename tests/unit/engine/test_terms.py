@@ -34,16 +34,13 @@ def contains(tokens: tuple[int, ...], term: Term, continuing: bytes = b"") -> bo
         end
         for form in term.forms
         for end in range(len(form), len(tokens) + 1)
-        if tokens[end - len(form) : end] == form
-        and not (continuing and end < len(tokens) and continuing[tokens[end]])
+        if tokens[end - len(form) : end] == form and not (continuing and end < len(tokens) and continuing[tokens[end]])
     }
     return len(ends) >= term.count
 
 
 @settings(max_examples=300)
-@given(
-    TERMS, st.lists(st.integers(4, 7), max_size=12), st.sampled_from([b"", bytes([0, 0, 0, 0, 0, 1, 0, 0])])
-)
+@given(TERMS, st.lists(st.integers(4, 7), max_size=12), st.sampled_from([b"", bytes([0, 0, 0, 0, 0, 1, 0, 0])]))
 def test_the_automaton_finds_what_searching_the_tokens_finds(
     terms: list[Term], tokens: list[int], continuing: bytes
 ) -> None:
@@ -118,9 +115,7 @@ WIDE = {
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("terms", WIDE.values(), ids=WIDE.keys())
-def test_a_wide_beam_finds_the_best_of_all_outputs_with_the_terms(
-    alpha: float, terms: list[Term], seed: int
-) -> None:
+def test_a_wide_beam_finds_the_best_of_all_outputs_with_the_terms(alpha: float, terms: list[Term], seed: int) -> None:
     model = TreeModel(words=3, seed=seed)
     options = SearchOptions(beam=121, n_best=3, alpha=alpha, max_length=4, patience=math.inf)
     (found,) = decode(model, [[4, 6, EOS]], options, SYMBOLS, terms=[Terms(terms)])
@@ -130,9 +125,7 @@ def test_a_wide_beam_finds_the_best_of_all_outputs_with_the_terms(
         if all(contains(words, term) for term in terms)
     ][:3]
     assert [hypothesis.tokens for hypothesis in found] == [words for _, words in expected]
-    assert [hypothesis.score for hypothesis in found] == pytest.approx(
-        [value for value, _ in expected], rel=1e-5
-    )
+    assert [hypothesis.score for hypothesis in found] == pytest.approx([value for value, _ in expected], rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -200,10 +193,7 @@ def random_terms(count: int, seed: int = 0, size: int = 50) -> list[Terms | None
     def term() -> Term:
         return Term(tuple(form() for _ in range(rng.integers(1, 3))), int(rng.integers(1, 3)))
 
-    return [
-        Terms([term() for _ in range(number)]) if number else None
-        for number in rng.integers(0, 4, size=count)
-    ]
+    return [Terms([term() for _ in range(number)]) if number else None for number in rng.integers(0, 4, size=count)]
 
 
 NATIVE: dict[str, dict[str, Any]] = {
@@ -250,10 +240,7 @@ def test_continuous_batches_give_the_results_of_each_sentence_alone() -> None:
     ]
     lists = [shortlist(source) if number % 3 == 0 else None for number, source in enumerate(sources)]
     with Scheduler(native(), SYMBOLS, batch_tokens=300) as scheduler:
-        futures = [
-            submit(scheduler, source, options, terms=each)
-            for source, each in zip(sources, terms, strict=True)
-        ]
+        futures = [submit(scheduler, source, options, terms=each) for source, each in zip(sources, terms, strict=True)]
         listed = [
             submit(scheduler, source, options, terms=each, allowed=allowed)
             for source, each, allowed in zip(sources, terms, lists, strict=True)

@@ -106,9 +106,7 @@ def test_what_nobody_sees_changes_nothing_and_what_is_no_word_stays(text: str, s
 def test_a_text_is_read_in_the_characters_that_the_vocabulary_spells_shortest() -> None:
     composed = "schöne Häuser für alle finden die Straße"
     decomposed = unicodedata.normalize("NFD", composed)
-    usual, unusual = (
-        Subwords(train_model([text] * 9, SubwordConfig(size=60))) for text in (composed, decomposed)
-    )
+    usual, unusual = (Subwords(train_model([text] * 9, SubwordConfig(size=60))) for text in (composed, decomposed))
     for text in (decomposed, composed.replace("fi", "\ufb01"), composed.replace("ß", "\u00adß")):
         assert readable(usual, f" {text}\n", "line 1") == composed
     assert readable(unusual, decomposed, "line 1") == decomposed
@@ -163,9 +161,7 @@ def test_an_output_is_consistent_in_itself(translator: Translator) -> None:
             assert output.pieces[-1] == "</s>"
             assert len(output.pieces) == len(output.token_log_probabilities) == len(output.tokens) + 1
             assert output.log_probability == pytest.approx(sum(output.token_log_probabilities))
-            assert output.score == pytest.approx(
-                output.log_probability / length_penalty(len(output.pieces), 0.6)
-            )
+            assert output.score == pytest.approx(output.log_probability / length_penalty(len(output.pieces), 0.6))
 
 
 def test_score_of_the_same_tokens_is_what_the_search_reported(translator: Translator) -> None:
@@ -254,9 +250,7 @@ def test_prefixes_begin_the_translations(translator: Translator) -> None:
     translations = translator.translate(ENGLISH, prefixes=prefixes, n_best=2)
     for translation, prefix in zip(translations, prefixes, strict=True):
         assert all(output.text.startswith(prefix) for output in translation.outputs)
-    ordinary, foreign, empty = translator.translate(
-        ["A man."] * 2 + [""], prefixes=["Ein", "Ein 馬 馬", "馬"]
-    )
+    ordinary, foreign, empty = translator.translate(["A man."] * 2 + [""], prefixes=["Ein", "Ein 馬 馬", "馬"])
     assert foreign.warnings == ("prefix: the model's vocabulary can't write 馬",)
     assert ordinary.warnings == empty.warnings == ()
     assert alike(translations[1], translator.translate(ENGLISH[1:2], n_best=2)[0])
@@ -359,9 +353,7 @@ def test_runs_that_cannot_be_loaded_are_named(run: Path, tmp_path: Path) -> None
     with pytest.raises(CheckpointError, match=r"other: expected the subwords of .*de \("):
         Translator.load([run, other])
     if not torch.cuda.is_available():
-        with pytest.raises(
-            DeviceError, match=r"device: expected auto or one of cpu.* on this machine, found 'cuda'"
-        ):
+        with pytest.raises(DeviceError, match=r"device: expected auto or one of cpu.* on this machine, found 'cuda'"):
             Translator.load(run, device="cuda")
     with pytest.raises(ConfigError, match="precision: expected auto, float32, bfloat16, int8, found 'int4'"):
         Translator.load(run, precision="int4")

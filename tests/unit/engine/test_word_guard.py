@@ -45,9 +45,7 @@ def subwords(run: Path) -> Subwords:
 
 def test_the_words_of_a_text_that_are_in_a_dictionary(tmp_path: Path) -> None:
     dictionary = write(tmp_path, *LINES)
-    assert dictionary.find("Two dogs, and dogs in snow-white coats.") == [
-        Match(Entry("dogs", ("Hunde", "Hunden")), 2)
-    ]
+    assert dictionary.find("Two dogs, and dogs in snow-white coats.") == [Match(Entry("dogs", ("Hunde", "Hunden")), 2)]
     (match,) = dictionary.find("Red is a color.")  # a capital for the beginning
     assert match.entry.targets == ("rot", "rote", "roten", "Rot", "Rote", "Roten")
     assert dictionary.find("It is Red.") == []
@@ -133,9 +131,7 @@ def fitting(subwords: Subwords, first: Sequence[float], second: dict[str, list[f
     placed = words.terms([match])
     assert isinstance(placed, Terms)
     one = Hypothesis.scored(subwords.encode_target("Zwei Katzen")[: len(first) - 1], first, 1.0)
-    hypotheses = {
-        text: Hypothesis.scored(subwords.encode_target(text), each, 1.0) for text, each in second.items()
-    }
+    hypotheses = {text: Hypothesis.scored(subwords.encode_target(text), each, 1.0) for text, each in second.items()}
     assert all(len(each.tokens) + 1 == len(second[text]) for text, each in hypotheses.items())
     best = words.best(one, list(hypotheses.values()), placed)
     return next((text for text, each in hypotheses.items() if each is best), None)

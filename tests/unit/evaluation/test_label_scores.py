@@ -30,9 +30,7 @@ def test_classes_are_scored_as_scikit_learn_does(pairs: list[tuple[str, str]]) -
     for index, name in enumerate(("precision", "recall", "f1")):
         assert [scores[label][name] / 100 for label in LABELS] == pytest.approx(expected[index].tolist())
     assert [scores[label]["support"] for label in LABELS] == expected[3].tolist()
-    assert macro_f1(predicted, gold) / 100 == pytest.approx(
-        metrics.f1_score(gold, predicted, average="macro")
-    )
+    assert macro_f1(predicted, gold) / 100 == pytest.approx(metrics.f1_score(gold, predicted, average="macro"))
     assert accuracy(predicted, gold) / 100 == pytest.approx(metrics.accuracy_score(gold, predicted))
 
 

@@ -75,9 +75,7 @@ def test_randomization_approaches_the_exact_permutation_test() -> None:
     def gap(swaps: tuple[bool, ...]) -> float:
         pairs = [(b, s) if swap else (s, b) for swap, s, b in zip(swaps, system, baseline, strict=True)]
         first, second = ([pair[side] for pair in pairs] for side in (0, 1))
-        return abs(
-            metric.corpus_score(first, [references]).score - metric.corpus_score(second, [references]).score
-        )
+        return abs(metric.corpus_score(first, [references]).score - metric.corpus_score(second, [references]).score)
 
     gaps = [gap(swaps) for swaps in itertools.product([False, True], repeat=7)]
     exact = sum(g >= gaps[0] - 1e-9 for g in gaps) / len(gaps)
@@ -105,9 +103,7 @@ def test_a_clear_difference_is_found_in_both_directions(test: str) -> None:
     assert better.low < better.difference < better.high
     assert (worse.low, worse.high) == pytest.approx((-better.high, -better.low))
     assert better.wins == 1.0
-    assert "runs/b is significantly better than runs/a, p = 0.0050 (BLEU" in better.sentence(
-        "runs/a", "runs/b"
-    )
+    assert "runs/b is significantly better than runs/a, p = 0.0050 (BLEU" in better.sentence("runs/a", "runs/b")
     assert "significantly worse" in worse.sentence()
     assert better.to_json()["significant"] is True
 

@@ -53,9 +53,7 @@ def sacrebleu_cli(tmp_path: Path, hypotheses: list[str], references: list[str], 
         (("-m", "bleu", "--tokenize", "none", "--lowercase"), "tokenized_bleu"),
     ],
 )
-def test_scores_and_signatures_equal_sacrebleu_command(
-    tmp_path: Path, options: tuple[str, ...], key: str
-) -> None:
+def test_scores_and_signatures_equal_sacrebleu_command(tmp_path: Path, options: tuple[str, ...], key: str) -> None:
     expected = sacrebleu_cli(tmp_path, HYPOTHESES, REFERENCES, *options)
     ours = score_translations(HYPOTHESES, REFERENCES, lowercase=True).to_json()[key]
     assert ours["score"] == pytest.approx(expected["score"], abs=1e-7)

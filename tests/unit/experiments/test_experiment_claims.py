@@ -93,9 +93,7 @@ def test_every_question_asks_for_a_key_that_was_shown_before(seed: int, keys: in
     mark = int(tokens[:, :, 1].max()) if questions else None
     for row in range(3):
         shown: dict[int, tuple[int, int]] = {}
-        for place, ((key, value), tag) in enumerate(
-            zip(tokens[row].tolist(), tags[row].tolist(), strict=True)
-        ):
+        for place, ((key, value), tag) in enumerate(zip(tokens[row].tolist(), tags[row].tolist(), strict=True)):
             if value == mark:
                 assert tag == shown[key][1]
                 assert distance[row, place] == place - shown[key][0]
@@ -109,8 +107,7 @@ def test_every_question_asks_for_a_key_that_was_shown_before(seed: int, keys: in
 def test_every_kind_learns_to_recall_what_is_near() -> None:
     settings = {"length": 24, "keys": 3, "nearest": (1, 8), "d_model": 32, "layers": 1}
     found = {
-        kind: recall.measure(seed=1, kind=kind, steps=150, **settings)
-        for kind in ("fused", "linear", "recurrent")
+        kind: recall.measure(seed=1, kind=kind, steps=150, **settings) for kind in ("fused", "linear", "recurrent")
     }
     assert all(set(result["accuracy"]) == {"1", "8"} for result in found.values())
     assert found["fused"]["accuracy"]["8"] > 0.9
@@ -144,9 +141,7 @@ def test_compounds_are_split_and_rejoined() -> None:
     assert split_compounds(split) == split
     assert rejoin_compounds(split) == line
     right, half = ["eine Nord-Süd-Achse hier"], ["eine Nord-Ost-Achse hier"]
-    counted = [
-        bleu([split_compounds(s) for s in half], [split_compounds(s) for s in right], tokenize="none").score
-    ]
+    counted = [bleu([split_compounds(s) for s in half], [split_compounds(s) for s in right], tokenize="none").score]
     assert counted[0] > bleu(half, right, tokenize="none").score  # half a compound gets credit
 
 

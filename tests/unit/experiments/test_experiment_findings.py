@@ -23,9 +23,7 @@ BASE = 40.0
 UNTRIED = SCALES["wmt14"]  # whose rows are there without trials
 
 
-def synthetic_results(
-    experiment: Experiment, scale: Scale, results: dict[str, dict[int, dict[str, Any]]]
-) -> Results:
+def synthetic_results(experiment: Experiment, scale: Scale, results: dict[str, dict[int, dict[str, Any]]]) -> Results:
     """Return results from synthetic records: row -> seed -> result."""
     records = {
         name: [Record(name, scale.name, seed, "", "", result) for seed, result in seeds.items()]
@@ -107,9 +105,7 @@ def test_roles_are_undecided_without_trees(roles: list[str], relation: str | Non
     }  # fmt: skip
     maps = {part: [[[[1000]]]] for part in PARTS}  # (layers, heads, query, key)
     result = {"heads": [head], "sentences": 1, "source": ["a"], "target": ["b"], "maps": maps}
-    finding = heads.find(
-        synthetic_results(heads.EXPERIMENT, UNTRIED, {"heads-attention": {1: result, 2: result}})
-    )
+    finding = heads.find(synthetic_results(heads.EXPERIMENT, UNTRIED, {"heads-attention": {1: result, 2: result}}))
     assert claim(finding, "Heads learn").status == status
 
 
@@ -123,9 +119,7 @@ def test_roles_are_undecided_without_trees(roles: list[str], relation: str | Non
         (0.6, [0.5, 0.5, 0.5], "undecided"),  # not learned at the trained lengths
     ],
 )
-def test_positions_extrapolate_where_every_seed_is_accurate(
-    learned: float, longest: list[float], status: str
-) -> None:
+def test_positions_extrapolate_where_every_seed_is_accurate(learned: float, longest: list[float], status: str) -> None:
     records = {
         "extrapolation-sinusoidal": {
             seed: {"accuracy": {"64": learned, "128": 0.5, "256": 0.5, "512": value}}
@@ -144,10 +138,7 @@ def test_gradients_that_reach_far_are_those_of_several_seeds(fading: list[float]
     """The Transformer's stay as they are over 20 positions; those of all others end with `fading`."""
     results = {
         seed: {
-            name: {
-                part: [1.0] * 19 + [1.0 if name == "transformer" else end] * 2
-                for part in ("encoder", "decoder")
-            }
+            name: {part: [1.0] * 19 + [1.0 if name == "transformer" else end] * 2 for part in ("encoder", "decoder")}
             for name in ARCHITECTURES
         }
         for seed, end in enumerate(fading, start=1)
@@ -215,9 +206,7 @@ def test_both_recipes_train_the_papers_base_for_an_equal_time() -> None:
     assert not ingredients.base_rows(SCALES["tiny"])
 
 
-@pytest.mark.parametrize(
-    ("ours", "status"), [([94.0, 95.0, 96.0], "confirmed"), ([40.0, 41.0, 42.0], "refuted")]
-)
+@pytest.mark.parametrize(("ours", "status"), [([94.0, 95.0, 96.0], "confirmed"), ([40.0, 41.0, 42.0], "refuted")])
 def test_recipes_are_compared_over_seeds(ours: list[float], status: str) -> None:
     scores = {"ingredients-paper": [60.0, 61.0, 62.0], "ingredients-muon": ours}
     records = {

@@ -93,10 +93,7 @@ def test_a_chain_counts_operations_that_wait() -> None:
     x = torch.zeros(3, requires_grad=True)
     assert longest_chain(x + 1) == 2  # the addition, and the node that accumulates the gradient
     assert longest_chain((x + 1) + ((x + 1) + 1)) == 4
-    lengths = [
-        longest_chain(Recurrent(8, unrolled=True)(torch.zeros(1, n, 8, requires_grad=True)))
-        for n in (4, 5, 6)
-    ]
+    lengths = [longest_chain(Recurrent(8, unrolled=True)(torch.zeros(1, n, 8, requires_grad=True))) for n in (4, 5, 6)]
     assert lengths[1] - lengths[0] == lengths[2] - lengths[1] > 0
 
 
@@ -105,9 +102,7 @@ def test_paths_are_those_of_table_1() -> None:
     found = measure_paths(seed=1, lengths=lengths, radius=4)["layers"]
     assert found["self-attention"] == found["recurrent"] == [1, 1, 1]
     assert found["convolutional"] == [2, 3, 4]  # the smallest L with 3^L >= n
-    assert found["convolutional, contiguous"] == [
-        -(-(n - 1) // 2) for n in lengths
-    ]  # two positions per layer
+    assert found["convolutional, contiguous"] == [-(-(n - 1) // 2) for n in lengths]  # two positions per layer
     assert found["restricted"] == [-(-(n - 1) // 3) for n in lengths]  # three positions per layer
 
 

@@ -93,9 +93,7 @@ def test_tables_1_and_4_have_the_papers_rows() -> None:
     assert [row.f1 for row in TABLE_4] == [float(each) for each in f1.split()]
 
 
-@pytest.mark.parametrize(
-    ("size", "name"), [("base", "Transformer (base model)"), ("big", "Transformer (big)")]
-)
+@pytest.mark.parametrize(("size", "name"), [("base", "Transformer (base model)"), ("big", "Transformer (big)")])
 def test_the_printed_cost_is_time_times_devices_times_their_speed(size: str, name: str) -> None:
     """The paper's cost estimate (section 6.1), to the two digits that it prints."""
     cost = next(row.flops for row in TABLE_2 if row.name == name)

@@ -226,9 +226,7 @@ def test_systems_are_compared_over_paired_seeds_and_at_equal_quality(tried: Path
     assert "+5.00 ± 0.00 BLEU against the best of the others, recurrent, multiplicative" in best.because
     assert "(5 seeds)" in best.because
     (table,) = finding.tables
-    ours, luong = (
-        cells(table, name) for name in ("Transformer", "recurrent, multiplicative attention (Luong)")
-    )
+    ours, luong = (cells(table, name) for name in ("Transformer", "recurrent, multiplicative attention (Luong)"))
     assert ours["trial"] == "root"
     assert ours["dev BLEU"].startswith("90.0")
     # 80 BLEU lies between 45 at 1 minute and 90 at 2 minutes.
@@ -283,9 +281,7 @@ def test_deep_stacks_are_trained_at_the_smallest_scale_alone() -> None:
         ("transformer", 1, ["undecided", "undecided", "undecided"]),
     ],
 )
-def test_a_system_that_diverged_has_been_run(
-    tried: Path, system: str, diverged: int, statuses: list[str]
-) -> None:
+def test_a_system_that_diverged_has_been_run(tried: Path, system: str, diverged: int, statuses: list[str]) -> None:
     found(tried, {"transformer": 90.0, "luong": 85.0})
     row = next(row for row in table2.rows(trials.with_choices(TINY, tried)) if row.name == f"table2-{system}")
     for seed in range(2, 2 + diverged):
@@ -311,9 +307,7 @@ def test_nothing_is_claimed_before_the_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("score", "status"), [(70.0, "undecided"), (90.0, "confirmed")])
-def test_a_row_whose_best_rate_was_the_lowest_is_not_found_worse(
-    tried: Path, score: float, status: str
-) -> None:
+def test_a_row_whose_best_rate_was_the_lowest_is_not_found_worse(tried: Path, score: float, status: str) -> None:
     for row in trials.trial_rows(TINY):
         if row.name.startswith("trial-table3-big"):
             invent(tried, row, 1, 90.0 if row.name.endswith("x0.5") else 80.0)
@@ -356,9 +350,7 @@ def test_a_missing_text_names_the_command_that_makes_it(elsewhere: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["dev.en", "train.de", "test.de"])
-def test_a_missing_file_of_the_built_in_text_names_the_command_that_brings_it(
-    elsewhere: Path, name: str
-) -> None:
+def test_a_missing_file_of_the_built_in_text_names_the_command_that_brings_it(elsewhere: Path, name: str) -> None:
     write_built_in("tiny", Path("data/tiny"))
     Path("data/tiny", name).unlink()
     with pytest.raises(DataError, match=f"{name}: there is no such file; `headwise data get tiny` brings it"):
@@ -437,9 +429,7 @@ def test_what_the_transformer_gains_with_text_is_judged_over_paired_seeds(
 
 @pytest.mark.parametrize("diverged", [1, 5])
 @pytest.mark.parametrize("name", ["table2-transformer", "size-luong-8"])
-def test_a_gain_of_the_seeds_that_did_not_diverge_decides_nothing(
-    tried: Path, name: str, diverged: int
-) -> None:
+def test_a_gain_of_the_seeds_that_did_not_diverge_decides_nothing(tried: Path, name: str, diverged: int) -> None:
     scale = trials.with_choices(TINY, tried)
     for row in text_size.rows(scale):
         for seed in scale.seeds:

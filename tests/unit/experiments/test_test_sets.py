@@ -64,9 +64,7 @@ def test_every_pair_of_wmt14_is_scored_on_its_own_test_set() -> None:
     assert scale.test_set(FRENCH).target.name.endswith(".fr")
     for name, recipe in scale.more.items():
         assert ("en-fr" in recipe.file) == name.endswith("-fr") == (recipe.test == FRENCH)
-    with pytest.raises(
-        DataError, match=r"newstest2014\.full\.en: .*`headwise data get wmt14-en-fr` brings it"
-    ):
+    with pytest.raises(DataError, match=r"newstest2014\.full\.en: .*`headwise data get wmt14-en-fr` brings it"):
         scale.test_set(FRENCH).check()
 
 

@@ -38,17 +38,13 @@ def images(count: int, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Labeled
 
 
 def test_another_set_is_refused() -> None:
-    with pytest.raises(
-        ConfigError, match="source: expected digits, the only set of images, found data/cifar-10"
-    ):
+    with pytest.raises(ConfigError, match="source: expected digits, the only set of images, found data/cifar-10"):
         find_source("data/cifar-10")
 
 
 def test_without_scikit_learn_the_digits_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(
-        ConfigError, match=r"^digits: needs the package sklearn.*`pip install 'headwise\[digits\]'`$"
-    ):
+    with pytest.raises(ConfigError, match=r"^digits: needs the package sklearn.*`pip install 'headwise\[digits\]'`$"):
         find_source("digits")
 
 

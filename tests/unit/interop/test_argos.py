@@ -39,9 +39,7 @@ def unpacked(file: Path, folder: Path) -> Path:
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_an_exported_package_has_what_argos_translate_loads(precision: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", share_embeddings="all", norm="pre")
-    package = unpacked(
-        exported(run, tmp_path / "en_de.argosmodel", "--precision", precision), tmp_path / "installed"
-    )
+    package = unpacked(exported(run, tmp_path / "en_de.argosmodel", "--precision", precision), tmp_path / "installed")
     assert package.name == "translate-en_de-1_0"
     metadata = json.loads((package / "metadata.json").read_text())
     assert (metadata["from_code"], metadata["from_name"]) == ("en", "English")
@@ -74,9 +72,7 @@ def opennmt(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_opennmt(tmp_path_factory.mktemp("argos") / "model", "int8")
 
 
-def test_a_package_of_an_opennmt_model(
-    opennmt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_package_of_an_opennmt_model(opennmt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write_package(tmp_path / "translate-en_de-1_0.argosmodel", opennmt, target_prefix="__de__")
     assert headwise(["import", str(file), "-o", str(tmp_path / "zipped")]) == 0
     notes = capsys.readouterr().err

@@ -49,15 +49,12 @@ TASKS = {
 }
 
 
-def write_bert(
-    folder: Path, architecture: str, *, steps: int = 0, lowercase: bool = True, **changes: Any
-) -> Path:
+def write_bert(folder: Path, architecture: str, *, steps: int = 0, lowercase: bool = True, **changes: Any) -> Path:
     """Write a BERT directory: random weights, or weights that `transformers` has trained for some steps."""
     tokenizer = wordpiece(folder, lowercase=lowercase)
     labels = LABELS.get(architecture, ["no", "yes"])
     settings = {
-        "vocab_size": len(tokenizer)
-        + 3,  # more embeddings than pieces, as models have whose matrix is padded
+        "vocab_size": len(tokenizer) + 3,  # more embeddings than pieces, as models have whose matrix is padded
         "hidden_size": 24,
         "num_hidden_layers": 2,
         "num_attention_heads": 4,
@@ -114,9 +111,7 @@ def test_the_tokenizer_splits_as_at_home(lowercase: bool, tmp_path: Path) -> Non
     for text in HARD:
         assert [rows[i] for i in [2, *vocabulary.encode(text), 3]] == tokenizer(text)["input_ids"]
     assert [vocabulary.piece(i) for i in range(5)] == ["<pad>", "<unk>", "<s>", "</s>", "<mask>"]
-    assert (
-        min(vocabulary.encode("[SEP] [MASK] [CLS]")) == 1
-    )  # a user's text has no special symbols but unknown
+    assert min(vocabulary.encode("[SEP] [MASK] [CLS]")) == 1  # a user's text has no special symbols but unknown
     assert vocabulary.decode(vocabulary.encode(" Two dogs ")) == ("two dogs" if lowercase else "Two dogs")
 
 
@@ -132,9 +127,7 @@ def test_the_logits_are_theirs(directory: Path, tmp_path: Path) -> None:
     expected, hidden = model(**pairs), ours(tokens, real, segments)
     if task == "masked_language_model":
         logits = expected.prediction_logits if "prediction_logits" in expected else expected.logits
-        assert_close(
-            ours.head(hidden, ours.encoder.embedding.weight)[real], logits[..., rows][real], **TOLERANCE
-        )
+        assert_close(ours.head(hidden, ours.encoder.embedding.weight)[real], logits[..., rows][real], **TOLERANCE)
     elif task == "classification":
         assert_close(ours.head(hidden, real), expected.logits, **TOLERANCE)
     elif task == "tagging":
@@ -145,9 +138,7 @@ def test_the_logits_are_theirs(directory: Path, tmp_path: Path) -> None:
         assert_close(end[real], expected.end_logits[real], **TOLERANCE)
 
 
-def predict(
-    run: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> list[dict[str, Any]]:
+def predict(run: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> list[dict[str, Any]]:
     """Return the records of `headwise predict --json`."""
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(lines).encode())))
     capsys.readouterr()
@@ -179,12 +170,9 @@ def check_mask(line: str, record: dict[str, Any], model: Any, tokenizer: Any) ->
     logits[special] = -torch.inf
     probabilities = logits.softmax(-1)
     found = record["candidates"][0]
-    assert [one["probability"] for one in found] == pytest.approx(
-        probabilities.topk(5).values.tolist(), rel=1e-4
-    )
+    assert [one["probability"] for one in found] == pytest.approx(probabilities.topk(5).values.tolist(), rel=1e-4)
     pieces = [
-        (tokenizer.convert_ids_to_tokens(i) or f"<unused {i}>").removeprefix("##")
-        for i in range(len(probabilities))
+        (tokenizer.convert_ids_to_tokens(i) or f"<unused {i}>").removeprefix("##") for i in range(len(probabilities))
     ]
     for one in found:  # two pieces of almost equal probability may stand in either order
         own = probabilities[[piece == one["token"] for piece in pieces]].tolist()
@@ -254,9 +242,7 @@ def test_files_of_older_versions(tmp_path: Path) -> None:
     (old / "vocab.txt").write_text("\n".join(sorted(pieces, key=pieces.__getitem__)) + "\n", encoding="utf-8")
     (old / "config.json").write_text((new / "config.json").read_text())
     tensors = {
-        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
-            "LayerNorm.bias", "LayerNorm.beta"
-        ): tensor
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
         for name, tensor in load_file(new / "model.safetensors").items()
     }
     tensors["bert.embeddings.position_ids"] = torch.arange(64)[None]
@@ -286,9 +272,7 @@ def test_another_task_begins_from_an_imported_model(tmp_path: Path) -> None:
     vocabulary = load_vocabulary(tmp_path / "run")
     assert vocabulary.digest() == load_vocabulary(start).digest()
     kind = find_task("classification")
-    predictor = kind.predictor(
-        tmp_path / "run", Config.of_run(tmp_path / "run"), device="cpu", precision="float32"
-    )
+    predictor = kind.predictor(tmp_path / "run", Config.of_run(tmp_path / "run"), device="cpu", precision="float32")
     assert len(predictor([("Two dogs", "line 1")])) == 1
 
 

@@ -62,9 +62,7 @@ def check_same(
     scored = theirs.score_batch(sources[: len(targets)], targets)
     for output, expected in zip(ours.score(ENGLISH, GERMAN), scored, strict=True):
         assert list(output.token_log_probabilities) == pytest.approx(expected.log_probs, abs=tolerance)
-    found = ours.translate(
-        TEXTS, beam=1, max_length=20, extra_length=50, allow_empty=True, allow_unknown=True
-    )
+    found = ours.translate(TEXTS, beam=1, max_length=20, extra_length=50, allow_empty=True, allow_unknown=True)
     banned = [[token] for token in ("<pad>", "<blank>", "<s>") if token in vocabulary(folder)]
     expected = theirs.translate_batch(sources, beam_size=1, max_decoding_length=20, suppress_sequences=banned)
     assert [list(each.outputs[0].pieces[:-1]) for each in found] == [each.hypotheses[0] for each in expected]
@@ -122,12 +120,7 @@ def test_export_and_import_change_no_bit(run: Path, tmp_path: Path) -> None:
 
 def test_two_vocabularies_stay_two(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", share_embeddings="target")
-    tree = (
-        (run / "config.yaml")
-        .read_text()
-        .replace("joint: true", "joint: false")
-        .replace("size: 150", "size: 90")
-    )
+    tree = (run / "config.yaml").read_text().replace("joint: true", "joint: false").replace("size: 150", "size: 90")
     (run / "config.yaml").write_text(tree)
     (run / "spm.model").unlink()
     config = Config.load(run / "config.yaml")
@@ -186,9 +179,7 @@ def test_a_converted_marian_model_computes_the_same(tmp_path: Path) -> None:
 
     marian = write_marian(tmp_path / "marian")
     folder = tmp_path / "model"
-    converter = ctranslate2.converters.TransformersConverter(
-        str(marian), copy_files=["source.spm", "target.spm"]
-    )
+    converter = ctranslate2.converters.TransformersConverter(str(marian), copy_files=["source.spm", "target.spm"])
     converter.convert(str(folder))
     check_same(imported(folder, tmp_path / "run"), folder, end=True)
 

@@ -103,17 +103,13 @@ def test_new_rows_begin_with_the_mean_of_their_old_pieces(
         if of_the_source or UNK in ids or old.target_pieces(ids) != new_parts(old, piece):
             continue
         checked += 1
-        assert torch.allclose(
-            after[name][number].double(), before[name][ids].double().mean(0), rtol=0, atol=1e-6
-        )
+        assert torch.allclose(after[name][number].double(), before[name][ids].double().mean(0), rtol=0, atol=1e-6)
         if "logit_bias" in before:
             assert after["logit_bias"][number].item() == pytest.approx(
                 before["logit_bias"][ids].double().mean().item(), abs=1e-6
             )
     assert checked > 3
-    assert not any(
-        (bias < -100).any() for n, t in after.items() if n == "logit_bias" for bias in [t[len(before[n]) :]]
-    )
+    assert not any((bias < -100).any() for n, t in after.items() if n == "logit_bias" for bias in [t[len(before[n]) :]])
 
 
 def own_pieces(model: bytes) -> set[str]:
@@ -135,9 +131,7 @@ def test_a_grown_run_resumes_with_the_same_bits(grown: Path, start: Path, tmp_pa
     assert_same_weights(grown, parts)
     again = tmp_path / "again"
     train(grown, ([f"{line} zeppelin" for line in ENGLISH], GERMAN), again, "--max-steps=1")
-    sizes = [
-        Subwords.load(run, Config.load(run / "config.yaml").subwords).source_size for run in (grown, again)
-    ]
+    sizes = [Subwords.load(run, Config.load(run / "config.yaml").subwords).source_size for run in (grown, again)]
     assert sizes[1] > sizes[0]
 
 
@@ -163,9 +157,7 @@ def test_a_grown_run_is_exported_and_imported_again(grown: Path, tmp_path: Path)
     prefix = [subwords.target_pieces(subwords.given[:1])] if subwords.given else None
     for text, tokens in zip(texts, found[0], strict=True):
         source = subwords.source_pieces(subwords.encode_source(text))
-        (result,) = theirs.translate_batch(
-            [source], prefix, beam_size=1, max_decoding_length=18, disable_unk=True
-        )
+        (result,) = theirs.translate_batch([source], prefix, beam_size=1, max_decoding_length=18, disable_unk=True)
         assert result.hypotheses[0] == [*(prefix[0] if prefix else []), *subwords.target_pieces(tokens)]
     if not subwords.given:  # the format has no place for the code
         assert [each.text for each in again.translate(texts[:4], **options)] == [
@@ -179,9 +171,7 @@ def back(run: Path, form: str, folder: Path) -> Translator:
     assert headwise(["import", str(folder / form), "-o", str(folder / f"{form}-back")]) == 0
     before, after = (Translator.load(each).subwords for each in (run, folder / f"{form}-back"))
     for text in NEW[0][:4]:
-        assert after.source_pieces(after.encode_source(text)) == before.source_pieces(
-            before.encode_source(text)
-        )
+        assert after.source_pieces(after.encode_source(text)) == before.source_pieces(before.encode_source(text))
     return Translator.load(folder / f"{form}-back", engine="native", precision="float32")
 
 
@@ -225,7 +215,4 @@ def test_a_tokenizer_that_cannot_grow_is_refused(tmp_path: Path, capsys: pytest.
         )
         == 2
     )
-    assert (
-        "training.add_subwords: expected a vocabulary of SentencePiece alone, found words"
-        in capsys.readouterr().err
-    )
+    assert "training.add_subwords: expected a vocabulary of SentencePiece alone, found words" in capsys.readouterr().err

@@ -70,9 +70,7 @@ def test_heads_of_a_language_model_are_theirs(
     imported(folder, tmp_path / "run")
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    lines = [
-        [tokenizer.bos_token_id, *tokenizer(line, add_special_tokens=False)["input_ids"]] for line in ENGLISH
-    ]
+    lines = [[tokenizer.bos_token_id, *tokenizer(line, add_special_tokens=False)["input_ids"]] for line in ENGLISH]
     expected = entropies(model, lines, causal=True)
     for head in heads(tmp_path / "run", text, capsys):
         assert head["entropy"]["rate"] == pytest.approx(expected[head["layer"], head["head"]], abs=1e-4)

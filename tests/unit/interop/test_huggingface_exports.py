@@ -63,9 +63,7 @@ KINDS = {
 }
 
 
-def write_text_run(
-    run: Path, task: str, model: dict[str, Any], subwords: dict[str, Any], **options: Any
-) -> Path:
+def write_text_run(run: Path, task: str, model: dict[str, Any], subwords: dict[str, Any], **options: Any) -> Path:
     """Write a run of a task on single texts, with random weights."""
     run.mkdir(parents=True)
     config = Config.from_tree({"task": task, "model": model, "subwords": subwords, task: options})
@@ -132,9 +130,7 @@ def test_bert(task: str, subwords: str, tmp_path: Path) -> None:
     assert torch.equal(real, tokens != PAD)
     found, expected = ours(tokens, real, segments), theirs(**batch)
     if task == "masked_language_model":
-        assert_close(
-            ours.head(found, ours.encoder.embedding.weight)[real], expected.logits[real], **TOLERANCE
-        )
+        assert_close(ours.head(found, ours.encoder.embedding.weight)[real], expected.logits[real], **TOLERANCE)
         assert tokenizer.mask_token_id == vocabulary.symbol(MASK)
     elif task == "classification":
         assert_close(ours.head(found, real), expected.logits, **TOLERANCE)
@@ -316,9 +312,7 @@ def test_an_imported_model_goes_home(name: str, tmp_path: Path) -> None:
         assert order[one["input_ids"]].tolist() == two["input_ids"].tolist()
         more = [{"decoder_input_ids": ids["input_ids"]} if "t5" in name else {} for ids in (one, two)]
         expected, found = first(**one, **more[0]).logits, second(**two, **more[1]).logits
-        assert_close(
-            found[..., order], expected[..., : len(order)], rtol=1e-5, atol=1e-5 * float(expected.abs().max())
-        )
+        assert_close(found[..., order], expected[..., : len(order)], rtol=1e-5, atol=1e-5 * float(expected.abs().max()))
     imported(back, tmp_path / "again")
     assert_same_weights(tmp_path / "run", tmp_path / "again")
 

@@ -63,9 +63,7 @@ def write_gpt2(folder: Path, *, steps: int = 0, **changes: Any) -> Path:
     return _written(model, tokenizer, folder, steps)
 
 
-def write_llama(
-    folder: Path, *, kind: str = "Llama", steps: int = 0, bytes_only: bool = False, **changes: Any
-) -> Path:
+def write_llama(folder: Path, *, kind: str = "Llama", steps: int = 0, bytes_only: bool = False, **changes: Any) -> Path:
     """Write a directory of a Llama-shaped model, with the tokenizer of Llama 2 or with Qwen2's (`bytes_only`)."""
     tokenizer = byte_level(folder, PRETOKENIZE_REGEX) if bytes_only else metaspace(folder)
     settings = {
@@ -195,9 +193,7 @@ def test_generation_without_a_prompt_begins_as_theirs(directory: Path, tmp_path:
     imported(directory, tmp_path / "run")
     model, tokenizer = theirs(directory)
     begin = torch.tensor([[tokenizer.bos_token_id]])
-    row = model.generate(begin, do_sample=False, max_new_tokens=20, pad_token_id=tokenizer.eos_token_id)[0][
-        1:
-    ]
+    row = model.generate(begin, do_sample=False, max_new_tokens=20, pad_token_id=tokenizer.eos_token_id)[0][1:]
     rows, generator = (
         original_ids(tmp_path / "run", tokenizer),
         Generator.load(tmp_path / "run", device="cpu"),
@@ -214,9 +210,7 @@ def test_the_page_shows_their_probabilities(directory: Path, tmp_path: Path) -> 
     shown = next_json(generator, TextRequest(run="run", text="Two dogs"))
     expected = model(**tokenizer("Two dogs", return_tensors="pt")).logits[0, -1].softmax(-1)
     best = expected.topk(5)
-    assert [one["probability"] for one in shown["tokens"][:5]] == pytest.approx(
-        best.values.tolist(), rel=1e-4
-    )
+    assert [one["probability"] for one in shown["tokens"][:5]] == pytest.approx(best.values.tolist(), rel=1e-4)
 
 
 @torch.no_grad()
@@ -254,9 +248,7 @@ def test_vocab_json_and_merges_give_the_same_run(tmp_path: Path) -> None:
     (old / "merges.txt").write_text("#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in model["merges"]))
     (old / "config.json").write_bytes((new / "config.json").read_bytes())
     tensors = load_file(new / "model.safetensors")
-    masks = {
-        f"h.{number}.attn.bias": torch.ones(1, 1, 160, 160, dtype=torch.uint8).tril() for number in (0, 1)
-    }
+    masks = {f"h.{number}.attn.bias": torch.ones(1, 1, 160, 160, dtype=torch.uint8).tril() for number in (0, 1)}
     save_file(
         {name.removeprefix("transformer."): t for name, t in tensors.items()} | masks,
         old / "model.safetensors",

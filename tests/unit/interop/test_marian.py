@@ -40,11 +40,7 @@ def imported(source: Path, run: Path) -> Translator:
 
 def their_pieces(tokenizer: Any, text: str, side: str) -> list[str]:
     """Return the pieces that `MarianTokenizer` splits a text into, without the end of the sentence."""
-    pieces = (
-        {number: piece for piece, number in tokenizer.encoder.items()}
-        if side == "source"
-        else tokenizer.decoder
-    )
+    pieces = {number: piece for piece, number in tokenizer.encoder.items()} if side == "source" else tokenizer.decoder
     ids = tokenizer(text)["input_ids"] if side == "source" else tokenizer(text_target=text)["input_ids"]
     return [pieces[number] for number in ids][:-1]
 
@@ -104,9 +100,7 @@ def test_shared_embeddings_are_stored_once_beside_an_output_of_its_own(tmp_path:
     save_file(stored, file, {"format": "pt"})  # as transformers 4 writes it
     ours = imported(folder, tmp_path / "run")
     # transformers 5 would leave the embeddings of both sides random.
-    save_file(
-        stored | {name: stored["model.shared.weight"].clone() for name in sides}, file, {"format": "pt"}
-    )
+    save_file(stored | {name: stored["model.shared.weight"].clone() for name in sides}, file, {"format": "pt"})
     check_probabilities(ours, folder)
 
 
@@ -132,9 +126,7 @@ def test_both_engines_generate_as_they_do(directory: Path, tmp_path: Path) -> No
         )
         decoder = tokenizer.decoder
         for (tokens, text), translation in zip(expected, found, strict=True):
-            assert translator.subwords.target_pieces(translation.outputs[0].tokens) == [
-                decoder[i] for i in tokens
-            ]
+            assert translator.subwords.target_pieces(translation.outputs[0].tokens) == [decoder[i] for i in tokens]
             assert translation.text == text or "<unk>" in text
 
 

@@ -110,9 +110,7 @@ def assert_as_marian(run: Path, theirs: tuple[list[str], list[list[float]]], tex
     for engine in ("native", "pytorch"):
         translator = Translator.load(run, engine=engine, device="cpu", precision="float32")
         options = {"beam": 1, "extra_length": 1, "length_factor": 2.0, "allow_empty": True}
-        for text, translation in zip(
-            found, translator.translate(texts[0][: len(found)], **options), strict=True
-        ):
+        for text, translation in zip(found, translator.translate(texts[0][: len(found)], **options), strict=True):
             assert " ".join(translator.subwords.target_pieces(translation.outputs[0].tokens)) == text
 
 
@@ -131,34 +129,24 @@ def test_a_model_of_marians_own_trainer(options: str, tmp_path: Path) -> None:
 
 
 @needs_marian
-def test_a_model_with_norm_pre_scores_as_marian_does(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_with_norm_pre_scores_as_marian_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pre = "--transformer-preprocess n --transformer-postprocess da --transformer-postprocess-top n"
-    files, texts = trained_by_marian(
-        tmp_path, f"--tied-embeddings-all --transformer-ffn-activation relu {pre}"
-    )
+    files, texts = trained_by_marian(tmp_path, f"--tied-embeddings-all --transformer-ffn-activation relu {pre}")
     run = imported(tmp_path, tmp_path / "run")
     assert PRE_NOTE in capsys.readouterr().err
     found, scores = marian(files, texts, tmp_path)
     ours = Translator.load(run, engine="pytorch", device="cpu")
     for output, expected in zip(ours.score(*texts), scores, strict=True):
         assert list(output.token_log_probabilities) == pytest.approx(expected, abs=2e-5)  # of five digits
-    translations = ours.translate(
-        texts[0][: len(found)], beam=1, extra_length=1, length_factor=2.0, allow_empty=True
-    )
+    translations = ours.translate(texts[0][: len(found)], beam=1, extra_length=1, length_factor=2.0, allow_empty=True)
     pieces = [" ".join(ours.subwords.target_pieces(each.outputs[0].tokens)) for each in translations]
     assert pieces != found  # as the note says
 
 
-PRE_NOTE = (
-    "its decoder doesn't normalize the keys and values of earlier positions, so its translations differ"
-)
+PRE_NOTE = "its decoder doesn't normalize the keys and values of earlier positions, so its translations differ"
 
 
-def test_a_model_with_norm_pre_is_imported_with_a_note(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_with_norm_pre_is_imported_with_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_files(tmp_path)
     arrays = dict(np.load(tmp_path / "model.npz"))
     options = yaml.safe_load(arrays.pop("special:model.yml").tobytes().rstrip(b"\0"))
@@ -230,9 +218,7 @@ def test_ctranslate2_reads_an_export(kind: str, positions: str, tmp_path: Path) 
 
     run, folder = make_exported(tmp_path, zero=False, **KINDS[kind], positions=positions)
     names = ["vocab.yml"] * 2
-    MarianConverter(str(folder / "model.npz"), [str(folder / name) for name in names]).convert(
-        str(tmp_path / "ct2")
-    )
+    MarianConverter(str(folder / "model.npz"), [str(folder / name) for name in names]).convert(str(tmp_path / "ct2"))
     theirs = ctranslate2.Translator(str(tmp_path / "ct2"), compute_type="float32")
     ours = Translator.load(run, engine="pytorch", device="cpu")
     sources = [ours.subwords.source_pieces(ours.subwords.encode_source(text)) for text in ENGLISH]
@@ -299,7 +285,5 @@ def test_a_model_beyond_the_format_is_refused(
 def test_headers_are_read_without_the_arrays(files: tuple[Path, Any]) -> None:
     arrays = npz_arrays(files[0] / "model.npz")
     theirs = np.load(files[0] / "model.npz")
-    assert {name: array.shape for name, array in arrays.items()} == {
-        name: theirs[name].shape for name in theirs
-    }
+    assert {name: array.shape for name, array in arrays.items()} == {name: theirs[name].shape for name in theirs}
     assert all(np.array_equal(arrays[name].read(), theirs[name]) for name in theirs)

@@ -88,9 +88,7 @@ def test_what_was_not_recorded_is_not_stated(trained: Path, tmp_path: Path) -> N
     assert "threads" not in text
 
 
-def test_a_damaged_record_gets_a_sentence(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_record_gets_a_sentence(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = trained / "measured.json"
     content = file.read_text()
     file.write_text("[]")

@@ -229,9 +229,7 @@ def test_the_example_translates_as_we_do(
     assert found == [translation.text for translation in expected]
     assert all(any(map(str.isalnum, text)) for text, source in zip(found, texts, strict=True) if source)
     limits = [min(len(translation.source_pieces) + 4, 39) for translation in expected]
-    early = [
-        len(each.outputs[0].tokens) < limit for each, limit in zip(expected, limits, strict=True) if each.text
-    ]
+    early = [len(each.outputs[0].tokens) < limit for each, limit in zip(expected, limits, strict=True) if each.text]
     assert any(early) == (end_bias > 0)
 
 

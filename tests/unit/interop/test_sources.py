@@ -77,9 +77,7 @@ def test_a_proxy_that_refuses_gets_a_sentence(tmp_path: Path) -> None:
         environment |= {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "0", "HTTPS_PROXY": proxy}
         environment["HF_ENDPOINT"] = "https://huggingface.co"
         command = [sys.executable, "-c", program]
-        result = subprocess.run(
-            command, env=environment, capture_output=True, text=True, cwd=tmp_path, check=False
-        )
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path, check=False)
         server.shutdown()
     assert result.returncode == 2
     assert "hf:owner/model: can't be downloaded (403" in result.stderr

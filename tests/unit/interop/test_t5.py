@@ -48,9 +48,7 @@ def write_tokenizer(folder: Path, *, spm: bool) -> Any:
     return tokenizer
 
 
-def write_t5(
-    folder: Path, *, steps: int = 0, untied: bool = False, spm: bool = False, **changes: Any
-) -> Path:
+def write_t5(folder: Path, *, steps: int = 0, untied: bool = False, spm: bool = False, **changes: Any) -> Path:
     """Write a T5 directory with random weights, or with weights that `transformers` has trained for some steps."""
     tokenizer = write_tokenizer(folder, spm=spm)
     settings = {
@@ -116,9 +114,7 @@ def test_the_tokenizer_splits_as_at_home(directory: Path, tmp_path: Path) -> Non
     translator, (_, tokenizer) = Translator.load(tmp_path / "run", engine="pytorch"), theirs(directory)
     rows = original_ids(translator, tokenizer)
     for text in [*HARD, *SPANS]:
-        assert [rows[i] for i in [*translator.subwords.encode_source(text), 3]] == tokenizer(text)[
-            "input_ids"
-        ]
+        assert [rows[i] for i in [*translator.subwords.encode_source(text), 3]] == tokenizer(text)["input_ids"]
     assert translator.subwords.encode_source("</s> <pad>").count(3) == 0
 
 
@@ -144,9 +140,7 @@ def test_greedy_generation_is_theirs_token_for_token(directory: Path, tmp_path: 
     translator, (model, tokenizer) = Translator.load(tmp_path / "run", device="cpu"), theirs(directory)
     rows = original_ids(translator, tokenizer)
     texts = [*ENGLISH, *SPANS]
-    found = translator.translate(
-        texts, beam=1, max_length=30, extra_length=60, allow_unknown=True, allow_empty=True
-    )
+    found = translator.translate(texts, beam=1, max_length=30, extra_length=60, allow_unknown=True, allow_empty=True)
     lengths = set()
     for text, translation in zip(texts, found, strict=True):
         output = model.generate(

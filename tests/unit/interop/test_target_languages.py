@@ -53,9 +53,7 @@ def original(directory: Path) -> tuple[Any, Any]:
 def codes(directory: Path) -> tuple[int, int]:
     """Return the ids of the codes, the forced one first."""
     tokenizer = load_tokenizer(directory)
-    names = next(
-        kind["target_codes"] for kind in KINDS.values() if kind["target_codes"][0] in pieces(tokenizer)
-    )
+    names = next(kind["target_codes"] for kind in KINDS.values() if kind["target_codes"][0] in pieces(tokenizer))
     return code_id(tokenizer, names[0]), code_id(tokenizer, names[1])
 
 
@@ -142,9 +140,7 @@ def test_prefixes_alignments_and_parts(run: Path) -> None:
     assert begun.text.startswith("Zwei Hunde")
     long = " ".join(ENGLISH * 4)
     (split,) = translator.translate([long], split=True, alignments=True, beam=1)
-    assert split.source_pieces == tuple(
-        translator.subwords.source_pieces(translator.subwords.encode_source(long))
-    )
+    assert split.source_pieces == tuple(translator.subwords.source_pieces(translator.subwords.encode_source(long)))
     assert split.outputs[0].alignment
     (translation,) = translator.translate(ENGLISH[:1], alignments=True, beam=1)
     output = translation.outputs[0]
@@ -184,12 +180,8 @@ def test_training_goes_on_with_the_code(directory: Path, run: Path, tmp_path: Pa
     translator = Translator.load(new, engine="native", precision="float32")
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(out)
     for text in ENGLISH:
-        row = model.generate(**load_tokenizer(out)([text], return_tensors="pt"), num_beams=1, max_length=20)[
-            0
-        ].tolist()
-        (translation,) = translator.translate(
-            [text], beam=1, max_length=18, extra_length=50, allow_empty=True
-        )
+        row = model.generate(**load_tokenizer(out)([text], return_tensors="pt"), num_beams=1, max_length=20)[0].tolist()
+        (translation,) = translator.translate([text], beam=1, max_length=18, extra_length=50, allow_empty=True)
         assert row[2:] == [*translation.outputs[0].tokens, *row[2 + len(translation.outputs[0].tokens) :]]
     back = tmp_path / "back"
     assert headwise(["import", str(out), "-o", str(back)]) == 0
@@ -219,9 +211,7 @@ def test_a_code_before_the_source_is_chosen_by_the_same_option(
             expected = tokenizer(text if text.startswith(CODE) else f"{CODE} {text}")["input_ids"][:-1]
             found = translator.subwords.source_pieces(translator.subwords.encode_source(text))
             assert found == [tokenizer.decoder[number] for number in expected]
-        (translation,) = translator.translate(
-            ENGLISH[:1], beam=1, max_length=18, extra_length=50, allow_empty=True
-        )
+        (translation,) = translator.translate(ENGLISH[:1], beam=1, max_length=18, extra_length=50, allow_empty=True)
         assert translation.source == ENGLISH[0]
         assert (
             translation.text
@@ -233,9 +223,7 @@ def test_a_code_before_the_source_is_chosen_by_the_same_option(
         assert not translator.subwords.given
 
 
-def test_other_formats(
-    directory: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_formats(directory: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ctranslate2 = pytest.importorskip("ctranslate2")
     code = load_tokenizer(directory).decoder[codes(directory)[0]]
     folder = tmp_path / "ctranslate2"
@@ -245,9 +233,7 @@ def test_other_formats(
     theirs = ctranslate2.Translator(str(folder), device="cpu")
     for text in ENGLISH:
         source = translator.subwords.source_pieces(translator.subwords.encode_source(text))
-        (result,) = theirs.translate_batch(
-            [source], [[code]], beam_size=1, max_decoding_length=18, disable_unk=False
-        )
+        (result,) = theirs.translate_batch([source], [[code]], beam_size=1, max_decoding_length=18, disable_unk=False)
         assert result.hypotheses[0] == translated(translator, text, beam=1)
     pytest.importorskip("onnxruntime")
     assert headwise(["export", str(run), "--to", "onnx", "-o", str(tmp_path / "onnx")]) == 2
@@ -270,15 +256,11 @@ def test_a_forced_symbol_is_refused(
     edit(folder, "generation_config.json", forced_bos_token_id=forced)
     assert headwise(["import", str(folder), "-o", str(tmp_path / "run")]) == 2
     error = capsys.readouterr().err
-    assert (
-        f"forced_bos_token_id: expected the id of a piece that is no special symbol, found {forced}" in error
-    )
+    assert f"forced_bos_token_id: expected the id of a piece that is no special symbol, found {forced}" in error
     assert not (tmp_path / "run").exists()
 
 
-def test_an_unknown_language_gets_a_sentence(
-    tagged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_language_gets_a_sentence(tagged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert headwise(["import", str(tagged), "-o", str(tmp_path / "run"), "--target-language", "tlh"]) == 2
     error = capsys.readouterr().err
     assert f"--target-language: expected a language code of this vocabulary ({CODE}), found 'tlh'" in error

@@ -58,9 +58,7 @@ def test_every_recorded_block_has_its_output() -> None:
     recorded = [
         block
         for file in CHAPTERS
-        for block in re.findall(
-            r"```sh recorded\n.*?^```\n\n(.{9})", file.read_text(), re.DOTALL | re.MULTILINE
-        )
+        for block in re.findall(r"```sh recorded\n.*?^```\n\n(.{9})", file.read_text(), re.DOTALL | re.MULTILINE)
     ]
     assert len(recorded) > 5
     assert set(recorded) == {"```output"}
@@ -85,9 +83,7 @@ def test_a_chapter_leads_to_the_live_model(file: Path) -> None:
     links = re.findall(r"\]\(live:([^)]+)\)", text)
     assert links
     panels = set(re.findall(r'^  const section = panel\(\s*"(\w+)"', _javascript(), re.MULTILINE))
-    known = set(
-        re.findall(r"^  (\w+): ", _javascript().partition("START = {")[2].partition("}")[0], re.MULTILINE)
-    )
+    known = set(re.findall(r"^  (\w+): ", _javascript().partition("START = {")[2].partition("}")[0], re.MULTILINE))
     for link in links:
         state = dict(parse_qsl(link, strict_parsing=True))
         assert state["panel"] in panels
@@ -148,6 +144,4 @@ def test_pictures_are_xml_with_a_title_and_their_numbers() -> None:
     curve = ElementTree.fromstring(lines({"up": ([0, 1, 2], [1, 10, 100])}, "Log", "x", "y", log=True))
     (points,) = (e.attrib["points"] for e in curve.iter() if e.tag.endswith("polyline"))
     heights = [float(point.split(",")[1]) for point in points.split()]
-    assert heights[0] - heights[1] == pytest.approx(
-        heights[1] - heights[2], abs=0.2
-    )  # equal steps of a factor 10
+    assert heights[0] - heights[1] == pytest.approx(heights[1] - heights[2], abs=0.2)  # equal steps of a factor 10

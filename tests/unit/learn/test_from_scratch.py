@@ -104,9 +104,7 @@ def test_the_trace_holds_what_was_computed(tmp_path: Path) -> None:
 
 @given(seed=st.integers(0, 2**31), epsilon=st.sampled_from([0.0, 0.1, 0.5]))
 @settings(deadline=None, max_examples=20)
-def test_smoothing_over_all_classes_is_torchs_and_over_the_others_sums_to_one(
-    seed: int, epsilon: float
-) -> None:
+def test_smoothing_over_all_classes_is_torchs_and_over_the_others_sums_to_one(seed: int, epsilon: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(5, 11, generator=generator, dtype=torch.float64)
     target = torch.randint(11, (5,), generator=generator)

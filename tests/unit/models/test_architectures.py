@@ -90,9 +90,7 @@ other = pytest.mark.parametrize("variant", OTHERS)
 attending = pytest.mark.parametrize("variant", WITH_ATTENTION)
 
 
-def small(
-    variant: str, seed: int = 0, sizes: tuple[int, int] = (VOCABULARY, VOCABULARY), **changes: Any
-) -> Seq2Seq:
+def small(variant: str, seed: int = 0, sizes: tuple[int, int] = (VOCABULARY, VOCABULARY), **changes: Any) -> Seq2Seq:
     """Return a small model with random weights, large enough that every part has an effect."""
     shape = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "heads": 2, "max_length": 64}
     torch.manual_seed(seed)
@@ -188,9 +186,7 @@ def log_probabilities(model: Seq2Seq, source: Tensor, mask: Tensor, histories: T
 
 @settings(deadline=None, max_examples=60)
 @given(seed=st.integers(0, 10_000), beams=st.integers(1, 3), variant=st.sampled_from(list(VARIANTS)))
-def test_steps_with_reordered_and_finished_beams_equal_teacher_forcing(
-    seed: int, beams: int, variant: str
-) -> None:
+def test_steps_with_reordered_and_finished_beams_equal_teacher_forcing(seed: int, beams: int, variant: str) -> None:
     choose = random.Random(seed)
     model = small(variant)
     source = ids(4, 6, seed)
@@ -306,9 +302,7 @@ def test_search_gives_the_scores_of_forced_decoding(variant: str, company: str) 
         forced = PyTorchEngine(model).score([source] * 4, targets, SYMBOLS, alpha=options.alpha)
         for hypothesis, expected in zip(hypotheses, forced, strict=True):
             assert hypothesis.score == pytest.approx(expected.score, abs=1e-4)
-            assert hypothesis.token_log_probabilities == pytest.approx(
-                expected.token_log_probabilities, abs=1e-3
-            )
+            assert hypothesis.token_log_probabilities == pytest.approx(expected.token_log_probabilities, abs=1e-3)
 
 
 @other
@@ -366,9 +360,7 @@ def test_every_parameter_learns_is_saved_and_comes_back(variant: str, tmp_path: 
     other = small(variant, seed=1)
     load_weights(other, tmp_path / "m.safetensors")
     source, target = ids(2, 5), ids(2, 4)
-    assert torch.equal(
-        other(source, all_real(source), target), model.eval()(source, all_real(source), target)
-    )
+    assert torch.equal(other(source, all_real(source), target), model.eval()(source, all_real(source), target))
 
 
 @pytest.mark.parametrize("share", ["all", "target", "none"])

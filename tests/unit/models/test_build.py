@@ -18,9 +18,7 @@ SHAPE = ModelConfig(encoder_layers=1, decoder_layers=1, d_model=8, d_ff=8, heads
 
 
 def test_an_unknown_architecture_is_named_with_the_known_ones() -> None:
-    with pytest.raises(
-        ConfigError, match=r"model\.architecture: expected one of .*transformer.*found 'transfomer'"
-    ):
+    with pytest.raises(ConfigError, match=r"model\.architecture: expected one of .*transformer.*found 'transfomer'"):
         build_model(SHAPE.model_copy(update={"architecture": "transfomer"}), 10, 10)
 
 
@@ -34,15 +32,11 @@ def test_an_unknown_architecture_is_named_with_the_known_ones() -> None:
         ("convolutional", {"attention": "reference"}, "attention"),
     ],
 )
-def test_what_an_architecture_has_no_use_for_is_refused(
-    architecture: str, change: dict[str, object], key: str
-) -> None:
+def test_what_an_architecture_has_no_use_for_is_refused(architecture: str, change: dict[str, object], key: str) -> None:
     config = ModelConfig.model_validate({**SHAPE.model_dump(), "architecture": architecture})
     assert parameter_count(build_model(config, 10, 10))
     changed = ModelConfig.model_validate({**config.model_dump(), **change})
-    with pytest.raises(
-        ConfigError, match=rf"model\.{re.escape(key)}: expected nothing here, .* {architecture} "
-    ):
+    with pytest.raises(ConfigError, match=rf"model\.{re.escape(key)}: expected nothing here, .* {architecture} "):
         build_model(changed, 10, 10)
 
 
@@ -90,10 +84,7 @@ def test_files_that_do_not_fit_are_named_with_what_is_wrong(tmp_path: Path) -> N
     assert f"expected {name} of shape (8, 8), found (8, 9)" in problem(path)
 
     save_file({**tensors, "encoder.1.feed_forward.w1.weight": torch.zeros(1)}, path)
-    assert (
-        "found tensor encoder.1.feed_forward.w1.weight, which this configuration has no place for"
-        in problem(path)
-    )
+    assert "found tensor encoder.1.feed_forward.w1.weight, which this configuration has no place for" in problem(path)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "text", "folder"])

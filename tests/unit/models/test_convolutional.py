@@ -58,9 +58,7 @@ def linear(model: torch.nn.Module, name: str, x: Tensor) -> Tensor:
 
 def block(model: torch.nn.Module, name: str, x: Tensor, left: int, right: int) -> Tensor:
     """GLU(conv(x)) by conv1d for one sentence x (time, channels)."""
-    taps = (
-        weight(model, f"{name}.map").unflatten(1, (-1, x.size(1))).transpose(1, 2)
-    )  # (2 channels, channels, kernel)
+    taps = weight(model, f"{name}.map").unflatten(1, (-1, x.size(1))).transpose(1, 2)  # (2 channels, channels, kernel)
     padded = functional.pad(x.T[None], (left, right))
     a, b = functional.conv1d(padded, taps, model.get_parameter(f"{name}.map.bias"))[0].T.chunk(2, dim=1)
     return a * torch.sigmoid(b)

@@ -85,9 +85,7 @@ def test_reading_on_equals_reading_all(kind: str, positions: str) -> None:
 @settings(max_examples=6)
 @given(prefix=st.lists(st.integers(0, 11), min_size=3, max_size=3), seed=st.integers(0, 99))
 @pytest.mark.parametrize("positions", ["sinusoidal", "t5", "rotary"])
-def test_a_prefix_is_seen_in_both_directions_and_nothing_else_is(
-    positions: str, prefix: list[int], seed: int
-) -> None:
+def test_a_prefix_is_seen_in_both_directions_and_nothing_else_is(positions: str, prefix: list[int], seed: int) -> None:
     model = small(prefix=True, positions=positions)
     tokens, lengths = ids(3, 12, seed), torch.tensor(prefix)
     hidden = model(tokens, lengths)
@@ -185,9 +183,7 @@ def test_padding_is_nothing_to_an_encoder() -> None:
 
 
 def test_an_encoder_sees_both_ways() -> None:
-    model = build_encoder_only(
-        ModelConfig.model_validate({**SHAPE, "decoder_layers": 6, "encoder_layers": 1}), SIZE
-    )
+    model = build_encoder_only(ModelConfig.model_validate({**SHAPE, "decoder_layers": 6, "encoder_layers": 1}), SIZE)
     tokens = ids(1, 6)
     other = tokens.clone()
     other[0, 5] = 4 + (other[0, 5] - 3) % (SIZE - 4)

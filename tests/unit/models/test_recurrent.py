@@ -32,9 +32,7 @@ def test_parameters_of_bahdanau_s_model() -> None:
     encoder = 2 * layer(3, E)
     attention = H * H + 2 * H * H + H  # W, U, v
     bridge = H * H + H
-    assert (
-        count(1) == V * E + encoder + bridge + attention + layer(3, E + 2 * H) + (H + E + 2 * H + 1) * 2 * E
-    )
+    assert count(1) == V * E + encoder + bridge + attention + layer(3, E + 2 * H) + (H + E + 2 * H + 1) * 2 * E
 
 
 def test_parameters_of_luong_s_model() -> None:
@@ -96,9 +94,7 @@ def test_every_parameter_of_what_is_accepted_is_trained(
         recurrent = RecurrentConfig.model_validate({"reading": "forward", **options})
     except ValidationError:
         return
-    config = ModelConfig(
-        architecture="recurrent", encoder_layers=2, decoder_layers=2, d_model=8, recurrent=recurrent
-    )
+    config = ModelConfig(architecture="recurrent", encoder_layers=2, decoder_layers=2, d_model=8, recurrent=recurrent)
     model = build_model(config, V, V)
     source, target = torch.randint(4, V, (2, 5)), torch.randint(4, V, (2, 4))
     model.project(model(source, torch.ones_like(source, dtype=torch.bool), target)).square().sum().backward()

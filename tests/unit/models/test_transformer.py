@@ -151,9 +151,7 @@ def test_each_dropout_acts_in_training_only(rate: str) -> None:
     model.train()
     assert not torch.equal(model(source, all_real(source), target), model(source, all_real(source), target))
     still = small(**rates).train()
-    assert torch.equal(
-        still(source, all_real(source), target), still.eval()(source, all_real(source), target)
-    )
+    assert torch.equal(still(source, all_real(source), target), still.eval()(source, all_real(source), target))
 
 
 def test_every_attention_can_be_recorded_by_name() -> None:

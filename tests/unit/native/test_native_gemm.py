@@ -65,9 +65,7 @@ SHAPES = [(1, 1, 1), (5, 7, 3), (6, 16, 64), (97, 130, 63), (40, 600, 65), (13, 
 
 @pytest.mark.parametrize("with_bias", [True, False])
 @pytest.mark.parametrize(("rows", "inputs", "outputs"), SHAPES)
-def test_products_are_torchs(
-    products: NativeGemm, rows: int, inputs: int, outputs: int, with_bias: bool
-) -> None:
+def test_products_are_torchs(products: NativeGemm, rows: int, inputs: int, outputs: int, with_bias: bool) -> None:
     x, weight = make(rows, inputs), make(outputs, inputs, seed=1)
     bias = make(outputs, seed=2) if with_bias else None
     gradient = make(rows, outputs, seed=3)

@@ -43,9 +43,7 @@ def test_the_definition_in_float64(kind: str, data: st.DataObject) -> None:
 
 
 @every_kind
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float16, 0.05), (torch.bfloat16, 0.25)]
-)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float16, 0.05), (torch.bfloat16, 0.25)])
 @given(data=st.data())
 @settings(deadline=None, max_examples=15)
 def test_the_definition_in_lower_precision(
@@ -84,9 +82,7 @@ def test_one_new_token_takes_a_bias_of_every_shape_though_heads_share_keys(shape
 
 def inputs(time: int = 7, dtype: torch.dtype = torch.float64, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    q, k, v = (
-        torch.randn(2, 1, time, 2, generator=generator, dtype=dtype).requires_grad_() for _ in range(3)
-    )
+    q, k, v = (torch.randn(2, 1, time, 2, generator=generator, dtype=dtype).requires_grad_() for _ in range(3))
     return q, k, v
 
 
@@ -119,9 +115,7 @@ def test_gradients(kind: str, biased: str, causal: bool) -> None:
 @every_kind
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_row_with_nothing_to_see_is_zero_and_nothing_is_nan(
-    kind: str, causal: bool, dtype: torch.dtype
-) -> None:
+def test_a_row_with_nothing_to_see_is_zero_and_nothing_is_nan(kind: str, causal: bool, dtype: torch.dtype) -> None:
     q, k, v = ((30 * x).detach().to(dtype).requires_grad_() for x in inputs(40))
     mask = torch.ones(2, 1, 1, 40, dtype=torch.bool)
     mask[0] = False
@@ -284,9 +278,7 @@ def test_shared_keys_with_a_bias_and_one_query() -> None:
 
 def test_linear_attention_refuses_what_it_has_no_meaning_for() -> None:
     q, k, v = inputs()
-    with pytest.raises(
-        ValueError, match=r"expected a mask over keys .* for linear attention, found one over pairs"
-    ):
+    with pytest.raises(ValueError, match=r"expected a mask over keys .* for linear attention, found one over pairs"):
         attend(q, k, v, kind="linear", mask=torch.ones(7, 7, dtype=torch.bool))
     with pytest.raises(ValueError, match="linear attention takes no bias: there are no scores"):
         attend(q, k, v, kind="linear", bias=torch.zeros(7, 7))

@@ -89,9 +89,7 @@ def test_a_pair_steps_as_it_is_forced_or_fails_when_it_is_built(
         "norm": "pre" if heads else "post",
     }
     if not possible(kind, positions, options):
-        with pytest.raises(
-            ConfigError, match=rf"model.attention={kind} can't be combined with model.positions="
-        ):
+        with pytest.raises(ConfigError, match=rf"model.attention={kind} can't be combined with model.positions="):
             built(kind, **changes)
         return
     model = built(kind, **changes)
@@ -179,9 +177,7 @@ def test_a_probe_set_before_decoding_sees_a_recurrent_kind_too() -> None:
         assert isinstance(cache, KeyValueCache)
         for t in range(3):
             module(x[:, t : t + 1], None, cache)
-        with pytest.raises(
-            ValueError, match="a probe must be set before decoding with linear attention begins"
-        ):
+        with pytest.raises(ValueError, match="a probe must be set before decoding with linear attention begins"):
             module(x, None, late)
     assert [w.size(-1) for w in records.weights[""]] == [1, 2, 3]
 

@@ -20,9 +20,7 @@ from headwise.nn.recording import recording
 from headwise.nn.relative import RelativeBias
 
 
-def inside(
-    name: str, causal: bool = False, heads: int = 2, d_k: int = 8, **options: Any
-) -> AttentionPositions:
+def inside(name: str, causal: bool = False, heads: int = 2, d_k: int = 8, **options: Any) -> AttentionPositions:
     torch.manual_seed(0)
     config = ModelConfig.model_validate(
         {
@@ -72,9 +70,7 @@ def test_rotary_is_the_papers_rotation_in_the_plane() -> None:
     plane = torch.view_as_complex(x.unflatten(-1, (4, 2)).contiguous())
     for m in range(5):
         for i in range(4):
-            turn = torch.polar(
-                torch.ones(()).double(), torch.tensor((m + 3) * 100.0 ** (-2 * i / 8)).double()
-            )
+            turn = torch.polar(torch.ones(()).double(), torch.tensor((m + 3) * 100.0 ** (-2 * i / 8)).double())
             assert_close(found[:, :, m, i], plane[:, :, m, i] * turn)
 
 
@@ -120,9 +116,7 @@ def test_shaw_is_an_explicit_einsum(values: bool, per_head: bool) -> None:
     """Equations 3 and 4 with a_ij written out for every pair."""
     heads, time, d = 2, 9, 8
     positions: Any = inside("relative", heads=heads, d_k=d, reach=3, values=values, per_head=per_head)
-    module = MultiHeadAttention(
-        heads * d, heads, kind="reference" if values else "fused", positions=positions
-    )
+    module = MultiHeadAttention(heads * d, heads, kind="reference" if values else "fused", positions=positions)
     x = torch.randn(2, time, heads * d)
     q, k, v = (part(x).view(2, time, heads, d) for part in (module.query, module.key, module.value))
     clipped = (torch.arange(time) - torch.arange(time)[:, None]).clamp(-3, 3) + 3
@@ -130,9 +124,7 @@ def test_shaw_is_an_explicit_einsum(values: bool, per_head: bool) -> None:
     def written_out(table: Tensor) -> Tensor:  # (heads, i, j, d)
         return table.expand(heads, -1, -1)[:, clipped]
 
-    e = torch.einsum("bihd,bjhd->bhij", q, k) + torch.einsum(
-        "bihd,hijd->bhij", q, written_out(positions.keys)
-    )
+    e = torch.einsum("bihd,bjhd->bhij", q, k) + torch.einsum("bihd,hijd->bhij", q, written_out(positions.keys))
     weights = (e / math.sqrt(d)).softmax(-1)
     z = torch.einsum("bhij,bjhd->bihd", weights, v)
     if values:

@@ -111,9 +111,7 @@ def test_a_device_of_another_kind_is_taken_for_slow() -> None:
     assert not has_fast_bfloat16(torch.device("meta"))
 
 
-@pytest.mark.skipif(
-    platform.libc_ver()[0] != "glibc", reason="other C libraries give memory back as they like"
-)
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries give memory back as they like")
 def test_freed_memory_is_kept_until_it_is_given_back() -> None:
     code = """
 from benchmarks.systems.worker import resident

@@ -75,9 +75,7 @@ def test_the_same_elements_are_dropped_in_the_backward_pass(dtype: torch.dtype) 
         out, torch.where(kept, x.detach() * scale, 0), rtol=1e-2 if dtype.itemsize == 2 else 1e-6, atol=0
     )
     assert torch.equal(x.grad == 0, ~kept)
-    torch.testing.assert_close(
-        x.grad[kept], gradient[kept] * scale, rtol=1e-2 if dtype.itemsize == 2 else 1e-6, atol=0
-    )
+    torch.testing.assert_close(x.grad[kept], gradient[kept] * scale, rtol=1e-2 if dtype.itemsize == 2 else 1e-6, atol=0)
 
 
 @pytest.mark.parametrize(("p", "training"), [(0.0, True), (0.3, False), (0.0, False)])

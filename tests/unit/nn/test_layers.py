@@ -102,9 +102,7 @@ def test_dropout_acts_on_the_sublayer_and_not_on_the_residual(norm: str) -> None
     out = connected(layer, x)
     untouched = x if norm == "pre" else nn.functional.layer_norm(x, (6,))
     same = out.isclose(untouched, atol=1e-6).all(-1)
-    assert (
-        same.float().mean().item() > 0.9
-    )  # in nearly every row the whole sub-layer was dropped, and x is unchanged
+    assert same.float().mean().item() > 0.9  # in nearly every row the whole sub-layer was dropped, and x is unchanged
     layer.eval()
     assert not connected(layer, x).isclose(untouched).all(-1).any()
 
@@ -112,7 +110,5 @@ def test_dropout_acts_on_the_sublayer_and_not_on_the_residual(norm: str) -> None
 def test_unknown_names_fail_when_the_layer_is_built() -> None:
     with pytest.raises(ConfigError, match="norm: expected post or pre, found 'Pre'"):
         Residual(6, "Pre", 0.0)
-    with pytest.raises(
-        ConfigError, match="activation: expected one of relu, gelu, gelu_tanh, silu, found 'tanh'"
-    ):
+    with pytest.raises(ConfigError, match="activation: expected one of relu, gelu, gelu_tanh, silu, found 'tanh'"):
         FeedForward(6, 11, "tanh", 0.0)

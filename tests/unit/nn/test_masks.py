@@ -31,9 +31,7 @@ def test_causal_mask(queries: int, earlier: int) -> None:
 
 
 def test_without_end_drops_the_last_real_token_unless_it_is_the_only_one() -> None:
-    keep = torch.tensor(
-        [[True, True, True], [True, True, False], [True, False, False], [False, False, False]]
-    )
+    keep = torch.tensor([[True, True, True], [True, True, False], [True, False, False], [False, False, False]])
     expected = [[True, True, False], [True, False, False], [True, False, False], [False, False, False]]
     assert without_end(keep).tolist() == expected
 

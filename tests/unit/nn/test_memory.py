@@ -29,26 +29,18 @@ def test_the_machine_has_memory() -> None:
     "build",
     [
         lambda: build_model(HUGE, 1000, 1000),
-        lambda: build_decoder_only(
-            ModelConfig(d_model=65_536, d_ff=262_144, heads=512, decoder_layers=100), 1000
-        ),
-        lambda: build_encoder_only(
-            ModelConfig(d_model=65_536, d_ff=262_144, heads=512, encoder_layers=100), 1000
-        ),
+        lambda: build_decoder_only(ModelConfig(d_model=65_536, d_ff=262_144, heads=512, decoder_layers=100), 1000),
+        lambda: build_encoder_only(ModelConfig(d_model=65_536, d_ff=262_144, heads=512, encoder_layers=100), 1000),
     ],
 )
 def test_a_model_beyond_the_memory_is_refused(build: Any) -> None:
-    with pytest.raises(
-        ConfigError, match=r"^model: expected one that fits the .* GB of this machine, found [\d,]+ p"
-    ):
+    with pytest.raises(ConfigError, match=r"^model: expected one that fits the .* GB of this machine, found [\d,]+ p"):
         build()
 
 
 @pytest.mark.parametrize("architecture", ["transformer", "recurrent", "convolutional"])
 def test_the_rough_count_is_never_too_small(architecture: str) -> None:
-    config = ModelConfig(
-        architecture=architecture, encoder_layers=2, decoder_layers=2, d_model=32, d_ff=64, heads=2
-    )
+    config = ModelConfig(architecture=architecture, encoder_layers=2, decoder_layers=2, d_model=32, d_ff=64, heads=2)
     exact = sum(p.numel() for p in build_model(config, 100, 100).parameters())
     assert exact <= memory._upper_bound(config, 100)
 

@@ -100,9 +100,7 @@ def test_step_by_step_equals_all_at_once(sizes: list[int], kind: str) -> None:
 
 
 def test_recording_gives_every_attention_by_name_and_leaves_no_trace() -> None:
-    model = nn.ModuleDict(
-        {"first": MultiHeadAttention(8, 2), "rest": nn.ModuleList([MultiHeadAttention(8, 4)])}
-    )
+    model = nn.ModuleDict({"first": MultiHeadAttention(8, 2), "rest": nn.ModuleList([MultiHeadAttention(8, 4)])})
     x = torch.randn(3, 5, 8)
     first, second = model["first"], model["rest"][0]  # type: ignore[index]
     plain = second(first(x))

@@ -27,9 +27,7 @@ def test_the_papers_formula(position: int, half: int, data: st.DataObject) -> No
 
 @pytest.mark.parametrize(("kind", "start"), [("tensor2tensor", 0), ("fairseq", 2)])
 @given(st.integers(0, 1000), st.integers(2, 64), st.data())
-def test_the_sinusoids_of_other_toolkits(
-    kind: str, start: int, position: int, half: int, data: st.DataObject
-) -> None:
+def test_the_sinusoids_of_other_toolkits(kind: str, start: int, position: int, half: int, data: st.DataObject) -> None:
     i = data.draw(st.integers(0, half - 1))
     table = Positions(kind, position + 1, 2 * half).table
     assert table is not None
@@ -66,9 +64,7 @@ def test_each_position_gets_its_own_row_of_the_table(kind: str) -> None:
 @pytest.mark.parametrize(("time", "start", "found"), [(10, 0, 10), (1, 9, 10), (4, 7, 11)])
 def test_a_sequence_past_the_table_is_refused(kind: str, time: int, start: int, found: int) -> None:
     positions = Positions(kind, length=9, d_model=4)
-    with pytest.raises(
-        ValueError, match=rf"expected at most 9 positions \(model.max_length\), found {found}"
-    ):
+    with pytest.raises(ValueError, match=rf"expected at most 9 positions \(model.max_length\), found {found}"):
         positions(torch.zeros(1, time, 4), start)
 
 
@@ -91,11 +87,7 @@ def test_the_dtype_of_the_activations_is_kept() -> None:
 def test_an_encoding_of_ones_own_has_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(positions, "_ENCODINGS", dict(positions._ENCODINGS))
     for value in (1.0, 2.0):  # as a notebook's cell that runs again
-        positions.register_table("flat")(
-            lambda length, d_model, value=value: torch.full((length, d_model), value)
-        )
+        positions.register_table("flat")(lambda length, d_model, value=value: torch.full((length, d_model), value))
     assert Positions("flat", 3, 2)(torch.zeros(1, 3, 2)).eq(2).all()
-    with pytest.raises(
-        ConfigError, match=r"encoding rotary: expected a new name, found one that headwise\.nn\."
-    ):
+    with pytest.raises(ConfigError, match=r"encoding rotary: expected a new name, found one that headwise\.nn\."):
         positions.register_table("rotary")(sinusoids)

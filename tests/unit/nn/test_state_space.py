@@ -97,9 +97,7 @@ def test_lower_precision_over_a_long_sequence(dtype: torch.dtype, tolerance: flo
     found = module(x)
     assert found.dtype == dtype
     expected = torch.from_numpy(recurrence(module, x))
-    assert_close(
-        found.detach().double(), expected, rtol=tolerance, atol=tolerance * expected.abs().max().item()
-    )
+    assert_close(found.detach().double(), expected, rtol=tolerance, atol=tolerance * expected.abs().max().item())
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -256,17 +254,13 @@ def test_it_is_no_function_of_queries_keys_and_values() -> None:
     x = torch.zeros(1, 1, 2, 3)
     assert isinstance(registered("state_space"), Layer)
     for ask in (lambda: attend(x, x, x, kind="state_space"), lambda: attention_kind("state_space")):
-        with pytest.raises(
-            ConfigError, match="expected a kind with queries, keys and values, found state_space"
-        ):
+        with pytest.raises(ConfigError, match="expected a kind with queries, keys and values, found state_space"):
             ask()
 
 
 def test_masks_over_pairs_and_steps_through_an_encoder_are_refused() -> None:
     x = torch.zeros(1, 5, 4, dtype=torch.float64)
-    with pytest.raises(
-        ValueError, match=r"expected a mask over keys .* for state_space attention, found one over"
-    ):
+    with pytest.raises(ValueError, match=r"expected a mask over keys .* for state_space attention, found one over"):
         layer()(x, torch.ones(1, 1, 5, 5, dtype=torch.bool))
     with pytest.raises(ValueError, match="expected a causal state space to decode step by step"):
         layer(causal=False).new_cache()
@@ -312,7 +306,5 @@ def test_a_prefix_seen_in_both_directions_is_refused() -> None:
     config = ModelConfig.model_validate(
         {"architecture": "decoder_only", "attention": "state_space", "positions": "none", "prefix": True}
     )
-    with pytest.raises(
-        ConfigError, match=r"state_space can't be combined with model.prefix=true: its state is one"
-    ):
+    with pytest.raises(ConfigError, match=r"state_space can't be combined with model.prefix=true: its state is one"):
         DecoderOnly(config, 17)

@@ -42,8 +42,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = Config.load(run / "config.yaml")
     data = config.data.model_copy(
         update={
-            f"dev_{side}": str(folder / "corpus" / f"dev.{code}")
-            for side, code in (("source", "en"), ("target", "de"))
+            f"dev_{side}": str(folder / "corpus" / f"dev.{code}") for side, code in (("source", "en"), ("target", "de"))
         }
     )
     (run / "config.yaml").write_text(config.model_copy(update={"data": data}).to_yaml(), encoding="utf-8")
@@ -55,9 +54,7 @@ def planted(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure a model whose first head attends from verbs to subjects, the second from pronouns to nouns."""
     translator = Translator.load(run, device="cpu")
 
-    def measure(
-        _: Translator, sources: Sequence[Annotated], targets: Sequence[Annotated]
-    ) -> list[PartReport]:
+    def measure(_: Translator, sources: Sequence[Annotated], targets: Sequence[Annotated]) -> list[PartReport]:
         assert len(sources) == len(targets) == PAIRS
         spaced = [replace(one, sentence=SentenceWords.of(" ".join(one.sentence.words))) for one in sources]
         return [Planted(translator, spaced, [subject, antecedent]).measure(spaced)]
@@ -139,9 +136,7 @@ def test_pairs_that_are_longer_than_the_model_reads_are_left_out(tmp_path: Path)
     fitting = [Annotated.of(text) for text in ENGLISH[:2]]
     long = Annotated.of(" ".join(ENGLISH))
     corpus = EvaluationPairs("some", [fitting[0], long, *fitting], [*fitting, fitting[0], long])
-    answer = measured(
-        run, EvaluationPairs("some", [*fitting, long], [*fitting, fitting[0]], [frozenset({(0, 0)})] * 3)
-    )
+    answer = measured(run, EvaluationPairs("some", [*fitting, long], [*fitting, fitting[0]], [frozenset({(0, 0)})] * 3))
     assert answer["about"] == "2 sentences of some. 1 more are longer than the model reads."
     assert corpus.within(Translator.load(run, device="cpu")).sources == [fitting[0], fitting[0]]
 
@@ -173,8 +168,7 @@ def test_the_page_suggests_the_examples_beside_the_development_set_first(
     path = make_run(tmp_path / "run")
     config = Config.load(path / "config.yaml")
     files = {
-        f"dev_{side}": str(tmp_path / "corpus" / f"dev.{name}")
-        for side, name in (("source", "en"), ("target", "de"))
+        f"dev_{side}": str(tmp_path / "corpus" / f"dev.{name}") for side, name in (("source", "en"), ("target", "de"))
     }
     data = config.data.model_copy(update=files)
     suggested = suggestions(path, data)

@@ -69,9 +69,7 @@ def test_the_boxes_are_the_librarys(client: TestClient, tracer: TranslationTrace
         ({"text": " "}, 400, "expected a text to look into, found an empty one"),
     ],
 )
-def test_a_mistake_is_one_sentence(
-    client: TestClient, change: dict[str, Any], status: int, sentence: str
-) -> None:
+def test_a_mistake_is_one_sentence(client: TestClient, change: dict[str, Any], status: int, sentence: str) -> None:
     question = {"run": "small", "text": TEXT, "target": "Ein", "box": "encoder.self-attention"}
     answer = client.post("/api/box", json=question | change)
     assert (answer.status_code, sentence in answer.json()["error"]) == (status, True), answer.json()
@@ -81,9 +79,7 @@ def explain(run: Path, *more: str) -> int:
     return command_line(["explain", str(run), "--text", TEXT, "--device", "cpu", *more])
 
 
-def test_the_terminal_has_the_steps(
-    run: Path, tracer: TranslationTracer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_terminal_has_the_steps(run: Path, tracer: TranslationTracer, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--box", "encoder.feed-forward", "--layer", "2", "--position", "3"]
     assert explain(run, *options) == 0
     printed = capsys.readouterr().out
@@ -153,9 +149,7 @@ def test_a_language_model_and_a_classifier_answer(others: dict[str, Path]) -> No
         assert sentence in answer.json()["error"]
 
 
-def test_the_command_line_takes_their_runs(
-    others: dict[str, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line_takes_their_runs(others: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     writer, digits = (["explain", str(others[name]), "--device", "cpu"] for name in ("writer", "digits"))
     assert command_line([*writer, "--text", "the", "--do", "silence:decoder.1.1"]) == 0
     assert "compared with the translation without interventions" in capsys.readouterr().out

@@ -144,9 +144,7 @@ KINDS = (
         "no-scaling",
     ),
 )
-LAYER_KINDS = (
-    *("no-residual", "no-norm", "no-ffn", "no-mask", "no-positions", "shuffle-positions", "checkpoint"),
-)
+LAYER_KINDS = (*("no-residual", "no-norm", "no-ffn", "no-mask", "no-positions", "shuffle-positions", "checkpoint"),)
 
 change = st.one_of(
     st.builds(

@@ -65,9 +65,7 @@ def explain(run: Path, *more: str) -> int:
     return command_line(["explain", str(run), "--text", TEXT, "--device", "cpu", *more])
 
 
-def test_the_command_prints_and_writes_it(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_and_writes_it(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert explain(run, "--recurrence", "--radius", "3", "-o", str(tmp_path / "out.json")) == 0
     found = json.loads((tmp_path / "out.json").read_text())
     names = [network["name"] for network in found["networks"]]

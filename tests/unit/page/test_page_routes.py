@@ -50,9 +50,7 @@ def test_a_trace_is_the_librarys(client: TestClient, run: Path) -> None:
     array = packed["forced"]["attention"]["cross"]
     values = np.frombuffer(base64.b64decode(array["float32"]), "<f4").reshape(array["shape"])
     assert np.abs(values - np.array(expected["forced"]["attention"]["cross"])).max() <= 5e-7
-    forced = post(
-        client, "/api/force", run="small", text=ENGLISH[0], target=expected["forced"]["target"]["ids"]
-    ).json()
+    forced = post(client, "/api/force", run="small", text=ENGLISH[0], target=expected["forced"]["target"]["ids"]).json()
     assert forced["log_probability"] == expected["forced"]["log_probability"]
 
 
@@ -102,8 +100,7 @@ def test_an_image_is_looked_at_as_the_library_does(digits: Path) -> None:
         answer = post(client, "/api/patches", run="digits", **question)
         assert (answer.status_code, answer.json()["error"]) == (400, sentence)
     assert (
-        "expected a run of the task translation"
-        in post(client, "/api/trace", run="digits", text="a").json()["error"]
+        "expected a run of the task translation" in post(client, "/api/trace", run="digits", text="a").json()["error"]
     )
 
 
@@ -136,9 +133,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("status", "question", "sentence"), MISTAKES, ids=[m[2][:24] for m in MISTAKES])
-def test_a_mistake_is_one_sentence(
-    client: TestClient, status: int, question: dict[str, Any], sentence: str
-) -> None:
+def test_a_mistake_is_one_sentence(client: TestClient, status: int, question: dict[str, Any], sentence: str) -> None:
     answer = post(client, "/api/trace", **question)
     assert answer.status_code == status
     assert sentence in answer.json()["error"]
@@ -229,17 +224,12 @@ def test_one_request_at_a_time_in_order_and_none_for_nobody() -> None:
     assert isinstance(results[3], QueueFull)
 
 
-def test_the_command_names_what_is_wrong(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_names_what_is_wrong(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with listen("127.0.0.1", 0) as taken:
         taken.listen()
         port = taken.getsockname()[1]
         assert command_line(["serve", str(run), "--port", str(port)]) == 2
-        assert (
-            f"--port {port}: expected a free port, found that address already in use"
-            in capsys.readouterr().err
-        )
+        assert f"--port {port}: expected a free port, found that address already in use" in capsys.readouterr().err
     config = (run / "config.yaml").read_text().replace("task: translation", "task: juggling")
     (tmp_path / "odd").mkdir()
     (tmp_path / "odd" / "config.yaml").write_text(config)

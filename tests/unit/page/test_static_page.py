@@ -233,9 +233,7 @@ INVALID: list[Request] = [
 
 def _without_kinds(response: dict[str, Any]) -> dict[str, Any]:
     """The browser's model knows fewer kinds of interventions."""
-    return {
-        "error": re.sub("expected one of silence, .*, found", "expected a kind, found", response["error"])
-    }
+    return {"error": re.sub("expected one of silence, .*, found", "expected a kind, found", response["error"])}
 
 
 @needs_node
@@ -243,9 +241,7 @@ def test_errors_are_the_servers(small: tuple[Path, Path]) -> None:
     run, folder = small
     theirs = on_server(run, INVALID)
     assert all(response["error"] for response in theirs)
-    assert [_without_kinds(one) for one in in_browser(folder, INVALID)] == [
-        _without_kinds(one) for one in theirs
-    ]
+    assert [_without_kinds(one) for one in in_browser(folder, INVALID)] == [_without_kinds(one) for one in theirs]
     assert "/api/next: expected" in in_browser(folder, [("next", {"text": "a"})])[0]["error"]
 
 

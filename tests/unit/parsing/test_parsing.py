@@ -33,15 +33,8 @@ from headwise.text.reading.records import read_records
 from paths import CONFIGS
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
-_PLAIN = (
-    st.none()
-    | st.booleans()
-    | st.integers(-(10**60), 10**60)
-    | st.floats(allow_nan=False, allow_infinity=False)
-)
-_VALUES = st.recursive(
-    _PLAIN | _TEXT, lambda inner: st.lists(inner) | st.dictionaries(_TEXT, inner), max_leaves=20
-)
+_PLAIN = st.none() | st.booleans() | st.integers(-(10**60), 10**60) | st.floats(allow_nan=False, allow_infinity=False)
+_VALUES = st.recursive(_PLAIN | _TEXT, lambda inner: st.lists(inner) | st.dictionaries(_TEXT, inner), max_leaves=20)
 # Difficult fragments for parsers, combined at random.
 _PIECES = st.sampled_from(
     ['{"a":', "[", "]", "}", ",", '"', "\\u", "d800", "\\", "NaN", "-Infinity", "1e999", "9" * 5000, "\n", "null",
@@ -83,9 +76,7 @@ def test_any_bytes_are_a_json_value_or_a_mistake(content: bytes) -> None:
 @example(b'a: "\\uFFFFFFFF \\UFFFFFFFF"')
 @example(b"!!int ''")
 @example(b"!<tag:yaml.org,2002:bool> x")
-def test_any_bytes_are_a_yaml_value_or_a_mistake(
-    tmp_path_factory: pytest.TempPathFactory, content: bytes
-) -> None:
+def test_any_bytes_are_a_yaml_value_or_a_mistake(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any.yaml"
     path.write_bytes(content)
     try:
@@ -218,9 +209,7 @@ def test_numbers_that_are_not_finite_are_read_where_they_are_our_own(tmp_path: P
 
 
 @given(st.lists(st.text() | st.binary().map(lambda b: b.decode("latin-1")), max_size=5))
-def test_any_jsonl_file_is_records_or_a_mistake(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[str]
-) -> None:
+def test_any_jsonl_file_is_records_or_a_mistake(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
     path = tmp_path_factory.getbasetemp() / "any.jsonl"
     path.write_bytes("\n".join(lines).encode("utf-8", "surrogatepass"))
     with contextlib.suppress(HeadwiseError):

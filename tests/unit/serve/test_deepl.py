@@ -81,9 +81,7 @@ def test_a_document(client: Any, translator: Translator, tmp_path: Path) -> None
         client.translate_document(b"a", io.BytesIO(), filename="a.pdf", target_lang="DE")
 
 
-def test_a_document_that_fails_says_why_and_costs_nothing(
-    client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_document_that_fails_says_why_and_costs_nothing(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> bytes:
         raise DataError("a.txt: expected a file that can be written")
 
@@ -108,9 +106,7 @@ def test_a_document_with_a_picture_may_be_long(client: Any) -> None:
     assert len(written.getvalue()) > 2_000_000
 
 
-def test_a_form_as_in_its_documentation(
-    address: str, keys: tuple[KeyStore, str, str], translator: Translator
-) -> None:
+def test_a_form_as_in_its_documentation(address: str, keys: tuple[KeyStore, str, str], translator: Translator) -> None:
     answer = httpx.post(
         f"{address}/v2/translate",
         headers={"Authorization": f"DeepL-Auth-Key {keys[1]}"},
@@ -130,9 +126,7 @@ def test_a_form_as_in_its_documentation(
         ({"target_lang": "JA"}, "target: expected one of de, en, found 'JA'"),
     ],
 )
-def test_what_isnt_done_is_refused_and_costs_nothing(
-    client: Any, options: dict[str, Any], sentence: str
-) -> None:
+def test_what_isnt_done_is_refused_and_costs_nothing(client: Any, options: dict[str, Any], sentence: str) -> None:
     before = client.get_usage().character.count
     with pytest.raises(deepl.DeepLException, match=sentence):
         client.translate_text("<a>", **{"source_lang": "EN", "target_lang": "DE", **options})

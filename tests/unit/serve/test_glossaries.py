@@ -88,9 +88,7 @@ def test_version_2_with_its_client(client: Any, runs: list[Path]) -> None:
 
 
 def test_version_3_with_its_client(client: Any) -> None:
-    made = client.create_multilingual_glossary(
-        "mine", [Entries("EN", "DE", TERMS), Entries("DE", "EN", {"a": "b"})]
-    )
+    made = client.create_multilingual_glossary("mine", [Entries("EN", "DE", TERMS), Entries("DE", "EN", {"a": "b"})])
     counts = {(one.source_lang, one.target_lang): one.entry_count for one in made.dictionaries}
     assert counts == {("EN", "DE"): 3, ("DE", "EN"): 1}
     found = client.get_multilingual_glossary_entries(made, "EN", "DE").dictionaries[0]

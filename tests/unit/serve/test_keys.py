@@ -77,9 +77,7 @@ def test_quotas_and_rates(tmp_path: Path) -> None:
 
 
 def test_mistakes(tmp_path: Path) -> None:
-    with pytest.raises(
-        DataError, match="expected a file of API keys, made by `headwise keys add`, found none"
-    ):
+    with pytest.raises(DataError, match="expected a file of API keys, made by `headwise keys add`, found none"):
         KeyStore(tmp_path / "none.db")
     text = tmp_path / "text.db"
     text.write_text("a key\n" * 100)
@@ -107,9 +105,7 @@ def test_a_file_that_can_only_be_read_is_refused_before_the_first_request(
     connect = sqlite3.connect
 
     def read_only(path: object, **options: Any) -> sqlite3.Connection:  # root may write any file
-        return (
-            connect(f"file:{path}?mode=ro", uri=True, **options) if path == file else connect(path, **options)
-        )
+        return connect(f"file:{path}?mode=ro", uri=True, **options) if path == file else connect(path, **options)
 
     monkeypatch.setattr(sqlite3, "connect", read_only)
     capsys.readouterr()

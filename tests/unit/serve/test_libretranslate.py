@@ -65,9 +65,7 @@ def test_a_language_is_detected(address: str) -> None:
 def test_the_language_of_a_text_without_letters_is_a_guess_without_confidence(address: str) -> None:
     (best,) = libretranslatepy.LibreTranslateAPI(address).detect("12:30")
     assert best["confidence"] == 0
-    assert (
-        best == post(address, "translate", q="12:30", source="auto", target="fr").json()["detectedLanguage"]
-    )
+    assert best == post(address, "translate", q="12:30", source="auto", target="fr").json()["detectedLanguage"]
     nothing = post(address, "detect", q="")
     assert (nothing.status_code, [*nothing.json()]) == (400, ["error"])
 
@@ -159,9 +157,7 @@ def test_other_addresses(address: str) -> None:
     assert page.headers["content-type"].startswith("text/html")
 
 
-@pytest.mark.parametrize(
-    "sent", ["q=€ → ½&source=en&target=de", "q=%E2%82%AC+%E2%86%92+%C2%BD&source=en&target=de"]
-)
+@pytest.mark.parametrize("sent", ["q=€ → ½&source=en&target=de", "q=%E2%82%AC+%E2%86%92+%C2%BD&source=en&target=de"])
 def test_fields_in_utf_8_may_be_quoted_or_not(address: str, sent: str) -> None:
     """`curl -d "q=…"` sends a text as it is; `--data-urlencode` and browsers quote it."""
     kind = {"Content-Type": "application/x-www-form-urlencoded"}

@@ -27,9 +27,7 @@ def german(translator: Translator) -> list[str]:
 
 
 def ours(address: str, **fields: Any) -> Any:
-    answer = httpx.post(
-        f"{address}/v1/translate", json={"source": "en", "target": "de", **fields}, timeout=60
-    )
+    answer = httpx.post(f"{address}/v1/translate", json={"source": "en", "target": "de", **fields}, timeout=60)
     return answer.json() if answer.status_code == 200 else answer
 
 
@@ -38,17 +36,13 @@ def test_tags_around_sentences_stay_bit_exact(client: Any, address: str, german:
     page += "<script>'Words.'</script>"
     expected = page
     for source, translation in zip(ENGLISH, german, strict=True):
-        expected = expected.replace(
-            source, translation.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-        )
+        expected = expected.replace(source, translation.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
     options = {"source_lang": "EN", "target_lang": "DE"}
     assert client.translate_text(page, tag_handling="html", **options).text == expected
     (one,) = ours(address, texts=[page], format="html")["translations"]
     assert one["text"] == expected
     assert one["warnings"] == []
-    answer = httpx.post(
-        f"{address}/translate", data={"q": page, "source": "en", "target": "de", "format": "html"}
-    )
+    answer = httpx.post(f"{address}/translate", data={"q": page, "source": "en", "target": "de", "format": "html"})
     assert answer.json() == {"translatedText": expected}
 
 
@@ -78,9 +72,7 @@ def test_pieces_arrive_or_are_reported(address: str, client: Any) -> None:
     possible = {f"the translation lacked {piece!r}; it was put where the alignment says" for piece in pieces}
     assert set(one["warnings"]) <= possible
     assert one["warnings"]
-    assert all(
-        piece in client.translate_text(source, source_lang="EN", target_lang="FR").text for piece in pieces
-    )
+    assert all(piece in client.translate_text(source, source_lang="EN", target_lang="FR").text for piece in pieces)
     (free,) = ours(address, texts=[source], protect=False)["translations"]
     assert pieces[0] not in free["text"]
     metrics = httpx.get(f"{address}/metrics").text

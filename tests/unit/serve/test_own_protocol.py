@@ -49,9 +49,7 @@ def test_prefixes(address: str, translator: Translator) -> None:
     assert answer["translations"][0]["text"] == translator.translate(ENGLISH[:1], prefixes=[prefix])[0].text
 
 
-def test_a_prefix_is_that_of_the_text_and_not_of_a_message_in_it(
-    address: str, translator: Translator
-) -> None:
+def test_a_prefix_is_that_of_the_text_and_not_of_a_message_in_it(address: str, translator: Translator) -> None:
     prefix, message = "Ein Mann", "{n, plural, other {Two dogs run.}}"
     text = f"{ENGLISH[0]} {message}"
     (found,) = post(

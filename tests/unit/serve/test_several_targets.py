@@ -32,9 +32,7 @@ def address(run: Path) -> Iterator[str]:
 
 
 def ours(address: str, **fields: Any) -> httpx.Response:
-    return httpx.post(
-        f"{address}/v1/translate", json={"texts": ENGLISH, "guard": False, **fields}, timeout=60
-    )
+    return httpx.post(f"{address}/v1/translate", json={"texts": ENGLISH, "guard": False, **fields}, timeout=60)
 
 
 def test_every_language_is_served(run: Path, address: str) -> None:
@@ -69,9 +67,7 @@ def test_a_vocabulary_may_have_chosen_none(tmp_path: Path) -> None:
     run = make_multilingual(tmp_path, "source", language="")
     with translating([run]) as address:
         for target in ("de", "fr"):
-            expected = Translator.load(
-                run, device="cpu", language=f">>{'deu' if target == 'de' else 'fra'}<<"
-            )
+            expected = Translator.load(run, device="cpu", language=f">>{'deu' if target == 'de' else 'fra'}<<")
             (one, *_) = ours(address, source="en", target=target).json()["translations"]
             assert one["text"] == expected.translate(ENGLISH[:1])[0].text
 

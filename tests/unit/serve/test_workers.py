@@ -106,9 +106,7 @@ def test_documents_are_found_by_all_and_end_with_their_worker(shared: Shared) ->
     other.close()
 
 
-def test_metrics_are_summed_and_a_place_keeps_its_counts(
-    shared: Shared, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metrics_are_summed_and_a_place_keeps_its_counts(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values, "ValueClass", values.ValueClass)  # restores it
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
     service = Service(ServedModels([]))

@@ -104,9 +104,7 @@ def card_bleu() -> float:
 
 def test_the_sentences_of_the_walk_throughs(translator: Translator) -> None:
     translations = translator.translate(WALK_THROUGHS[::2])
-    assert [translation.text for translation in translations] == [
-        line.strip() for line in WALK_THROUGHS[1::2]
-    ]
+    assert [translation.text for translation in translations] == [line.strip() for line in WALK_THROUGHS[1::2]]
     assert not any(translation.unknown for translation in translations)
 
 

@@ -56,25 +56,19 @@ def test_every_command_with_a_run_takes_the_name() -> None:
     assert [key for key, option in found.items() if option.callback is not named] == []
 
 
-def test_a_training_takes_the_name_from_its_configuration_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_takes_the_name_from_its_configuration_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     demo = FOLDER / DEMO
     for name, lines in {"a.en": ENGLISH, "a.de": GERMAN}.items():
         Path(name).write_text("".join(f"{line} {n}\n" for n in range(9) for line in lines), encoding="utf-8")
-    request = TrainingRequest(
-        ["data.workers=1"], source=["a.en"], target=["a.de"], out=Path("run"), checks=False
-    )
+    request = TrainingRequest(["data.workers=1"], source=["a.en"], target=["a.de"], out=Path("run"), checks=False)
     begun = replace(request, initialize_from=DEMO).plan().config
     start = find_start(begun, ("translation",))
     assert start is not None
     assert start.run == demo
     copying = replace(request, changes=[*request.changes, f"subwords.copy_from={DEMO}"]).plan().config
     assert begun.training.initialize_from == copying.subwords.copy_from == DEMO
-    prepared = find_task("translation").prepare(
-        copying, Path("prepared"), expected=None, say=lambda line: None
-    )
+    prepared = find_task("translation").prepare(copying, Path("prepared"), expected=None, say=lambda line: None)
     prepared.save(tmp_path)
     assert (tmp_path / "spm.model").read_bytes() == (demo / "spm.model").read_bytes()
 
@@ -107,8 +101,7 @@ def test_the_catalog_has_the_general_models_as_they_are_here() -> None:
         files = [file for file in folder.rglob("*") if file.is_file() and file.name != MANIFEST]
         known = {file.name: file.sha256 for file in find_corpus(name).files}
         assert known == {
-            file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
-            for file in files
+            file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest() for file in files
         }
         assert sum(file.stat().st_size for file in files) < 15_000_000
 

@@ -21,9 +21,7 @@ def test_the_vocabulary_is_that_of_the_run(joint: bool, toy: Toy, tmp_path: Path
     subwords = Subwords.train(ENGLISH, GERMAN, config, tmp_path / "teacher")
     data = DataConfig(source=[str(toy.source)], target=[str(toy.target)], dev_pairs=10, workers=1)
     recipe = with_subwords_of(choose(measure(data), data), tmp_path / "teacher")
-    assert (
-        recipe.reasons[0] == f"subwords.copy_from={tmp_path}/teacher: its {subwords.target_size:,} subwords"
-    )
+    assert recipe.reasons[0] == f"subwords.copy_from={tmp_path}/teacher: its {subwords.target_size:,} subwords"
     assert recipe.config.model.share_embeddings == ("all" if joint else "target")
     kind, said = find_task("translation"), []
     prepared = kind.prepare(recipe.config, tmp_path / "prepared", expected=None, say=said.append)
@@ -48,16 +46,12 @@ def test_subwords_that_cannot_be_copied_are_named(toy: Toy, tmp_path: Path) -> N
 
     with pytest.raises(CheckpointError, match=r"nowhere/spm\.model: there is no such subword model"):
         prepare("subwords.copy_from=nowhere")
-    with pytest.raises(
-        ConfigError, match=r"subwords\.copy_from: expected nothing beside training\.initialize_from"
-    ):
+    with pytest.raises(ConfigError, match=r"subwords\.copy_from: expected nothing beside training\.initialize_from"):
         prepare("subwords.copy_from=nowhere", "training.initialize_from=nowhere")
     Subwords.train(ENGLISH, GERMAN, SubwordConfig(size=150), tmp_path)
     with pytest.raises(CheckpointError, match="expected a subword model with lowercase=True as configured"):
         prepare(f"subwords.copy_from={tmp_path}", "subwords.lowercase=true")
-    with pytest.raises(
-        ConfigError, match=r"subwords\.symbols: expected subwords of .*, found <bt>, which is"
-    ):
+    with pytest.raises(ConfigError, match=r"subwords\.symbols: expected subwords of .*, found <bt>, which is"):
         prepare(f"subwords.copy_from={tmp_path}", "subwords.symbols=[<bt>]")
     tagged = tmp_path / "tagged"
     Subwords.train(ENGLISH, GERMAN, SubwordConfig(size=150, symbols=["<bt>"]), tagged)

@@ -96,9 +96,7 @@ def stream(rank: int = 0, world: int = 1) -> PlannedStream[Any]:
     lengths = np.arange(3, 43)
 
     def make(epoch: int, rows: np.ndarray, random: np.random.Generator) -> Any:
-        return make_rows(
-            [[random.integers(100)] * lengths[row] for row in rows], [[1]] * len(rows), rows.tolist()
-        )
+        return make_rows([[random.integers(100)] * lengths[row] for row in rows], [[1]] * len(rows), rows.tolist())
 
     return row_stream(lambda _: lengths, make, 100, seed=1, identity={"data": "x"}, rank=rank, world=world)
 

@@ -158,9 +158,7 @@ def test_wider_models_are_adapted_at_lower_rates() -> None:
     peaks = []
     for width in (128, 256, 512, 1024):
         start.model.d_model = width
-        peak = adapt(
-            size(1000), start, DataConfig(), TrainingConfig(initialize_from="run")
-        ).config.schedule.peak
+        peak = adapt(size(1000), start, DataConfig(), TrainingConfig(initialize_from="run")).config.schedule.peak
         peaks.append(peak)
     assert peaks == pytest.approx([2e-3, 5e-4, 1.25e-4, 3.1e-5], rel=0.05)
 

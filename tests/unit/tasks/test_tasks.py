@@ -47,9 +47,7 @@ def echo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugins, "_imported", [])  # what children of later tests would import
 
 
-def test_the_documents_task_trains_resumes_and_is_evaluated(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_documents_task_trains_resumes_and_is_evaluated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config, short = (
         Config.from_tree(CONFIG),
         Config.from_tree(CONFIG).with_overrides(["training.max_steps=7"]),
@@ -98,9 +96,7 @@ def test_an_option_without_the_key_that_it_belongs_to_is_refused(option: str, ne
     task, config = find_task("translation"), Config().with_overrides([option])
     with pytest.raises(ConfigError, match="beside it, without which it has no effect"):
         task.check(config)
-    task.check(
-        config.with_overrides([needed, *(["model.cross_attention=fused"] if "window" in needed else [])])
-    )
+    task.check(config.with_overrides([needed, *(["model.cross_attention=fused"] if "window" in needed else [])]))
 
 
 def test_the_ranks_of_a_machine_divide_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,9 +104,7 @@ def test_the_final_validation_searches_with_the_runs_own_options(
     assert found == (config.decoding.beam, config.decoding.alpha, config.decoding.extra_length, 1.0)
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), min_size=1, max_size=40), st.integers(0, 10)
-)
+@given(st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), min_size=1, max_size=40), st.integers(0, 10))
 def test_usual_lengths_hold_for_nearly_all_pairs(pairs: list[tuple[int, int]], margin: int) -> None:
     sources, targets = np.array(pairs, np.int32).T
     factor = usual_lengths(sources, targets, margin)

@@ -131,9 +131,7 @@ def test_changes_are_independent_and_have_their_shares() -> None:
 @given(
     st.lists(st.tuples(st.text(), st.text()), min_size=1, max_size=8),
     st.dictionaries(
-        st.sampled_from(
-            [key for key in AugmentConfig.model_fields if key not in ("capitals", "title", "lower_case")]
-        ),
+        st.sampled_from([key for key in AugmentConfig.model_fields if key not in ("capitals", "title", "lower_case")]),
         st.floats(0, 1),
     ),
     st.integers(0, 100),

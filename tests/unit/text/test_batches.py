@@ -78,9 +78,7 @@ def test_a_row_longer_than_the_budget() -> None:
 
 @pytest.mark.skipif(not MULTI30K.is_dir(), reason="needs ../shared/data/multi30k")
 @pytest.mark.parametrize("tokens", [4096, 8192])
-def test_less_than_five_percent_padding_on_multi30k(
-    tmp_path_factory: pytest.TempPathFactory, tokens: int
-) -> None:
+def test_less_than_five_percent_padding_on_multi30k(tmp_path_factory: pytest.TempPathFactory, tokens: int) -> None:
     directory = tmp_path_factory.getbasetemp() / "multi30k" / "prepared"
     files = {side: [str(MULTI30K / f"train.lc.norm.tok.{side}.gz")] for side in ("en", "de")}
     config = DataConfig(source=files["en"], target=files["de"])

@@ -105,9 +105,7 @@ def test_each_rule_counts_what_it_removes(pair: tuple[bytes, bytes], rule: str) 
     good = (b"1 2 3", b"123456")
     pairs, report = cleaned([good, pair, good], max_words=3, max_ratio=2.0)
     assert [p.line for p in pairs] == [1, 3]
-    counts = {
-        name: getattr(report, name) for name in ("empty", "too_long", "ratio", "not_utf8", "duplicates")
-    }
+    counts = {name: getattr(report, name) for name in ("empty", "too_long", "ratio", "not_utf8", "duplicates")}
     assert counts == {name: int(name == rule) for name in counts}
     assert report.total == 3
 
@@ -178,9 +176,7 @@ def test_files_of_different_length(tmp_path: Path, left: int, right: int, end: s
     ],
 )
 @pytest.mark.parametrize("side", [0, 1])
-def test_files_that_hold_no_text(
-    tmp_path: Path, make: Callable[[Path], None], message: str, side: int
-) -> None:
+def test_files_that_hold_no_text(tmp_path: Path, make: Callable[[Path], None], message: str, side: int) -> None:
     good, bad = write(tmp_path / "good", b"x\n"), tmp_path / "bad"
     make(bad)
     with pytest.raises(DataError, match=message) as caught:

@@ -67,8 +67,7 @@ def texts(data: PreparedData) -> list[tuple[str, str]]:
     block = store.block([(end - size, end) for size, end in zip(store._sizes, store._ends, strict=True)])
     decode = data.subwords.decode_target
     sides = [
-        [decode(table[row].tolist()) for row in range(len(block))]
-        for table in (block.source_table, block.target_table)
+        [decode(table[row].tolist()) for row in range(len(block))] for table in (block.source_table, block.target_table)
     ]
     return list(zip(*sides, strict=True))
 
@@ -134,9 +133,7 @@ def test_formats_have_the_same_pairs(corpus: Toy, prepared: Path, tmp_path: Path
     folder = tmp_path / "shards"
     folder.mkdir()
     (folder / "a.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in pairs[:100]))
-    records = [
-        json.dumps({"translation": {"en": s, "de": t}, "source": s, "target": t}) for s, t in pairs[100:200]
-    ]
+    records = [json.dumps({"translation": {"en": s, "de": t}, "source": s, "target": t}) for s, t in pairs[100:200]]
     (folder / "b.jsonl.gz").write_bytes(gzip.compress("\n".join(records).encode()))
     source, target = tmp_path / "c.src", tmp_path / "c.tgt.gz"
     source.write_text("".join(f"{s}\n" for s, _ in pairs[200:]))
@@ -270,18 +267,14 @@ def test_near_duplicates_of_earlier_pairs_go(corpus: Toy, prepared: Path, tmp_pa
         ),
     ],
 )  # fmt: skip
-def test_bad_options_are_one_sentence(
-    change: dict[str, object], sentence: str, corpus: Toy, tmp_path: Path
-) -> None:
+def test_bad_options_are_one_sentence(change: dict[str, object], sentence: str, corpus: Toy, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=sentence.replace("(", r"\(")):
         prepare_corpus(job(corpus.source, **{"targets": (corpus.target,), **change}), tmp_path / "out")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("weights", [[0.0, 0.0], [0.0, 1.0], [1.0]])
 def test_every_corpus_has_a_positive_weight(weights: list[float]) -> None:
-    with pytest.raises(
-        ConfigError, match=r"data\.weights: expected (positive numbers|one weight for each of the 2)"
-    ):
+    with pytest.raises(ConfigError, match=r"data\.weights: expected (positive numbers|one weight for each of the 2)"):
         open_corpora(DataConfig(prepared=["one", "two"], weights=weights))
 
 

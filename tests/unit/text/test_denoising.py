@@ -46,9 +46,7 @@ def test_span_corruption_can_be_undone(length: int, share: float, mean: float, s
 
 
 @given(lengths, shares, spans, seeds)
-def test_infilling_hides_spans_and_keeps_the_rest_in_order(
-    length: int, share: float, mean: float, seed: int
-) -> None:
+def test_infilling_hides_spans_and_keeps_the_rest_in_order(length: int, share: float, mean: float, seed: int) -> None:
     ids = np.arange(1000, 1000 + length)
     source, target = infill(ids, 4, share, mean, np.random.default_rng(seed))
     assert target.tolist() == ids.tolist()
@@ -83,9 +81,7 @@ def test_amounts_are_those_of_the_papers() -> None:
 
 
 def test_batches_are_padded_and_shifted() -> None:
-    batch = make_pairs(
-        [(np.array([10, 4, 11]), np.array([4, 12, 5])), (np.array([13]), np.array([14]))], [0, 7]
-    )
+    batch = make_pairs([(np.array([10, 4, 11]), np.array([4, 12, 5])), (np.array([13]), np.array([14]))], [0, 7])
     assert batch.source.tolist() == [[10, 4, 11, 3], [13, 3, 0, 0]]
     assert torch.equal(batch.source_mask, batch.source != 0)
     assert batch.target_output.tolist() == [[4, 12, 5, 3], [14, 3, 0, 0]]

@@ -104,9 +104,7 @@ def test_rare_characters_stay_bytes_where_the_model_has_them() -> None:
     assert UNK not in after.encode("€")
 
 
-@given(
-    st.lists(st.text(alphabet="abcd é", min_size=1, max_size=20), min_size=1, max_size=8), st.integers(1, 30)
-)
+@given(st.lists(st.text(alphabet="abcd é", min_size=1, max_size=20), min_size=1, max_size=8), st.integers(1, 30))
 def test_sentencepiece_segments_as_the_merges_do(lines: list[str], most: int) -> None:
     """`DropoutSegmenter` applies the merges one by one; SentencePiece has to agree for every text."""
     old = train_model(["ab abc ad", "cab bad d"], SubwordConfig(size=14))
@@ -180,9 +178,7 @@ def test_a_numbered_vocabulary_grows_with_its_models(
     sides = [[p for p in spelled(model) if p not in ("<s>", "</s>", missing)] for model in models]
     lists = [(*SPECIAL_PIECES, *sorted(side)) for side in sides]
     joint = (*SPECIAL_PIECES, ">>deu<<", *sorted({*sides[0], *sides[1]}))
-    vocabulary = (
-        PairVocabulary(lists[0], lists[1]) if kind == "two lists" else PairVocabulary(joint, codes=True)
-    )
+    vocabulary = PairVocabulary(lists[0], lists[1]) if kind == "two lists" else PairVocabulary(joint, codes=True)
     old = Subwords(*models, vocabulary)
     sources = [">>deu<< zebra zebra quiz quiz dogs", *ENGLISH]
     grown = extend(old, sources, NEW * 2, 24)
@@ -218,9 +214,7 @@ def test_a_numbered_vocabulary_grows_with_its_models(
         ("sentencepiece", ("▁A",), "symbols such as ▁A"),
     ],
 )
-def test_other_vocabularies_cannot_grow(
-    split: Split, symbols: tuple[str, ...], found: str, old: bytes
-) -> None:
+def test_other_vocabularies_cannot_grow(split: Split, symbols: tuple[str, ...], found: str, old: bytes) -> None:
     model = old if split == "sentencepiece" else b"#version: 0.2\na b\n"
     vocabulary = PairVocabulary((*SPECIAL_PIECES, "▁A"), split=split, symbols=symbols)
     with pytest.raises(ConfigError, match=f"expected a vocabulary of SentencePiece alone, found {found}"):

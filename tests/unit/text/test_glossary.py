@@ -36,9 +36,7 @@ def glossary() -> Glossary:
         ("", []),
     ],
 )
-def test_whole_words_the_longest_first(
-    glossary: Glossary, text: str, expected: list[tuple[str, int]]
-) -> None:
+def test_whole_words_the_longest_first(glossary: Glossary, text: str, expected: list[tuple[str, int]]) -> None:
     assert found(glossary, text) == expected
 
 

@@ -178,9 +178,7 @@ def test_columns_of_conll_2003(tmp_path: Path) -> None:
         ("a.iob", "\n\n", "a.iob: expected tagged sentences, found none"),
     ],
 )  # fmt: skip
-def test_sentences_that_are_not_as_they_should_be(
-    name: str, content: str, sentence: str, tmp_path: Path
-) -> None:
+def test_sentences_that_are_not_as_they_should_be(name: str, content: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(DataError) as caught:
         tagging(spans=True).read([tmp_path / name])
@@ -221,9 +219,7 @@ def test_windows_cover_a_text_and_know_its_words(vocabulary: Vocabulary) -> None
     assert words == re.findall(r"\w+|[^\w\s]", SENTENCE)
 
 
-@pytest.mark.parametrize(
-    "answer", ["Ada", "old clock", "Kelwick", "1987", "in Kelwick, for two crowns", "The"]
-)
+@pytest.mark.parametrize("answer", ["Ada", "old clock", "Kelwick", "1987", "in Kelwick, for two crowns", "The"])
 def test_an_answer_is_whole_in_some_window(answer: str, vocabulary: Vocabulary) -> None:
     start = SENTENCE.index(answer)
     example = Question("Who?", SENTENCE, [answer], [start])
@@ -245,13 +241,7 @@ def test_an_answer_is_whole_in_some_window(answer: str, vocabulary: Vocabulary) 
 def test_questions_from_squad_and_lines(tmp_path: Path) -> None:
     answers = [{"text": "Ada", "answer_start": SENTENCE.index("Ada")}, {"text": "Ada in", "answer_start": 26}]
     tree = {
-        "data": [
-            {
-                "paragraphs": [
-                    {"context": SENTENCE, "qas": [{"id": "q", "question": "Who?", "answers": answers}]}
-                ]
-            }
-        ]
+        "data": [{"paragraphs": [{"context": SENTENCE, "qas": [{"id": "q", "question": "Who?", "answers": answers}]}]}]
     }
     (tmp_path / "a.json").write_text(json.dumps(tree, indent=1))
     hugging = {"text": ["Ada", "Ada in"], "answer_start": [26, 26]}
@@ -280,9 +270,7 @@ def test_questions_from_squad_and_lines(tmp_path: Path) -> None:
         ({}, "line 1: expected a field 'answer', found question, context"),
     ],
 )  # fmt: skip
-def test_questions_that_are_not_as_they_should_be(
-    fields: dict[str, Any], sentence: str, tmp_path: Path
-) -> None:
+def test_questions_that_are_not_as_they_should_be(fields: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps({"question": "Who?", "context": SENTENCE, **fields}) + "\n")
     with pytest.raises(DataError) as caught:
         answering().read([tmp_path / "a.jsonl"])
@@ -356,9 +344,7 @@ def test_generated_questions_have_rivals_for_their_answer(tmp_path: Path) -> Non
     train, _, test = generate("questions", tmp_path, train=300, dev=1, test=100)
     examples = answering().read([train])  # which checks that answers are where they should be
     years = [e for e in examples if e.answers[0].isdigit()]
-    rivals = [
-        len({w for w in e.context.replace(";", " ").replace(".", " ").split() if w.isdigit()}) for e in years
-    ]
+    rivals = [len({w for w in e.context.replace(";", " ").replace(".", " ").split() if w.isdigit()}) for e in years]
     assert sum(count > 1 for count in rivals) > 0.7 * len(years)
     known, every = names(False), names(True)
     assert set(known.last) < set(every.last)

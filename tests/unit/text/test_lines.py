@@ -67,9 +67,7 @@ def test_texts_are_read_as_one_line_from_every_format(tmp_path: Path) -> None:
     assert [each.fields for each in read_records(tmp_path / "a.jsonl")] == [fields]
     cells = io.StringIO()
     csv.writer(cells, lineterminator="\n").writerows([["text", "label"], [TEXT, "x"]])
-    assert [each.fields for each in read_records(written("a.csv", cells.getvalue()))] == [
-        {"text": FLAT, "label": "x"}
-    ]
+    assert [each.fields for each in read_records(written("a.csv", cells.getvalue()))] == [{"text": FLAT, "label": "x"}]
     assert list(read_lines(written("b.gz", f"{raw}\nend"))) == [FLAT, "end"]
     question = read_question(json.dumps({"question": TEXT, "context": TEXT}), "here")
     assert (question.question, question.context) == (FLAT, FLAT)
@@ -114,14 +112,10 @@ def test_a_damaged_gzip_file_is_one_sentence(tmp_path: Path, read) -> None:
             read(path)
 
 
-def test_a_model_that_knows_line_ends_writes_spaces(
-    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_a_model_that_knows_line_ends_writes_spaces(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     """A model of an earlier version, whose subwords contain line ends; its weights are random, so it generates them."""
     run = make_run(tmp_path / "run")
-    texts = [
-        LINE_ENDS[i % len(LINE_ENDS)].join(text.split()) for i, text in enumerate([*ENGLISH, *GERMAN] * 10)
-    ]
+    texts = [LINE_ENDS[i % len(LINE_ENDS)].join(text.split()) for i, text in enumerate([*ENGLISH, *GERMAN] * 10)]
     subwords = Subwords.train(texts, ["x"], SubwordConfig(size=150), run)
     translator = Translator.load([run])
     samples = translator.translate(ENGLISH, sample=True, seed=3)
@@ -130,9 +124,7 @@ def test_a_model_that_knows_line_ends_writes_spaces(
     (tmp_path / "text").write_text("\n".join(ENGLISH))
     for options in ([], ["--jsonl"], ["--n-best", "1", "--scores"]):
         assert (
-            headwise(
-                ["translate", str(run), str(tmp_path / "text"), "-s", "sample=true", "-s", "seed=3", *options]
-            )
+            headwise(["translate", str(run), str(tmp_path / "text"), "-s", "sample=true", "-s", "seed=3", *options])
             == 0
         )
         out = capsysbinary.readouterr().out.decode()

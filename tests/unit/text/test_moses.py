@@ -62,9 +62,7 @@ def test_entities_and_compounds_are_stanfords() -> None:
         "&#91; A &amp; B &#93; . &quot;"
     )
     assert from_stanford(written, "de") == line
-    assert (
-        split_compounds("vis-a-vis") == "vis ##AT##-##AT## a-vis"
-    )  # the paper's script looks at every letter once
+    assert split_compounds("vis-a-vis") == "vis ##AT##-##AT## a-vis"  # the paper's script looks at every letter once
 
 
 def test_typographic_punctuation_becomes_plain() -> None:
@@ -72,9 +70,7 @@ def test_typographic_punctuation_becomes_plain() -> None:
 
 
 def test_an_unknown_language_is_named() -> None:
-    with pytest.raises(
-        ConfigError, match=r"expected one with rules of tokenization \(en, de, fr\), found 'xx'"
-    ):
+    with pytest.raises(ConfigError, match=r"expected one with rules of tokenization \(en, de, fr\), found 'xx'"):
         tokenize("a", "xx")
 
 

@@ -45,9 +45,7 @@ def test_text_of_the_other_direction_is_refused() -> None:
         with pytest.raises(ConfigError, match="from de to en as the new one, found the other way around"):
             with_replay(NEW, [Replay("runs/old", old, 0.5)], lambda _: 1)
     for languages in (("de", "en"), ("de-AT", "en-GB"), ("fr", "en"), ("en", None)):
-        old = swapped.model_copy(
-            update=dict(zip(("source_language", "target_language"), languages, strict=True))
-        )
+        old = swapped.model_copy(update=dict(zip(("source_language", "target_language"), languages, strict=True)))
         assert len(with_replay(NEW, [Replay("runs/old", old, 0.5)], lambda _: 1).source) == 2
 
 
@@ -60,7 +58,5 @@ def test_files_are_read_with_the_fields_of_the_new_text(memory: str) -> None:
 
 @pytest.mark.parametrize("old", ["runs/nowhere", "old.en", "old.en,old.de,old.fr", "old.tsv,old.de"])
 def test_what_is_neither_a_run_nor_text_is_named(old: str) -> None:
-    with pytest.raises(
-        ConfigError, match=f"^--mix {old}: expected a run, SOURCE,TARGET or one file with both"
-    ):
+    with pytest.raises(ConfigError, match=f"^--mix {old}: expected a run, SOURCE,TARGET or one file with both"):
         read_replay(f"{old}=0.3")

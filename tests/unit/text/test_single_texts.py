@@ -179,9 +179,7 @@ def test_no_text_at_all(tmp_path: Path) -> None:
     tokens=st.integers(1, 300), length=st.integers(1, 50), rows=st.integers(1, 9), world=st.integers(1, 3),
     seed=st.integers(0, 50),
 )  # fmt: skip
-def test_the_windows_of_an_epoch_cover_the_text(
-    tokens: int, length: int, rows: int, world: int, seed: int
-) -> None:
+def test_the_windows_of_an_epoch_cover_the_text(tokens: int, length: int, rows: int, world: int, seed: int) -> None:
     length = min(length, tokens)
     try:
         plan = plan_windows(tokens, length, rows, seed=seed, epoch=0, world=world)

@@ -51,9 +51,7 @@ def test_byte_pairs_are_subword_nmts() -> None:
     generator = random.Random(0)
     letters = sorted({*"".join(ENGLISH + GERMAN), "☃"})
     lines = [*ENGLISH, *GERMAN, *("".join(generator.choices(letters, k=60)) for _ in range(200))]
-    vocabulary = {
-        piece for line in ENGLISH for piece in BPE(io.StringIO(codes.getvalue())).segment(line).split()
-    }
+    vocabulary = {piece for line in ENGLISH for piece in BPE(io.StringIO(codes.getvalue())).segment(line).split()}
     for known in (None, vocabulary):
         theirs = BPE(io.StringIO(codes.getvalue()), vocab=known)
         ours = make_splitter("subword-nmt", codes.getvalue().encode(), "f", lowercase=False, known=known)

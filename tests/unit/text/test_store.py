@@ -44,8 +44,7 @@ def sentences(count: int, seed: int = 0) -> list[tuple[str, str]]:
 
 def decoded(store: ParallelStore, subwords: Subwords) -> list[tuple[str, str]]:
     return [
-        (subwords.decode_source(store.source(i)), subwords.decode_target(store.target(i)))
-        for i in range(len(store))
+        (subwords.decode_source(store.source(i)), subwords.decode_target(store.target(i))) for i in range(len(store))
     ]
 
 
@@ -118,9 +117,7 @@ def test_the_split_keeps_equal_pairs_together(tmp_path: Path, seed: int) -> None
     assert rows(prepared, "dev") == dev
     assert len(dev) == len(set(dev)) == 10
     assert rows(prepared) == [pair for pair in pairs if pair not in set(dev)]
-    assert (
-        f"10 pairs split off the training text (seed {seed}); 20 equal to one of them" in prepared.report[1]
-    )
+    assert f"10 pairs split off the training text (seed {seed}); 20 equal to one of them" in prepared.report[1]
     other = prepare(config, SMALL, tmp_path / "other", seed=seed + 1)
     assert set(zip(other.dev_source, other.dev_target, strict=True)) != set(dev)
 
@@ -466,9 +463,7 @@ class TestEpochs:
         assert int(max(text.source_lengths.max(), text.target_lengths.max())) <= longest
         assert int(text.source_lengths.sum()) > int(prepared.train.source_lengths.sum())
 
-    def test_the_number_of_processes_changes_nothing(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_number_of_processes_changes_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         config = DataConfig(**corpus(tmp_path, sentences(9_000)))
         prepared = prepare(config, SMALL.model_copy(update={"dropout": 0.2}), tmp_path / "prepared")
         how = Resegmentation(seed=1, epoch=0, dropout=0.2, longest=512)

@@ -158,9 +158,7 @@ def test_a_word_behind_a_mark_has_the_subwords_that_it_has_behind_a_space(joinin
         ids = joining.encode_source(text)
         assert any(ids[at : at + len(alone[word])] == alone[word] for at in range(1, len(ids)))
     for text in ("don't", "--horse", "%(horse)s", "a](horse)"):  # no word of a sentence
-        assert not any(
-            piece.startswith("▁h") for piece in joining.source_processor.encode(text, out_type=str)[1:]
-        )
+        assert not any(piece.startswith("▁h") for piece in joining.source_processor.encode(text, out_type=str)[1:])
     assert joining.target_pieces(joining.encode_target("(horse"))[0] == "▁("
     assert joining.decode_source(joining.encode_source("(\uffedhorse \uffed")) == "(horse"
 
@@ -237,9 +235,7 @@ def test_subwords_that_are_not_utf_8_are_named(tmp_path: Path) -> None:
     model = file.read_bytes()
     assert "ä".encode() in model
     file.write_bytes(model.replace("ä".encode(), b"\xc3\xc3"))
-    with pytest.raises(
-        CheckpointError, match=r"spm\.model: expected subwords in UTF-8, found a damaged file"
-    ):
+    with pytest.raises(CheckpointError, match=r"spm\.model: expected subwords in UTF-8, found a damaged file"):
         Subwords.load(tmp_path)
 
 
@@ -256,19 +252,13 @@ class TestDropout:
         assert segmenter.encode_batch(texts, np.random.default_rng(0)) == joint.source_processor.encode(texts)
 
     @given(st.lists(sentences, max_size=4), st.floats(0.01, 0.99), st.integers(0, 99))
-    def test_the_text_stays_the_same(
-        self, joint: Subwords, texts: list[str], dropout: float, seed: int
-    ) -> None:
+    def test_the_text_stays_the_same(self, joint: Subwords, texts: list[str], dropout: float, seed: int) -> None:
         segmenter = DropoutSegmenter(joint.source_processor, dropout)
         first = segmenter.encode_batch(texts, np.random.default_rng(seed))
         assert [joint.decode_source(ids) for ids in first] == texts
         assert segmenter.encode_batch(texts, np.random.default_rng(seed)) == first
 
-    @given(
-        st.lists(st.sampled_from([*SYMBOLS, "b", "r>", "<", "\u2581", " ", "man", "12"]), max_size=9).map(
-            "".join
-        )
-    )
+    @given(st.lists(st.sampled_from([*SYMBOLS, "b", "r>", "<", "\u2581", " ", "man", "12"]), max_size=9).map("".join))
     def test_symbols_are_no_part_of_merges(self, marked: Subwords, text: str) -> None:
         segmenters = [DropoutSegmenter(marked.source_processor, dropout) for dropout in (0.0, 0.9)]
         whole, dropped = (each.encode_batch([text], np.random.default_rng(1))[0] for each in segmenters)

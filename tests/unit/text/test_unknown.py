@@ -78,9 +78,7 @@ words = st.lists(
 def test_the_words_found_are_those_that_the_trace_marks(
     run_tracer: TranslationTracer, words: list[str], gap: str
 ) -> None:
-    text = run_tracer.line(
-        gap.join(words)
-    )  # with an ordinary space for a tab, which the subwords spell shorter
+    text = run_tracer.line(gap.join(words))  # with an ordinary space for a tab, which the subwords spell shorter
     side, notes = run_tracer.read(text)
     unknown_words = run_tracer.translator.unknown["source"].of(text)
     assert tuple(side.words[number] for number in side.unknown) == unknown_words
@@ -91,9 +89,7 @@ def test_the_words_found_are_those_that_the_trace_marks(
     assert list(side.ids[:-1]) == alone
 
 
-@pytest.mark.parametrize(
-    "text", ["\u2581Ein 漢a", "a\u2581漢a", "a \u2581 漢a", "\u2581\u2581", "漢a " * 2000]
-)
+@pytest.mark.parametrize("text", ["\u2581Ein 漢a", "a\u2581漢a", "a \u2581 漢a", "\u2581\u2581", "漢a " * 2000])
 def test_the_sign_for_a_space_and_long_texts_are_read(run_tracer: TranslationTracer, text: str) -> None:
     side, _ = run_tracer.read(text)
     assert bool(side.unknown) == ("漢" in text)

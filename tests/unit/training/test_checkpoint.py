@@ -93,8 +93,7 @@ def test_going_on_from_a_checkpoint_equals_never_having_stopped(tmp_path: Path) 
     for ours, theirs in zip(other.parameters(), model.parameters(), strict=True):
         assert torch.equal(ours, theirs)
         assert all(
-            torch.equal(value, optimizer.state[theirs][key])
-            for key, value in other_optimizer.state[ours].items()
+            torch.equal(value, optimizer.state[theirs][key]) for key, value in other_optimizer.state[ours].items()
         )
 
 
@@ -144,9 +143,7 @@ def saved_by_two(run: Path, positions: list[dict[str, int]]) -> tuple[Checkpoint
         expected.append(draws())
     model = small_model()
     checkpoints = Checkpoints(run)
-    checkpoints.save(
-        tensors_of(model, optimizer_of(model), states), Progress(step=1, positions=positions), IDENTITY
-    )
+    checkpoints.save(tensors_of(model, optimizer_of(model), states), Progress(step=1, positions=positions), IDENTITY)
     return checkpoints, expected
 
 
@@ -160,9 +157,7 @@ def test_another_number_of_processes_resumes_shared_batches(ranks: int, tmp_path
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_another_number_of_processes_is_refused_where_each_has_batches_of_its_own(
-    ranks: int, tmp_path: Path
-) -> None:
+def test_another_number_of_processes_is_refused_where_each_has_batches_of_its_own(ranks: int, tmp_path: Path) -> None:
     checkpoints, _ = saved_by_two(tmp_path, [{"index": 7}, {"index": 8}])
     with pytest.raises(CheckpointError, match=f"saved by 2 processes, .* found {ranks} now"):
         load(checkpoints, rank=ranks - 1, ranks=ranks)
@@ -181,9 +176,7 @@ FILES = ("model.safetensors", "optimizer.safetensors", "random.safetensors", "st
 @pytest.mark.parametrize("name", FILES)
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
-def test_one_flipped_bit_anywhere_is_noticed(
-    whole: Path, tmp_path: Path, name: str, where: float, bit: int
-) -> None:
+def test_one_flipped_bit_anywhere_is_noticed(whole: Path, tmp_path: Path, name: str, where: float, bit: int) -> None:
     run = tmp_path / "run"
     shutil.rmtree(run, ignore_errors=True)
     shutil.copytree(whole, run)
@@ -204,9 +197,7 @@ def test_one_flipped_bit_anywhere_is_noticed(
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("left", [0, 0.5])
-def test_a_truncated_file_is_noticed_and_a_way_out_named(
-    name: str, left: float, whole: Path, tmp_path: Path
-) -> None:
+def test_a_truncated_file_is_noticed_and_a_way_out_named(name: str, left: float, whole: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(whole, run)
     file = run / "checkpoints" / "step-00000020" / name
@@ -318,14 +309,11 @@ def test_removing_leaves_nothing_of_ours(tmp_path: Path) -> None:
 def test_averaging_is_the_mean_of_each_parameter(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     tensors = [
-        {"a": draw.normal(size=(3, 2)), "b": 1e8 + draw.normal(size=4), "scale": draw.normal(size=())}
-        for _ in range(7)
+        {"a": draw.normal(size=(3, 2)), "b": 1e8 + draw.normal(size=4), "scale": draw.normal(size=())} for _ in range(7)
     ]
     checkpoints = saved(tmp_path, *range(1, 8))
     for step, parameters in enumerate(tensors, start=1):
-        replace(
-            checkpoints.path(step), {k: torch.tensor(v, dtype=torch.float32) for k, v in parameters.items()}
-        )
+        replace(checkpoints.path(step), {k: torch.tensor(v, dtype=torch.float32) for k, v in parameters.items()})
     averaged = average([checkpoints.path(step) for step in range(1, 8)])
     for name in ("a", "b", "scale"):
         expected = np.mean([np.float64(np.float32(p[name])) for p in tensors], axis=0)
@@ -347,9 +335,7 @@ def test_averaging_refuses_what_does_not_belong_together(tmp_path: Path) -> None
     with pytest.raises(CheckpointError, match="at least one checkpoint"):
         average([])
     replace(checkpoints.path(2), {"0.weight": torch.zeros(3, 3)})
-    with pytest.raises(
-        CheckpointError, match=r"step-00000002: expected the same parameters as .*step-00000001"
-    ):
+    with pytest.raises(CheckpointError, match=r"step-00000002: expected the same parameters as .*step-00000001"):
         average([checkpoints.path(1), checkpoints.path(2)])
     file = checkpoints.path(3) / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-1] + b"\x01")
@@ -479,9 +465,7 @@ def test_states_of_generators_are_checked_and_none_is_touched(
     restore_random(before)
     with pytest.raises(CheckpointError, match=f"random.safetensors: rank 0: expected .*{message}|{message}"):
         checkpoints.load(checkpoints.path(1), model, IDENTITY)
-    assert all(
-        torch.equal(before[name], tensor) for name, tensor in random_state().items() if "gauss" not in name
-    )
+    assert all(torch.equal(before[name], tensor) for name, tensor in random_state().items() if "gauss" not in name)
     assert all(map(torch.equal, weights, model.parameters()))
 
 
@@ -552,9 +536,7 @@ def test_checkpoints_of_an_earlier_start_are_neither_averaged_nor_kept(tmp_path:
     optimizer = optimizer_of(model)
     learn(model, optimizer, 1)
     for step in (10, 12):
-        checkpoints.save(
-            tensors_of(model, optimizer, [random_state()]), Progress(step=step, positions=[{}]), IDENTITY
-        )
+        checkpoints.save(tensors_of(model, optimizer, [random_state()]), Progress(step=step, positions=[{}]), IDENTITY)
     assert checkpoints.to_average(9, every=10) == [10, 12]
     checkpoints.prune(9, every=10)
     assert checkpoints.steps() == [10, 12]

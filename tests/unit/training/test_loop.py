@@ -56,9 +56,7 @@ def parameters(run: Path) -> Tensor:
 
     latest = Checkpoints(run).latest()
     assert latest is not None
-    return torch.cat(
-        [tensor.flatten() for _, tensor in sorted(load_file(latest / "model.safetensors").items())]
-    )
+    return torch.cat([tensor.flatten() for _, tensor in sorted(load_file(latest / "model.safetensors").items())])
 
 
 def recorded(run: Path, kind: str = "train") -> list[dict[str, Any]]:
@@ -239,18 +237,14 @@ def test_a_loss_that_is_not_finite_stops_and_is_located(value: float, tmp_path: 
         trainer(tmp_path, task, accumulate=2, checkpoint_every=1).fit()
     last = tmp_path / "checkpoints" / "step-00000002"
     message = str(raised.value)
-    assert message.startswith(
-        f"step 3: the loss is {value} for batch 6; the last good checkpoint is {last}; "
-    )
+    assert message.startswith(f"step 3: the loss is {value} for batch 6; the last good checkpoint is {last}; ")
     assert Checkpoints(tmp_path).latest() == last
 
 
 def test_parameters_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
     task = Regression()
     task.at["batch 2"] = lambda: setattr(task.model.bias, "data", torch.tensor([math.inf]))
-    with pytest.raises(
-        TrainingError, match=r"step 2: a parameter is not finite any more; .*there is no checkpoint"
-    ):
+    with pytest.raises(TrainingError, match=r"step 2: a parameter is not finite any more; .*there is no checkpoint"):
         trainer(tmp_path, task, checkpoint_every=2).fit()
     assert Checkpoints(tmp_path).steps() == []
 
@@ -335,9 +329,7 @@ def test_more_steps_go_on_from_the_end(tmp_path: Path) -> None:
     assert torch.equal(parameters(tmp_path), parameters(tmp_path / "whole"))
 
 
-def test_the_end_is_reached_again_where_it_was_cut_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_end_is_reached_again_where_it_was_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Cut(BaseException):
         """Simulates a kill."""
 

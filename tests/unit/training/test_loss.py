@@ -23,9 +23,7 @@ EPSILONS = [0.0, 0.1, 0.9]
 chunked = pytest.mark.parametrize("chunk_elements", [1, 10 * VOCABULARY, 10**9])
 
 
-def make(
-    rows: int = ROWS, dtype: torch.dtype = torch.float64, size: float = 1.0
-) -> tuple[Tensor, Tensor, Tensor]:
+def make(rows: int = ROWS, dtype: torch.dtype = torch.float64, size: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
     """Return hidden states and weights that require gradients, and targets with repetitions."""
     generator = torch.Generator().manual_seed(0)
     hidden = size * torch.randn(rows, D_MODEL, generator=generator)
@@ -89,9 +87,7 @@ def test_r_drop_is_its_formula(
     total, nll = r_drop_cross_entropy(hidden, weight, targets, epsilon, alpha)
     expected = plain_r_drop(hidden, weight, targets, epsilon, alpha)
     assert_close(total, expected, rtol=tolerance, atol=tolerance)
-    assert_close(
-        nll, plain_r_drop(hidden, weight, targets, 0.0, 0.0).detach(), rtol=tolerance, atol=tolerance
-    )
+    assert_close(nll, plain_r_drop(hidden, weight, targets, 0.0, 0.0).detach(), rtol=tolerance, atol=tolerance)
     found, wanted = (backward(part, hidden, weight, scale=0.3) for part in (total, expected))
     assert_close(found, wanted, rtol=tolerance, atol=30 * tolerance)
 

@@ -39,9 +39,7 @@ def test_what_was_recorded_after_the_checkpoint_is_dropped(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("whole", ["", '{"kind": "train", "step": 1, "loss": 1, "learning_rate": 0.1}\n'])
-@pytest.mark.parametrize(
-    "torn", ['{"kind": "tra', '{"kind": "train", "step": 2, "loss": 0.1234', "\udcff\udcfe"]
-)
+@pytest.mark.parametrize("torn", ['{"kind": "tra', '{"kind": "train", "step": 2, "loss": 0.1234', "\udcff\udcfe"])
 def test_a_line_that_a_kill_cut_off_is_dropped(whole: str, torn: str, tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_bytes((whole + torn).encode("utf-8", "surrogateescape"))
     monitor = Monitor(tmp_path, max_steps=9, quiet=True)
@@ -126,9 +124,7 @@ def test_quiet_shows_nothing_and_records_all(tmp_path: Path, capsys: pytest.Capt
         (["train", "dev", "averaged"], {"loss": 1.0, "bleu": 3.0}),
     ],
 )
-def test_curves_are_drawn_from_whatever_there_is(
-    kinds: list[str], scores: dict[str, float], tmp_path: Path
-) -> None:
+def test_curves_are_drawn_from_whatever_there_is(kinds: list[str], scores: dict[str, float], tmp_path: Path) -> None:
     records = [{"kind": kind, "step": 1, "learning_rate": 0.1, **scores} for kind in kinds]
     draw_curves(records, tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(PNG)

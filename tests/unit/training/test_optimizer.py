@@ -60,9 +60,7 @@ def test_steps_and_state_are_those_of_adamw(weight_decay: float) -> None:
         assert all(torch.equal(mine[name], moments[name]) for name in moments)
 
 
-def matrices_of(
-    count: int, rows: int, columns: int, smallest: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def matrices_of(count: int, rows: int, columns: int, smallest: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Matrices and their singular value decomposition, with singular values from 1 down to `smallest`."""
     rank = min(rows, columns)
     u, _ = torch.linalg.qr(torch.randn(count, rows, rank, dtype=torch.float64))
@@ -167,9 +165,7 @@ def test_a_parameter_without_gradient_is_left_alone() -> None:
         group["lr"] = 0.1
     model.first(torch.randn(5, 6)).square().sum().backward()
     muon.step()
-    changed = {
-        name for name, parameter in model.named_parameters() if not torch.equal(parameter, before[name])
-    }
+    changed = {name for name, parameter in model.named_parameters() if not torch.equal(parameter, before[name])}
     assert changed == {"first.weight"}
 
 

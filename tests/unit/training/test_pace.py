@@ -49,9 +49,7 @@ class Simulation:
         training = {"max_steps": 10**9, "validate_every": 50, "checkpoint_every": 10, **training}
         config = Config.from_tree({"schedule": {"warmup": 30, **schedule}, "training": training})
         self.config, self.progress, self.now = config, progress or Progress(), 0.0
-        self.pace = Pace(
-            config, self.progress, World(), CPU, d_model=8, dev_tokens=dev_tokens, clock=lambda: self.now
-        )
+        self.pace = Pace(config, self.progress, World(), CPU, d_model=8, dev_tokens=dev_tokens, clock=lambda: self.now)
         self.rates: list[float] = []
         self.done = {"validation": 0, "saving": 0}
 

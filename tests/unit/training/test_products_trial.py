@@ -95,13 +95,9 @@ def test_the_faster_products_are_chosen() -> None:
     for native, expected in ((Free(), "native"), (Slow(0.01), "torch")):
         chosen, (line,) = choose(native)
         assert chosen == expected
-        beginning = (
-            f"training.products={expected}: GFLOP/s of a step's matrix products in a trial with 1 thread: "
-        )
+        beginning = f"training.products={expected}: GFLOP/s of a step's matrix products in a trial with 1 thread: "
         assert line.startswith(beginning)
-        speeds = [
-            float(part.split()[0].replace(",", "")) for part in line.removeprefix(beginning).split(", ")
-        ]
+        speeds = [float(part.split()[0].replace(",", "")) for part in line.removeprefix(beginning).split(", ")]
         assert (speeds[1] > speeds[0]) == (expected == "native")
 
 

@@ -20,9 +20,7 @@ warmups = st.integers(1, 20_000)
 @given(steps, warmups, st.sampled_from([128, 256, 512, 1024]))
 def test_noam_is_equation_3(step: int, warmup: int, d_model: int) -> None:
     expected = 1 / math.sqrt(d_model) * min(1 / math.sqrt(step), step / (warmup * math.sqrt(warmup)))
-    assert learning_rate(ScheduleConfig(warmup=warmup), d_model, step, 100_000) == pytest.approx(
-        expected, rel=1e-12
-    )
+    assert learning_rate(ScheduleConfig(warmup=warmup), d_model, step, 100_000) == pytest.approx(expected, rel=1e-12)
 
 
 @given(warmups, st.integers(-500, 500))
@@ -74,9 +72,7 @@ def test_linear_and_cosine_fall_to_zero_at_the_last_step(warmup: int, more: int,
     linear = ScheduleConfig(name="linear", warmup=warmup, peak=0.1)
     cosine = ScheduleConfig(name="cosine", warmup=warmup, peak=0.1)
     assert learning_rate(linear, 512, step, last) == pytest.approx(0.1 * (1 - done), abs=1e-12)
-    assert learning_rate(cosine, 512, step, last) == pytest.approx(
-        0.1 * math.cos(math.pi / 2 * done) ** 2, abs=1e-12
-    )
+    assert learning_rate(cosine, 512, step, last) == pytest.approx(0.1 * math.cos(math.pi / 2 * done) ** 2, abs=1e-12)
     for config in (linear, cosine):
         assert learning_rate(config, 512, last, last) == pytest.approx(0.0, abs=1e-12)
         assert learning_rate(config, 512, last + 10, last) == pytest.approx(0.0, abs=1e-12)
@@ -84,9 +80,7 @@ def test_linear_and_cosine_fall_to_zero_at_the_last_step(warmup: int, more: int,
 
 @pytest.mark.parametrize("name", ["noam", "inverse_sqrt", "constant"])
 @given(st.floats(0.05, 0.9), st.integers(1, 1000), st.integers(1, 3000))
-def test_a_cooldown_brings_the_rate_linearly_to_zero(
-    name: str, cooldown: float, warmup: int, last: int
-) -> None:
+def test_a_cooldown_brings_the_rate_linearly_to_zero(name: str, cooldown: float, warmup: int, last: int) -> None:
     """As in Hägele et al. 2024, before it the rates are those without one."""
     peak = {} if name == "noam" else {"peak": 0.01}
     plain = ScheduleConfig.model_validate({"name": name, "warmup": warmup, **peak})

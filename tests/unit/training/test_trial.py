@@ -64,9 +64,7 @@ def test_a_trial_leaves_parameters_gradients_and_threads_as_they_were() -> None:
 
 
 @pytest.mark.parametrize("disturbed", range(3))
-def test_a_round_that_another_program_disturbs_decides_nothing(
-    disturbed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_round_that_another_program_disturbs_decides_nothing(disturbed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processes are a fourth faster, but one of their rounds is slow."""
     rounds = 0
 
@@ -125,9 +123,7 @@ def test_a_short_training_has_one_thread_where_that_is_faster(
     torch.set_num_threads(2)
     config = CONFIG.with_overrides(["training.max_steps=30"])
     with trial_workers() as workers:
-        assert choose_processes(Regression(), config, 2, [1, 2], workers, lambda _: None) == Division(
-            1, threads
-        )
+        assert choose_processes(Regression(), config, 2, [1, 2], workers, lambda _: None) == Division(1, threads)
     assert torch.get_num_threads() == 2
 
 
@@ -140,9 +136,7 @@ def test_a_loss_that_is_not_finite_is_reported_by_the_training(value: float, tmp
     assert lines == [f"training.processes=1: the trial ended early, because the loss is {value} for batch 2"]
     assert all(parameter.grad is None for parameter in task.model.parameters())  # batch 1 had some
     trainer = Trainer(task, CONFIG, tmp_path, device=torch.device("cpu"), quiet=True)
-    with pytest.raises(
-        TrainingError, match=rf"^step 1: the loss is {value} for batch 2; there is no checkpoint"
-    ):
+    with pytest.raises(TrainingError, match=rf"^step 1: the loss is {value} for batch 2; there is no checkpoint"):
         trainer.fit()
 
 

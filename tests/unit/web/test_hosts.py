@@ -150,9 +150,7 @@ def test_more_names_can_be_allowed(allowed: str, host: str) -> None:
     assert not refused(Hosts(allowed=[allowed]), "localhost", origin=f"https://{host}")
 
 
-@pytest.mark.parametrize(
-    "wrong", ["", "*", "http://lab", "lab:8080", "a b", "-", "lab/", "lab,other", "ü.example"]
-)
+@pytest.mark.parametrize("wrong", ["", "*", "http://lab", "lab:8080", "a b", "-", "lab/", "lab,other", "ü.example"])
 def test_what_is_no_name_is_refused(wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigError, match="--allow-host: expected a name or an address"):
         Hosts(allowed=[wrong])
@@ -168,6 +166,4 @@ def test_whatever_is_asked_for_is_ours_or_refused(written: str) -> None:
         return
     read = urlsplit(f"http://{written.strip()}/").hostname
     assert read is not None
-    assert (
-        read.removesuffix(".") == "localhost" or parse_authority(f"[{read}]" if ":" in read else read) == host
-    )
+    assert read.removesuffix(".") == "localhost" or parse_authority(f"[{read}]" if ":" in read else read) == host

@@ -54,8 +54,7 @@ def _load_nouns() -> dict[str, tuple[Noun, ...]]:
         tables[group] = getattr(nouns, group.upper())
     groups = {
         group: tuple(
-            _noun(line, group if group in ("he", "she") else "it", group)
-            for line in table.strip().splitlines()
+            _noun(line, group if group in ("he", "she") else "it", group) for line in table.strip().splitlines()
         )
         for group, table in tables.items()
     }
@@ -79,9 +78,7 @@ KIN = frozenset(NOUNS[name] for name in nouns.KIN.split())
 FIRMS = frozenset(NOUNS[name] for name in nouns.FIRMS.split())
 PROFESSIONS = tuple(NOUNS[name] for name in nouns.PROFESSIONS.split())
 # Nouns that don't take my or your
-_GROUPED = (
-    GROUPS["place"] + GROUPS["light"] + GROUPS["weather"] + GROUPS["event"] + GROUPS["he"] + GROUPS["she"]
-)
+_GROUPED = GROUPS["place"] + GROUPS["light"] + GROUPS["weather"] + GROUPS["event"] + GROUPS["he"] + GROUPS["she"]
 _WILD = tuple(NOUNS[name] for name in nouns.WILD.split())
 _OWNED = tuple(NOUNS[name] for name in nouns.OWNED.split())
 UNOWNED = frozenset(_GROUPED + _WILD) - frozenset(_OWNED) - KIN
@@ -196,15 +193,12 @@ DIRECTIONS = _places(modifiers.DIRECTIONS)
 TARGETS = _places(modifiers.TARGETS)
 EVENTS = _places(modifiers.EVENTS)
 CAUSES = _places(modifiers.CAUSES)
-SUBORDINATORS = tuple(
-    Subordinator(tuple(row[0].split()), row[1], row[2]) for row in _rows(modifiers.SUBORDINATORS)
-)
+SUBORDINATORS = tuple(Subordinator(tuple(row[0].split()), row[1], row[2]) for row in _rows(modifiers.SUBORDINATORS))
 
 
 PREDICATES = tuple(verb for frame in FRAMES[:8] for verb in VERBS[frame])
 VERBS_BY_KEY: dict[str, tuple[Verb, ...]] = {
-    key: tuple(verb for verb in PREDICATES if verb.key == key)
-    for key in dict.fromkeys(verb.key for verb in PREDICATES)
+    key: tuple(verb for verb in PREDICATES if verb.key == key) for key in dict.fromkeys(verb.key for verb in PREDICATES)
 }
 ADJECTIVES_BY_NAME = {adjective.english: adjective for adjective in ADJECTIVES}
 

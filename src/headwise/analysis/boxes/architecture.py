@@ -200,8 +200,7 @@ def _options(structure: Structure) -> tuple[str, ...]:
         f"{config.norm}-norm ({'LayerNorm' if config.normalization == 'layer' else 'RMSNorm'})",
         f"{layers} layer" + "s" * (layers != "1"),
         f"d_model {config.d_model}",
-        f"{config.heads} heads of {config.key_size}"
-        + f", {groups} for keys and values" * (groups < config.heads),
+        f"{config.heads} heads of {config.key_size}" + f", {groups} for keys and values" * (groups < config.heads),
         f"d_ff {config.d_ff}, {config.activation}" + ", gated" * config.gated,
         f"{config.positions} positions",
         f"{config.attention} attention",
@@ -227,9 +226,7 @@ def _embeddings(structure: Structure) -> str:
 def architecture_lines(found: Architecture) -> list[str]:
     """Return the lines that `headwise explain --boxes` prints: the boxes by layer, then their sums by part."""
     total = sum(part.parameters for part in found.parts)
-    operations = (
-        None if any(box.flops is None for box in found.boxes) else sum(box.flops or 0 for box in found.boxes)
-    )
+    operations = None if any(box.flops is None for box in found.boxes) else sum(box.flops or 0 for box in found.boxes)
     lines = [", ".join(found.options), ""]
     lines.append(f"{'box':<36}{'layer':>6}{'shape':>14}{'parameters':>14}{'FLOPs':>16}")
     for box in found.boxes:
@@ -238,9 +235,7 @@ def architecture_lines(found: Architecture) -> list[str]:
         lines.append(f"{box.name:<36}{layer:>6}{shape:>14}{_own_parameters(box):>14}{_count(box.flops):>16}")
     lines += ["", f"{'part':<36}{'parameters':>20}{'FLOPs, this sentence':>28}"]
     for part in found.parts:
-        lines.append(
-            f"{part.name:<36}{_share(part.parameters, total):>20}{_share(part.flops, operations):>28}"
-        )
+        lines.append(f"{part.name:<36}{_share(part.parameters, total):>20}{_share(part.flops, operations):>28}")
     return [*lines, f"{'sum':<36}{_share(total, total):>20}{_share(operations, operations):>28}"]
 
 

@@ -123,9 +123,7 @@ def _changes(recorded: BoxTensors, place: BoxPlace) -> _Changes:
     return _Changes(unscaled == 0, temperature, (), unmasked)
 
 
-def _weights(
-    recorded: BoxTensors, place: BoxPlace, attention: MultiHeadAttention, position: int
-) -> list[Step]:
+def _weights(recorded: BoxTensors, place: BoxPlace, attention: MultiHeadAttention, position: int) -> list[Step]:
     """Return the softmax of the scores, and what interventions made of its weights."""
     attended, pieces = recorded.attended(place.module), recorded.forward.sides[place.reads].pieces
     changes = _changes(recorded, place)
@@ -184,8 +182,7 @@ def _changed(changes: _Changes) -> str:
 def _largest(weights: Tensor, rows: tuple[str, ...], pieces: tuple[str, ...]) -> str:
     best = [pieces[key] for key in weights.argmax(1).tolist()]
     largest = ", ".join(
-        f"{name}: {plain(piece)!r} {float(row.max()):.2f}"
-        for name, piece, row in zip(rows, best, weights, strict=True)
+        f"{name}: {plain(piece)!r} {float(row.max()):.2f}" for name, piece, row in zip(rows, best, weights, strict=True)
     )
     return f"The largest weights are {largest}."
 

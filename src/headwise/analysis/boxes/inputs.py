@@ -46,9 +46,7 @@ def patch_steps(recorded: BoxTensors, place: BoxPlace, position: int) -> list[St
     embedded = Vector("e", floats(recorded.embedded(place.modules).given[position]))
     patch = position if vision.class_token is None else position - 1
     if patch < 0:
-        sentence = (
-            "The class token is a learned vector in front of the patches; the classifier reads its place."
-        )
+        sentence = "The class token is a learned vector in front of the patches; the classifier reads its place."
         step = Step("class token", "e = x_{class}", sentence, (embedded,))
     else:
         pixels = recorded.call(place.modules.embedding).given[patch]
@@ -110,9 +108,7 @@ def position_steps(recorded: BoxTensors, place: BoxPlace, position: int) -> list
     return steps
 
 
-def _table_steps(
-    recorded: BoxTensors, place: BoxPlace, position: int, before: Vector, x: Vector
-) -> list[Step]:
+def _table_steps(recorded: BoxTensors, place: BoxPlace, position: int, before: Vector, x: Vector) -> list[Step]:
     """Return the steps from the embedding to x, its sum with the table, or one that says why nothing is added."""
     structure, call = recorded.structure, recorded.embedded(place.modules)
     module, kind = structure.input_embedding(place.modules), structure.config.positions
@@ -129,9 +125,7 @@ def _table_steps(
     formula = {"sinusoidal": "PE_{pos,2i} = sin(pos / 10000^{2i/d})", "learned": "PE = P_{pos}"}.get(
         kind, f"PE = {kind}(pos)"
     )
-    source = (
-        "learned in training" if kind == "learned" else "a sine or cosine of the position in each dimension"
-    )
+    source = "learned in training" if kind == "learned" else "a sine or cosine of the position in each dimension"
     shuffled = "" if number == position else f" Positions are shuffled: its own would be row {position}."
     map_step = Step(
         "PE",

@@ -144,9 +144,7 @@ def feed_forward_steps(recorded: BoxTensors, place: BoxPlace, position: int) -> 
         sentence = f"Each unit is multiplied by its gate, another product with x. {share}."
         steps += [
             Step(config.activation, f"a = {formula}", "The activation of each unit.", (pre, a)),
-            Step(
-                "gate", f"h = a · (x V{bias[1]})", sentence, (a, Vector("gate", floats(gate)), h), facts=facts
-            ),
+            Step("gate", f"h = a · (x V{bias[1]})", sentence, (a, Vector("gate", floats(gate)), h), facts=facts),
         ]
     else:
         steps.append(Step(config.activation, f"h = {formula}", f"{share}.", (pre, h), facts=facts))

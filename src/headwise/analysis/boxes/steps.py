@@ -104,9 +104,7 @@ def floats(values: Any) -> Floats:
 
 def box_lines(box: Box) -> list[str]:
     """Return the lines that `headwise explain --box` prints."""
-    lines = [
-        f"{box.title}, token {box.position + 1} of {len(box.pieces)}: {plain(box.pieces[box.position])!r}"
-    ]
+    lines = [f"{box.title}, token {box.position + 1} of {len(box.pieces)}: {plain(box.pieces[box.position])!r}"]
     for number, step in enumerate(box.steps, start=1):
         lines += ["", f"{number}. {_written(step.name)}    {_written(step.formula)}", f"   {step.sentence}"]
         lines += [f"   {line}" for line in _tensors(step)]

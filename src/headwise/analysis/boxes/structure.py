@@ -153,9 +153,7 @@ def structure_of(model: nn.Module) -> Structure:
         encoder = model.encoder
         return Structure(model, encoder.config, (_encoder("encoder", "embedding"),), encoder.size)
     if isinstance(model, ImageClassifier):
-        return Structure(
-            model, model.vision.config, (_encoder("vision", "patch"),), model.output.out_features
-        )
+        return Structure(model, model.vision.config, (_encoder("vision", "patch"),), model.output.out_features)
     found = type(model).__name__.removesuffix("Seq2Seq").lower()
     raise ConfigError(f"box: expected a Transformer, found a {found} model")
 
@@ -163,9 +161,7 @@ def structure_of(model: nn.Module) -> Structure:
 def _encoder(prefix: str, embedding: str) -> StackModules:
     """Return the stack of an `Encoder` in a model of one text or of images."""
     inside = f"{prefix}.encoder"
-    return StackModules(
-        "encoder", f"{prefix}.{embedding}", f"{prefix}.positions", f"{inside}.layers", f"{inside}.norm"
-    )
+    return StackModules("encoder", f"{prefix}.{embedding}", f"{prefix}.positions", f"{inside}.layers", f"{inside}.norm")
 
 
 Kind = Literal[
@@ -336,9 +332,7 @@ def find_place(structure: Structure, name: str, layer: int | None) -> BoxPlace:
         raise ConfigError(f"box: expected one of this model's ({known}), found {name[:60]!r}")
     if named[0].layer is None:
         if layer is not None:
-            raise ConfigError(
-                f"layer: expected none for {name}, which is outside the layers, found {layer + 1}"
-            )
+            raise ConfigError(f"layer: expected none for {name}, which is outside the layers, found {layer + 1}")
         return named[0]
     if not 0 <= (layer or 0) < len(named):
         raise ConfigError(f"layer: expected a number from 1 to {len(named)}, found {(layer or 0) + 1}")

@@ -156,17 +156,12 @@ def importance_by_gradient(translator: Translator, pairs: Pairs) -> dict[HeadPla
     model = private_copy(pytorch_model(translator))
     parts = attention_parts(model)
     totals: dict[Part, NDArray[np.float64]] = {
-        part: np.zeros((len(attentions), heads_of(attentions[0])))
-        for part, attentions in parts.items()
-        if attentions
+        part: np.zeros((len(attentions), heads_of(attentions[0]))) for part, attentions in parts.items() if attentions
     }
     with torch.enable_grad():
         for source, mask, inputs, outputs, real in pairs.batches(next(model.parameters()).device):
             gates: dict[Part, list[Tensor]] = {
-                part: [
-                    torch.ones(len(source), total.shape[1], requires_grad=True, device=source.device)
-                    for _ in total
-                ]
+                part: [torch.ones(len(source), total.shape[1], requires_grad=True, device=source.device) for _ in total]
                 for part, total in totals.items()
             }
             with gated(model, gates):

@@ -108,9 +108,7 @@ class _Measured:
         pieces = texts.pieces(ids[words])
         separators = np.ones(len(ids), np.bool_)
         separators[words] = [is_punctuation(piece) for piece in pieces]
-        counted = (
-            slice(None) if self.causal else words
-        )  # of the symbols, only a decoder's first has a frequency
+        counted = slice(None) if self.causal else words  # of the symbols, only a decoder's first has a frequency
         frequencies = np.full(len(ids), np.inf)
         frequencies[counted] = [texts.frequencies[token] for token in ids[counted]]
         rows = weights[:, :, words] if self.part == "encoder" else weights

@@ -43,8 +43,7 @@ class Rate:
     def beats_baselines(self, by: float) -> bool:
         """Whether, with enough cases, the rate exceeds every baseline by `by` and by three standard errors of it."""
         return self.n >= FEWEST and all(
-            self.rate >= base + max(by, 3 * math.sqrt(base * (1 - base) / self.n))
-            for base in self.baselines.values()
+            self.rate >= base + max(by, 3 * math.sqrt(base * (1 - base) / self.n)) for base in self.baselines.values()
         )
 
 
@@ -105,9 +104,7 @@ class TokenCounts:
         # Argmaxes at key minus query, from -_REACH, (L, H, 2 _REACH + 1), and how many there are by chance.
         self.offsets: NDArray[np.int64] | None = None
         self.chances = np.zeros(2 * _REACH + 1)
-        self.totals: defaultdict[str, NDArray[np.float64] | float] = defaultdict(
-            float
-        )  # (L, H) by measurement
+        self.totals: defaultdict[str, NDArray[np.float64] | float] = defaultdict(float)  # (L, H) by measurement
         self.baselines: defaultdict[str, float] = defaultdict(float)
 
     def add(
@@ -162,9 +159,7 @@ class LinkCounts:
         self.sentences = 0
         self.cases: dict[tuple[str, str], list[Case]] = defaultdict(list)
 
-    def add(
-        self, weights: NDArray[np.float32], links: Iterable[tuple[int, int, str]], *, both: bool = True
-    ) -> None:
+    def add(self, weights: NDArray[np.float32], links: Iterable[tuple[int, int, str]], *, both: bool = True) -> None:
         """Add one sentence: weights (L, H, W, W) over words, and (dependent, head, relation) with words from 0.
 
         A head's prediction is the word with the largest weight, the query itself excluded. With `both`, links are
@@ -195,9 +190,7 @@ class LinkCounts:
         layer, head = np.unravel_index(int(totals.argmax()), totals.shape)
         return self._rate(key, selection, evaluation, int(layer), int(head))
 
-    def best_of_head(
-        self, layer: int, head: int, relations: Iterable[tuple[str, str]]
-    ) -> RelationRate | None:
+    def best_of_head(self, layer: int, head: int, relations: Iterable[tuple[str, str]]) -> RelationRate | None:
         """Return the rate of one head's best relation: that with the largest gain over the fixed offset in selection.
 
         None if no relation has enough cases.

@@ -52,9 +52,7 @@ class SimilarityCounts:
         query, key = np.nonzero(np.tril(allowed) if self.causal else allowed)
         self._shape = weights.shape[:2]
         visible = query + 1 if self.causal else n
-        scaled = (
-            weights[:, :, query, key].reshape(math.prod(self._shape), -1).astype(np.float64) * visible
-        )  # (L H, P)
+        scaled = weights[:, :, query, key].reshape(math.prod(self._shape), -1).astype(np.float64) * visible  # (L H, P)
         vectors = self._unit[self._orders[:, self._row[np.asarray(ids, np.int64)]]]  # (1 + K, n, d_model)
         cosines = (vectors @ vectors.swapaxes(1, 2))[:, query, key].astype(np.float64)  # (1 + K, P)
         if self._weights is None:

@@ -25,9 +25,7 @@ _COLORS = {
 }
 
 
-def draw_heads(
-    reports: Sequence[PartReport], file: Path, importance: dict[HeadPlace, float] | None = None
-) -> None:
+def draw_heads(reports: Sequence[PartReport], file: Path, importance: dict[HeadPlace, float] | None = None) -> None:
     """Draw a cell for each head as PNG: its roles, or its most frequent offset, its confidence and its importance.
 
     The shade is the mean largest weight; the last line of a cell, if importance was measured, is the increase of the
@@ -38,9 +36,7 @@ def draw_heads(
     axes = figure.subplots(1, len(reports), squeeze=False)[0]
     for axis, report in zip(axes, reports, strict=True):
         _draw(axis, report, importance)
-    figure.suptitle(
-        "What each head does (bold: a role by its threshold; shade: mean largest weight)", fontsize=10
-    )
+    figure.suptitle("What each head does (bold: a role by its threshold; shade: mean largest weight)", fontsize=10)
     save(figure, file)
 
 

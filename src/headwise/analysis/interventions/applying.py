@@ -101,9 +101,7 @@ def _change_layers(model: nn.Module, intervention: Intervention, changes: sublay
     if number is not None and number >= most:
         raise _refused(intervention, f"a layer from 1 to {most}", str(number + 1))
     within = [
-        name
-        for part in parts
-        for name in (layers[part] if number is None else layers[part][number : number + 1])
+        name for part in parts for name in (layers[part] if number is None else layers[part][number : number + 1])
     ]
     if kind == "no-residual":
         sublayers.remove_residuals(model, within, changes)
@@ -138,12 +136,7 @@ def _selected(parts: dict[Part, list[Probed]], intervention: Intervention) -> li
     for what, index, count in (("layer", number, layers), ("head", intervention.head, heads)):
         if index is not None and index >= count:
             raise _refused(intervention, f"a {what} from 1 to {count}", str(index + 1))
-    return [
-        attention
-        for found in chosen.values()
-        for layer, attention in enumerate(found)
-        if number in (None, layer)
-    ]
+    return [attention for found in chosen.values() for layer, attention in enumerate(found) if number in (None, layer)]
 
 
 def _probe(intervention: Intervention, attention: Probed) -> Probe:
@@ -173,7 +166,5 @@ def _temperature(intervention: Intervention, attention: Probed) -> float:
     if not multihead:
         raise _refused(intervention, "a Transformer's multi-head attention", "one without √d_k")
     if attention.positions is not None and "bias" in attention.positions.needs:
-        raise _refused(
-            intervention, "scores without a position bias", f"positions={attention.positions.name}"
-        )
+        raise _refused(intervention, "scores without a position bias", f"positions={attention.positions.name}")
     return attention.key_size**-0.5

@@ -51,9 +51,7 @@ _PART_OF: dict[str, Part] = {part: part for part in PARTS}
 _NUMBER = r"([1-9][0-9]*|\*)"
 # The address of a kind, as (part, layer, head, amount); a group that it doesn't have is empty.
 _HEAD = re.compile(rf"(encoder|decoder|cross|\*)\.{_NUMBER}\.{_NUMBER}(?:@(-?[0-9]+))?")
-_TEMPERATURE = re.compile(
-    rf"(encoder|decoder|cross|\*)\.{_NUMBER}\.{_NUMBER}@([0-9]{{1,4}}(?:\.[0-9]{{1,4}})?)"
-)
+_TEMPERATURE = re.compile(rf"(encoder|decoder|cross|\*)\.{_NUMBER}\.{_NUMBER}@([0-9]{{1,4}}(?:\.[0-9]{{1,4}})?)")
 _LAYER = re.compile(rf"(encoder|decoder|\*)\.{_NUMBER}()()")
 _MASKED = re.compile(rf"(decoder)\.{_NUMBER}()()")
 _STACK = re.compile(r"(encoder|decoder|\*)()()()")
@@ -179,7 +177,5 @@ def _parse_number(text: str, subject: str) -> int:
     """Parse a number of an intervention; raises `ConfigError` if it has too many digits."""
     digits = len(text.lstrip("-"))
     if digits > _MOST_DIGITS:
-        raise ConfigError(
-            f"{subject}: expected numbers of at most {_MOST_DIGITS} digits, found one of {digits:,}"
-        )
+        raise ConfigError(f"{subject}: expected numbers of at most {_MOST_DIGITS} digits, found one of {digits:,}")
     return int(text)

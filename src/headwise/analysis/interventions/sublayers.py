@@ -36,9 +36,7 @@ class Changes:
         hides_method = name not in vars(module) and name not in module._modules
         before = None if hides_method else getattr(module, name)
         setattr(module, name, value)
-        self._undo.append(
-            (lambda: delattr(module, name)) if hides_method else (lambda: setattr(module, name, before))
-        )
+        self._undo.append((lambda: delattr(module, name)) if hides_method else (lambda: setattr(module, name, before)))
 
     def replace(self, model: nn.Module, name: str, new: nn.Module) -> None:
         """Replace the module of a dotted name."""

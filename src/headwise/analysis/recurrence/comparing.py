@@ -137,9 +137,7 @@ def compare(
     model. Raises `ConfigError` for a text without tokens, a radius out of range, and as `Tracer.model`.
     """
     if not bounds.LEAST_RADIUS <= radius <= bounds.MOST_RADIUS:
-        raise ConfigError(
-            f"radius: expected from {bounds.LEAST_RADIUS} to {bounds.MOST_RADIUS}, found {radius:g}"
-        )
+        raise ConfigError(f"radius: expected from {bounds.LEAST_RADIUS} to {bounds.MOST_RADIUS}, found {radius:g}")
     with tracer.model(interventions) as model, torch.random.fork_rng(devices=[]):
         side = _tokens(tracer, text)
         pieces, own = side.pieces, _own_encoder(model, side.ids)

@@ -24,9 +24,7 @@ _NAMES = split(
 _CITIES = split(
     "Athens Bergen Cairo Dublin Essen Florence Geneva Hanoi Izmir Jena Kyoto Lagos Madrid Naples Oslo Porto"
 )
-_JOBS = split(
-    "baker carpenter doctor farmer gardener judge lawyer miller nurse painter singer tailor teacher weaver"
-)
+_JOBS = split("baker carpenter doctor farmer gardener judge lawyer miller nurse painter singer tailor teacher weaver")
 _ANIMALS = split("cat dog goat horse parrot rabbit")
 _FACTS = {
     "name": ("my friend is called {} .", "have you met {} ?", "this is about {} ."),

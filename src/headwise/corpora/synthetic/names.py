@@ -42,7 +42,5 @@ def names(held_out: bool) -> Names:
     random.shuffle(last)
     random.shuffle(first)
     lists = (sorted(set(last[:480])), sorted(set(first[:160])))
-    allowed = [
-        [name for index, name in enumerate(name_list) if held_out or index % _HELD_OUT] for name_list in lists
-    ]
+    allowed = [[name for index, name in enumerate(name_list) if held_out or index % _HELD_OUT] for name_list in lists]
     return Names(*allowed)

@@ -68,9 +68,7 @@ def _question(random: Random, held_out: bool) -> dict[str, str | int]:
         known_fields = [name for name in ("who", "did", "what", "where", "when") if f"{{{name}}}" in pattern]
         known_fields += ["did"] * ("{do}" in pattern or "{done}" in pattern)
         answers = {
-            e.words[kind]
-            for e in events
-            if all(e.words[name] == event_asked.words[name] for name in known_fields)
+            e.words[kind] for e in events if all(e.words[name] == event_asked.words[name] for name in known_fields)
         }
         if len(answers) == 1:
             break

@@ -96,9 +96,7 @@ class TextWork:
             encoded, _ = self._encoded(translator, rows, texts)
         translations = translator.search(encoded, alignments=self.columns.alignments)
         lines = [
-            line
-            for row, translation in zip(rows, translations, strict=True)
-            for line in self._lines(row, translation)
+            line for row, translation in zip(rows, translations, strict=True) for line in self._lines(row, translation)
         ]
         return TranslatedChunk(
             compressed("".join(f"{one_line(line)}\n" for line in lines).encode(), self.output),

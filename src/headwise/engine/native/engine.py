@@ -55,9 +55,7 @@ class NativeEngine:
     input), so that nearly tied hypotheses may change places.
     """
 
-    def __init__(
-        self, models: Sequence[PackedModel], *, open_pytorch: Callable[[], Any], workers: int = 1
-    ) -> None:
+    def __init__(self, models: Sequence[PackedModel], *, open_pytorch: Callable[[], Any], workers: int = 1) -> None:
         """Use packed models; `workers` are threads, each of which searches its own sentences.
 
         `open_pytorch` returns the `headwise.decoding.engine.PyTorchEngine` of the same models, for analysis. Raises

@@ -106,9 +106,7 @@ class SearchJob:
         """Stop the search, wait for its threads, which end within a step, and free the job; repeated calls are safe."""
         self._library.value("job_free", ctypes.byref(self._handle))
 
-    def add(
-        self, sentences: Sequence[SearchSentence], *, client: int = 0, forced: Forced = Forced.BEGINS
-    ) -> int:
+    def add(self, sentences: Sequence[SearchSentence], *, client: int = 0, forced: Forced = Forced.BEGINS) -> int:
         """Add sentences of one kind, copied to the library; returns the number of the first.
 
         `client` is the 64-bit number of the client whose turn they wait for. `forced` tells what the prefixes are.
@@ -129,9 +127,7 @@ class SearchJob:
         kept: list[NDArray[Any]] = []  # arrays that the terms point to
         terms = None
         if any(each.terms is not None for each in sentences):
-            terms = (native.TermArrays * len(sentences))(
-                *(_term_arrays(each.terms, kept) for each in sentences)
-            )
+            terms = (native.TermArrays * len(sentences))(*(_term_arrays(each.terms, kept) for each in sentences))
         lettered = (ctypes.c_uint8 * len(sources))(*(each.lettered for each in sentences))
         numbers = np.zeros(0)
         if options.sample:
@@ -261,9 +257,7 @@ class SearchJob:
         if searched and searched[0].failure is not None:
             raise searched[0].failure
         if len(searched) < self._count:
-            raise ValueError(
-                f"expected {self._count} finished sentences, found {len(searched)}: the job was stopped"
-            )
+            raise ValueError(f"expected {self._count} finished sentences, found {len(searched)}: the job was stopped")
         return searched
 
 

@@ -179,9 +179,7 @@ class PackedModel:
                     bias = None if bias is None else padded_heads(bias, heads[member], size, order)
                 weights.append(weight)
                 biases += [] if bias is None else [bias]
-            self._linear(
-                f"{name}.{packed}", np.concatenate(weights), np.concatenate(biases) if biases else None
-            )
+            self._linear(f"{name}.{packed}", np.concatenate(weights), np.concatenate(biases) if biases else None)
 
     def _tensor(self, name: str) -> Array:
         tensor = self._optional(name)
@@ -198,9 +196,7 @@ class PackedModel:
     def _linear(self, name: str, weight: Array, bias: Array | None) -> None:
         weight, bias = _packed(weight), None if bias is None else _packed(bias)
         bias_pointer = None if bias is None else bias.ctypes.data
-        self.library.call(
-            "linear", self.handle, name.encode(), weight.ctypes.data, bias_pointer, *weight.shape
-        )
+        self.library.call("linear", self.handle, name.encode(), weight.ctypes.data, bias_pointer, *weight.shape)
 
     def _norm(self, name: str, module: str) -> None:
         for part in norm_parts(self.config):

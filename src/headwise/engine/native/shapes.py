@@ -31,9 +31,7 @@ def parameter_shapes(config: ModelConfig, source_size: int, target_size: int) ->
                 shapes |= _attention(f"{layer}.cross_attention", config)
                 around[:1] = "around_self_attention", "around_cross_attention"
             for part in ("w1", "gate") if config.gated else ("w1",):
-                shapes |= _linear(
-                    f"{layer}.feed_forward.{part}", config.d_ff, d_model, config.feed_forward_bias
-                )
+                shapes |= _linear(f"{layer}.feed_forward.{part}", config.d_ff, d_model, config.feed_forward_bias)
             shapes |= _linear(f"{layer}.feed_forward.w2", d_model, config.d_ff, config.feed_forward_bias)
             for residual in around:
                 shapes |= _norm(f"{layer}.{residual}.norm", config)

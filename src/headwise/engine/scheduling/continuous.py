@@ -62,9 +62,7 @@ class ContinuousBatching:
 
     def _start(self, search: SearchJob) -> None:
         self._search: SearchJob | None = search
-        self._thread = threading.Thread(
-            target=self._collect, args=(search,), name="headwise scheduler", daemon=True
-        )
+        self._thread = threading.Thread(target=self._collect, args=(search,), name="headwise scheduler", daemon=True)
         self._thread.start()
 
     def _cancel(self, search: SearchJob, number: int, future: Future[list[Hypothesis]]) -> None:

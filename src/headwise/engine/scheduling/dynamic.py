@@ -79,9 +79,7 @@ class DynamicBatching:
             results = self._search(batch)
             with self._changed:
                 self._running = []
-                self._meter.add(
-                    sum(len(submission.sentence.source) for submission in batch), idle=not self._queue
-                )
+                self._meter.add(sum(len(submission.sentence.source) for submission in batch), idle=not self._queue)
             for submission, result in zip(batch, results, strict=True):
                 submission.settle(result)
 

@@ -52,9 +52,7 @@ def parameters(config: Config) -> int:
     return parameter_count(weightless(lambda: build_model(config.model, size, size)))
 
 
-def estimates(
-    jobs: Sequence[RowJob], place: Place, say: Callable[[str], None], gpu: Gpu | None = None
-) -> list[Cost]:
+def estimates(jobs: Sequence[RowJob], place: Place, say: Callable[[str], None], gpu: Gpu | None = None) -> list[Cost]:
     """Return the estimates of all jobs, on GPUs of a kind or else on this machine.
 
     Here, each model to be trained is built and timed once, on random tokens.
@@ -129,9 +127,7 @@ def _seconds_per_token(config: Config, sentence: int, processes: int) -> float:
     return seconds / tokens.numel()
 
 
-def table(
-    costs: Sequence[Cost], *, gpu: Gpu | None = None, processes: int = 1, price: float | None = None
-) -> Table:
+def table(costs: Sequence[Cost], *, gpu: Gpu | None = None, processes: int = 1, price: float | None = None) -> Table:
     """Return the table of the estimates, with their sum; `price` is that of a GPU for an hour, in any currency."""
     rows = [
         (

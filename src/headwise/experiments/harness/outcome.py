@@ -127,11 +127,7 @@ def judge_gain(results: Results, text: str, later: Case, earlier: Case, of: str,
     that are left decide nothing.
     """
     before = results.differences(*earlier)
-    gains = [
-        difference - before[seed]
-        for seed, difference in results.differences(*later).items()
-        if seed in before
-    ]
+    gains = [difference - before[seed] for seed, difference in results.differences(*later).items() if seed in before]
     names = dict.fromkeys((*later[:2], *earlier[:2]))
     lost = " ".join(f"{name}: {results.seeds(name)}." for name in names if results.diverged(name))
     if not gains:
@@ -153,9 +149,7 @@ class Measure:
 BLEU = Measure("dev.bleu", "BLEU")
 
 
-def compare(
-    results: Results, text: str, row: str, other: str, measure: Measure, expected: int, against: str
-) -> Claim:
+def compare(results: Results, text: str, row: str, other: str, measure: Measure, expected: int, against: str) -> Claim:
     """Return the claim on one row's number less another's, judged over the seeds that both have.
 
     `against` describes the other row. A row all of whose seeds diverged is worse than one that trained; a row some of

@@ -45,9 +45,7 @@ PAPER_CLAIMS = (
                 "The Transformer gains on the system that is best besides it with the length of the sentence",
                 "longer sentences",
             ),
-            Evidence(
-                "text-size", "With more text, the Transformer gains on the recurrent system", "more text"
-            ),
+            Evidence("text-size", "With more text, the Transformer gains on the recurrent system", "more text"),
         ),
     ),
     PaperClaim(
@@ -87,11 +85,7 @@ PAPER_CLAIMS = (
         "4",
         "01-why-not-recurrence",
         "It is faster than a recurrent layer where a sentence has fewer words than the model has dimensions",
-        (
-            Evidence(
-                "complexity", "Self-attention is faster than a recurrent layer where n is smaller than d"
-            ),
-        ),
+        (Evidence("complexity", "Self-attention is faster than a recurrent layer where n is smaller than d"),),
     ),
     PaperClaim(
         "3.2.1",

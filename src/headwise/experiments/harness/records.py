@@ -61,9 +61,7 @@ def record_file(results: Path, scale: str, row: str, seed: int) -> Path:
 def recorded_seeds(results: Path, scale: str, row: str) -> list[int]:
     """Return the seeds of which a row has a record, the smallest first."""
     name = re.compile(rf"{re.escape(row)}\.seed([0-9]+)\.json")
-    return sorted(
-        int(found[1]) for file in (results / scale).glob("*.json") if (found := name.fullmatch(file.name))
-    )
+    return sorted(int(found[1]) for file in (results / scale).glob("*.json") if (found := name.fullmatch(file.name)))
 
 
 def read_record(file: Path) -> Record | None:

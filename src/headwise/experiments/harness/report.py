@@ -127,9 +127,7 @@ def _findings(pages: dict[str, list[ReportSection]]) -> str:
     scales = [
         scale
         for scale in SCALES
-        if any(
-            section.scale == scale and section.records for sections in pages.values() for section in sections
-        )
+        if any(section.scale == scale and section.records for sections in pages.values() for section in sections)
     ]
     about = "; ".join(f"`{scale}`: {SCALES[scale].about}" for scale in scales)
     parts = ["# The paper, run again", _ABOUT]
@@ -189,10 +187,7 @@ def _quote(chapter: str, pages: dict[str, list[ReportSection]]) -> str:
 def _evidence(evidence: Evidence, sections: Sequence[ReportSection]) -> str:
     """Return the status and its reason at the largest scale that decides it, and the other scales' statuses."""
     by_scale = {
-        section.scale: found
-        for section in sections
-        for found in section.finding.claims
-        if found.text == evidence.claim
+        section.scale: found for section in sections for found in section.finding.claims if found.text == evidence.claim
     }
     assert by_scale, f"{evidence.experiment} makes no claim {evidence.claim!r}"
     about = f"{evidence.about}: " if evidence.about else ""
@@ -227,9 +222,7 @@ def _details(name: str, sections: Sequence[ReportSection]) -> str:
         parts += _mixed(section)
         if section.shown.claims:
             parts.append("\n".join(f"- {claim.sentence()}" for claim in section.shown.claims))
-    records = {
-        (record.scale, record.row, record.seed): record for section in sections for record in section.records
-    }
+    records = {(record.scale, record.row, record.seed): record for section in sections for record in section.records}
     if records:
         parts += ["## Recipes", _left_aligned(_recipe_table([records[key] for key in sorted(records)]))]
     return "\n\n".join(parts) + "\n"
@@ -279,9 +272,7 @@ def _recipe_table(records: Sequence[Record]) -> Table:
 def _recipe_row(record: Record) -> tuple[str, ...]:
     recipe = record.recipe
     hardware, version = recipe.get("hardware", {}), recipe.get("version", {})
-    machine = ", ".join(
-        hardware.get("gpus") or [f"{hardware.get('processor')}, {hardware.get('threads')} threads"]
-    )
+    machine = ", ".join(hardware.get("gpus") or [f"{hardware.get('processor')}, {hardware.get('threads')} threads"])
     if "load" in hardware:
         machine += f", load {hardware['load']:g}"
     return (

@@ -135,9 +135,7 @@ class TrainingRow(ExperimentRow):
         run = place.run(self.name, seed)
         threads = place.machine.threads or self.configuration(seed).training.threads
         device = place.machine.device or "auto"
-        result = {
-            key: trained[key] for key in ("parameters", "steps", "target_tokens", "seconds", "ended", "dev")
-        }
+        result = {key: trained[key] for key in ("parameters", "steps", "target_tokens", "seconds", "ended", "dev")}
         result["curve"] = curve(run, trained["target_tokens"])
         if not self.scored:
             return result | {"checksums": read_recipe(run / "model.safetensors")}
@@ -149,9 +147,7 @@ class TrainingRow(ExperimentRow):
             with hold(place.lock(self.name, seed)):
                 result = self._train(self.command(seed, place))
             if "diverged" in result:
-                raise TrainingError(
-                    f"row {self.name}: expected a trained run, found that {result['diverged']}"
-                )
+                raise TrainingError(f"row {self.name}: expected a trained run, found that {result['diverged']}")
 
     def _train(self, command: list[str]) -> dict[str, Any]:
         """Train in a child process, forwarding its standard error; returns its last line of output, parsed as JSON.
@@ -159,9 +155,7 @@ class TrainingRow(ExperimentRow):
         Diverged training is a result, too: `{"diverged": message}`.
         """
         module, *arguments = command
-        program = python_command(
-            "-m", "torch.distributed.run" if module == "torchrun" else module, *arguments
-        )
+        program = python_command("-m", "torch.distributed.run" if module == "torchrun" else module, *arguments)
         last_line = diverged = ""
         with subprocess.Popen(
             [*program, "--json"],

@@ -98,9 +98,7 @@ def score_run(run: Path, test: TestSet, *, threads: int = 0, device: str = "auto
 
 
 @torch.inference_mode()
-def measure_calibration(
-    translator: Translator, sources: Sequence[str], references: Sequence[str]
-) -> dict[str, Any]:
+def measure_calibration(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
     """Return the teacher-forced calibration on the references: accuracy of the likeliest subword by its probability."""
     model, subwords = pytorch_model(translator), translator.subwords
     pairs = _encoded(subwords, sources, references, model.max_length)
@@ -131,9 +129,7 @@ def _encoded(
     return short_enough
 
 
-def _predictions(
-    model: Seq2Seq, pairs: Sequence[tuple[list[int], list[int]]]
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _predictions(model: Seq2Seq, pairs: Sequence[tuple[list[int], list[int]]]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return, for every target token, the highest probability and whether its subword is the gold one."""
     device = next(model.parameters()).device
     source, mask = padded([source for source, _ in pairs], SYMBOLS.pad, device)

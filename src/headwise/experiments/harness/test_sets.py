@@ -57,8 +57,7 @@ class TestSet:
         if self.form != "stanford":
             return sides
         source, target = (
-            [to_stanford(line, language) for line in side]
-            for side, language in zip(sides, self.languages, strict=True)
+            [to_stanford(line, language) for line in side] for side, language in zip(sides, self.languages, strict=True)
         )
         return source, target
 

@@ -95,9 +95,7 @@ def _run(command: list[str], say: Callable[[str], None]) -> None:
     if process.returncode in INTERRUPTED:
         raise KeyboardInterrupt
     if process.returncode:
-        raise DataError(
-            f"`{shlex.join(command)}`: expected it to end well, found exit code {process.returncode}"
-        )
+        raise DataError(f"`{shlex.join(command)}`: expected it to end well, found exit code {process.returncode}")
 
 
 def _check(scale: Scale, files: Sequence[str]) -> None:

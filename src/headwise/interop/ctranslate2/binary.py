@@ -137,9 +137,7 @@ class ModelFile:
             element = _TYPES[kind]
         size = math.prod(shape) * _SIZES[element]
         if size != stated:
-            raise self._error(
-                f"{name} of shape {shape} in {element} to have {size:,} bytes", f"{stated:,} stated"
-            )
+            raise self._error(f"{name} of shape {shape} in {element} to have {size:,} bytes", f"{stated:,} stated")
         return Variable(self._take(size), shape, element)
 
     def array(self, name: str) -> NDArray[Any]:
@@ -196,9 +194,7 @@ class ModelFile:
                 continue
             scale = self.variables.get(self.scale(name))
             if scale is None:
-                raise CheckpointError(
-                    f"{self.path}: expected a variable {self.scale(name)}, found none of that name"
-                )
+                raise CheckpointError(f"{self.path}: expected a variable {self.scale(name)}, found none of that name")
             rows = variable.shape[:1]
             if len(variable.shape) != 2 or scale.type != "float32" or scale.shape not in ((), (1,), rows):
                 raise CheckpointError(
@@ -207,6 +203,4 @@ class ModelFile:
                 )
             numbers = self.array(self.scale(name))
             if not bool(np.all(np.isfinite(numbers) & (numbers > 0))):
-                raise CheckpointError(
-                    f"{self.path}: expected {self.scale(name)} to be positive numbers, found others"
-                )
+                raise CheckpointError(f"{self.path}: expected {self.scale(name)} to be positive numbers, found others")

@@ -56,9 +56,7 @@ def write_model(trained: Trained, folder: Path, precision: str, place: str) -> N
     if not installed("ctranslate2"):  # importing it takes longer
         raise not_installed(place, "ctranslate2")
     model, vocabularies = trained.config.model, trained.subwords.lists()
-    convert(
-        model, trained.weights.get, vocabularies, folder, precision=precision, source_end=model.source_end
-    )
+    convert(model, trained.weights.get, vocabularies, folder, precision=precision, source_end=model.source_end)
 
 
 def convert(

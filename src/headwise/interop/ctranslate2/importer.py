@@ -213,9 +213,7 @@ def _equal(file: ModelFile, *names: str) -> bool:
 
 
 def _notes(model: ModelConfig, *, stored_positions: bool) -> list[str]:
-    notes = [
-        "decoding.alpha=0.6: Headwise divides by ((5 + |Y|) / 6)^alpha, CTranslate2 by |Y|^length_penalty"
-    ]
+    notes = ["decoding.alpha=0.6: Headwise divides by ((5 + |Y|) / 6)^alpha, CTranslate2 by |Y|^length_penalty"]
     if not stored_positions:
         notes.append(
             f"model.max_length={model.max_length}: CTranslate2 makes this model's sinusoids for any length; "
@@ -281,9 +279,7 @@ def _read_positions(file: ModelFile, d_model: int) -> tuple[str, Array]:
     length = min(shape[0] for shape in shapes)
     tables = [file.tensor(name)[:length] for name in POSITIONS]
     if not np.array_equal(tables[0], tables[1]):
-        raise CheckpointError(
-            f"{file.path}: expected {' and '.join(POSITIONS)} to be equal, found other numbers"
-        )
+        raise CheckpointError(f"{file.path}: expected {' and '.join(POSITIONS)} to be equal, found other numbers")
     table = tables[0]
     tolerance = _COARSE if file.variables[POSITIONS[0]].type == "bfloat16" else _TOLERANCE
     if d_model % 2 == 0 and np.allclose(table, sinusoids(length, d_model), rtol=0, atol=tolerance):

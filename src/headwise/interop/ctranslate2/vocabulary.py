@@ -156,9 +156,7 @@ def _numbered(
     assert start is not None
     for key, token in (("unk_token", settings.unk_token), ("eos_token", settings.eos_token)):
         if token not in places:
-            raise CheckpointError(
-                f"{source}: {key}: expected a token of the vocabulary, found {token[:40]!r}"
-            )
+            raise CheckpointError(f"{source}: {key}: expected a token of the vocabulary, found {token[:40]!r}")
     if start not in places and not starts_empty:
         raise CheckpointError(
             f"{source}: decoder_start_token: expected a token of the vocabulary, found {start[:40]!r}"

@@ -155,9 +155,7 @@ def read(source: Path) -> Imported:
     content = (json.dumps(labels, ensure_ascii=False) + "\n").encode()
     files = {LABELS_FILE: content} if task in LABELLED else {}
     config = _config(source, task, model, text, labels, notes)
-    return Imported(
-        config, shapes_of(encoder_builder(config, text.size, len(labels))), found, text, notes, files
-    )
+    return Imported(config, shapes_of(encoder_builder(config, text.size, len(labels))), found, text, notes, files)
 
 
 def _task(fields: Fields, source: Path) -> str:
@@ -170,9 +168,7 @@ def _task(fields: Fields, source: Path) -> str:
     if task == "classification" and fields.problem_type != "single_label_classification":
         raise unexpected(source, "problem_type", "single_label_classification", fields.problem_type)
     if task == "question_answering" and fields.type_vocab_size < 2:
-        raise unexpected(
-            source, "type_vocab_size", "at least 2 for question answering", fields.type_vocab_size
-        )
+        raise unexpected(source, "type_vocab_size", "at least 2 for question answering", fields.type_vocab_size)
     return task
 
 
@@ -182,9 +178,7 @@ def _special(original: Original) -> list[str]:
     pieces = [piece for piece in found.values() if piece is not None]
     for role, piece in found.items():
         if piece is None or pieces.count(piece) > 1:
-            raise CheckpointError(
-                f"{original.file}: expected a piece of its own for {role}_token, found none"
-            )
+            raise CheckpointError(f"{original.file}: expected a piece of its own for {role}_token, found none")
     return pieces
 
 

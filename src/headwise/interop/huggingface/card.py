@@ -130,9 +130,7 @@ def _hardware(measured: Mapping[str, Any]) -> list[str]:
     if not measured:
         return []
     hardware = measured["hardware"]
-    machine = ", ".join(map(str, hardware.get("gpus") or [])) or hardware.get(
-        "processor", "an unnamed processor"
-    )
+    machine = ", ".join(map(str, hardware.get("gpus") or [])) or hardware.get("processor", "an unnamed processor")
     versions = ", ".join(f"{name} {version}" for name, version in measured.get("versions", {}).items())
     return [
         f"Training ended, and was scored, on {machine} ({hardware.get('threads')} threads; {versions}).",

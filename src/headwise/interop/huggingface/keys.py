@@ -84,9 +84,7 @@ def read_keys(source: Path, kind: type[Kind], main: str = "config.json") -> Kind
     return checked(kind, known, source / main)
 
 
-def unexpected(
-    source: Path, key: str, expected: str, found: object, file: str = "config.json"
-) -> CheckpointError:
+def unexpected(source: Path, key: str, expected: str, found: object, file: str = "config.json") -> CheckpointError:
     """Return the error for a value of config.json, or of another file, that Headwise can't express."""
     return CheckpointError(f"{source / file}: {key}: expected {expected}, found {str(found)[:60]!r}")
 
@@ -134,8 +132,7 @@ def their_keys(model: ModelConfig, keys: Mapping[str, str]) -> dict[str, Any]:
     """Return their keys with the values of ours."""
     found = {theirs: getattr(model, ours) for theirs, ours in keys.items()}
     return {
-        theirs: THEIR_ACTIVATIONS[value] if keys[theirs] == "activation" else value
-        for theirs, value in found.items()
+        theirs: THEIR_ACTIVATIONS[value] if keys[theirs] == "activation" else value for theirs, value in found.items()
     }
 
 

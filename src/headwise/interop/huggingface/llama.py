@@ -84,9 +84,7 @@ class Fields(LanguageModelKeys):
         """Whether a part of a layer, by its name there, has a bias; Qwen2 has one of queries, keys and values."""
         if self.model_type == "qwen2":
             return part in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
-        return (
-            self.attention_bias if part.startswith("self_attn") else self.mlp_bias and part.startswith("mlp")
-        )
+        return self.attention_bias if part.startswith("self_attn") else self.mlp_bias and part.startswith("mlp")
 
 
 def _table(model: ModelConfig, fields: Fields, words: Changes) -> list[Row]:
@@ -113,9 +111,7 @@ def read(source: Path) -> Imported:
     """Read a Llama directory; raises `CheckpointError` for what Headwise can't express."""
     fields = read_keys(source, Fields)
     check_architecture(source, fields.architectures, (_ARCHITECTURES[fields.model_type],))
-    slides = (
-        fields.model_type == "mistral" if fields.use_sliding_window is None else fields.use_sliding_window
-    )
+    slides = fields.model_type == "mistral" if fields.use_sliding_window is None else fields.use_sliding_window
     if slides and (fields.sliding_window or fields.max_position_embeddings) < fields.max_position_embeddings:
         raise unexpected(source, "sliding_window", "none", fields.sliding_window)
     model = _model(fields, source)
@@ -128,9 +124,7 @@ def read(source: Path) -> Imported:
 def _model(fields: Fields, source: Path) -> ModelConfig:
     size = fields.head_dim
     if size is None and fields.hidden_size % fields.num_attention_heads:
-        raise unexpected(
-            source, "hidden_size", f"a multiple of {fields.num_attention_heads} heads", fields.hidden_size
-        )
+        raise unexpected(source, "hidden_size", f"a multiple of {fields.num_attention_heads} heads", fields.hidden_size)
     size = size or fields.hidden_size // fields.num_attention_heads
     return model_config(
         source,

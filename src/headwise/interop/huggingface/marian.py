@@ -136,9 +136,7 @@ def read(source: Path) -> Imported:
     """Read a Marian or Pegasus directory; raises `CheckpointError` for what Headwise can't express."""
     fields = read_keys(source, Fields)
     tensors = folder_tensors(source)
-    text, rows = read_text(
-        source, fields, (fields.vocab_size, fields.decoder_vocab_size or fields.vocab_size)
-    )
+    text, rows = read_text(source, fields, (fields.vocab_size, fields.decoder_vocab_size or fields.vocab_size))
     model = _model(fields, source, joint=text.joint)
     if model.share_embeddings != "all" and fields.share_encoder_decoder_embeddings and _SHARED in tensors:
         # Both sides have the same matrix, beside an output of its own (transformers 4) or with two vocabularies.
@@ -196,9 +194,7 @@ def _drop_positions(left: Left, fields: Fields, source: Path) -> None:
         table = left.take(name)()
         expected = sines_first(sinusoids(fields.max_position_embeddings, fields.d_model), 1)
         if table.shape != expected.shape or not np.allclose(table, expected, atol=1e-4):
-            raise CheckpointError(
-                f"{source}: expected {name} to be the paper's sinusoids, found other numbers"
-            )
+            raise CheckpointError(f"{source}: expected {name} to be the paper's sinusoids, found other numbers")
 
 
 SUPPORTED = supported(_KEYS, "norm", "attention_bias", "logit_bias", "share_embeddings")
@@ -217,9 +213,7 @@ def write(trained: Trained, folder: Path) -> list[str]:
     config, generation = _configurations(trained)
     write_model(trained, folder, config, _tensors(trained), generation)
     write_tokenizer(trained, folder)
-    loaded = (
-        f"{config['architectures'][0]} and MarianTokenizer: AutoModelForSeq2SeqLM and AutoTokenizer load them"
-    )
+    loaded = f"{config['architectures'][0]} and MarianTokenizer: AutoModelForSeq2SeqLM and AutoTokenizer load them"
     return [loaded, *source_code_notes(trained.subwords)]
 
 

@@ -88,12 +88,7 @@ def placed(content: Mapping[str, Any], before: Sequence[str], file: Path) -> lis
     for piece, number in content.items():
         if piece in known:
             continue
-        if (
-            isinstance(number, bool)
-            or not isinstance(number, int)
-            or not 0 <= number < len(pieces)
-            or pieces[number]
-        ):
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(pieces) or pieces[number]:
             raise CheckpointError(
                 f"{file}: expected a different id from 0 to {len(pieces) - 1} for each piece, "
                 f"found {str(number)[:40]} for {piece[:40]!r}"
@@ -118,9 +113,7 @@ def _check_banned(fields: SymbolKeys, rows: Rows, source: Path) -> None:
     allowed = {*rows.order[: len(SPECIAL_PIECES)], fields.pad_token_id} - {fields.eos_token_id}
     for word in fields.bad_words_ids or []:
         if len(word) != 1 or word[0] not in allowed:
-            raise CheckpointError(
-                f"{source}: bad_words_ids: expected the special symbols alone, found {word[:10]}"
-            )
+            raise CheckpointError(f"{source}: bad_words_ids: expected the special symbols alone, found {word[:10]}")
 
 
 def _target_language(fields: SymbolKeys, pieces: Sequence[str], rows: Rows, source: Path) -> str:

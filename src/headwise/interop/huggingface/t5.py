@@ -271,9 +271,7 @@ def _rows(subwords: Subwords, run: Path) -> list[int]:
     if "<s>" not in own:
         numbers["<pad>"] = BOS  # which began texts there
     if lacking := next((piece for piece in own if piece not in numbers), None):
-        raise ConfigError(
-            f"{run}: expected the pieces of its SentencePiece model, found none for {lacking!r}"
-        )
+        raise ConfigError(f"{run}: expected the pieces of its SentencePiece model, found none for {lacking!r}")
     rows = [numbers[piece] for piece in own]
     return rows + sorted(set(range(len(SPECIAL), len(pieces))) - set(rows))
 
@@ -286,9 +284,7 @@ def _check(trained: Trained, rows: list[int]) -> None:
     if model.share_embeddings == "none":
         source, target = (trained.tensor(f"{side}_embedding.weight") for side in ("source", "target"))
         if not np.array_equal(source, target):
-            raise ConfigError(
-                f"{run}: expected equal embeddings of source and target, as in T5, found others"
-            )
+            raise ConfigError(f"{run}: expected equal embeddings of source and target, as in T5, found others")
 
 
 def _configuration(trained: Trained, size: int) -> dict[str, Any]:
@@ -347,7 +343,5 @@ def _write_text(trained: Trained, rows: list[int], folder: Path) -> None:
         symbols, pieces = subwords.vocabulary.symbols, subwords.vocabulary.source
         extra = sentinels(symbols)
         settings |= {"tokenizer_class": "T5Tokenizer", "extra_ids": len(extra)}
-        write_added(
-            {piece: rows.index(pieces.index(piece)) for piece in symbols if piece not in extra}, folder
-        )
+        write_added({piece: rows.index(pieces.index(piece)) for piece in symbols if piece not in extra}, folder)
     write_text(folder / "tokenizer_config.json", as_json(settings))

@@ -87,10 +87,7 @@ def take_over(
     pieces = original.pieces
     if special[EOS] is None:
         raise CheckpointError(f"{original.file}: expected a piece that ends texts, found none")
-    found = [
-        piece if piece is not None and piece not in special[i + 1 :] else None
-        for i, piece in enumerate(special)
-    ]
+    found = [piece if piece is not None and piece not in special[i + 1 :] else None for i, piece in enumerate(special)]
     ids = {piece: number for number, piece in enumerate(pieces)}
     if clash := next((piece for piece in MISSING if piece in ids and piece not in found), None):
         raise CheckpointError(f"{original.file}: expected no piece of the name {clash!r}, found one")

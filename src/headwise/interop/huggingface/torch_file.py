@@ -46,9 +46,7 @@ def torch_file(path: Path) -> Tensors:
             f"{path}: expected a file of torch.save in its zip format (PyTorch 1.6 or newer), found another file"
         ) from None
     if not stored:
-        raise CheckpointError(
-            f"{path}: expected uncompressed tensors as torch.save writes them, found compressed ones"
-        )
+        raise CheckpointError(f"{path}: expected uncompressed tensors as torch.save writes them, found compressed ones")
     try:
         for content in pickles:
             _check_pickle(content)
@@ -56,9 +54,7 @@ def torch_file(path: Path) -> Tensors:
     except pickle.UnpicklingError as error:
         found = _REFUSED.search(str(error))
         what = f"{found[1]}" if found else " ".join(str(error).split())[:200]
-        raise CheckpointError(
-            f"{path}: expected tensors by name, found a pickle that needs more ({what})"
-        ) from None
+        raise CheckpointError(f"{path}: expected tensors by name, found a pickle that needs more ({what})") from None
     except _DAMAGED as error:
         raise CheckpointError(
             f"{path}: expected a file of torch.save, found a damaged one ({' '.join(str(error).split())[:200]})"

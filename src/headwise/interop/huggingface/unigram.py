@@ -85,9 +85,7 @@ def read_unigram(file: Path) -> Unigram:
     tree, model = _parts(file)
     found = model.get("type")
     if found != "Unigram" or model.get("byte_fallback"):
-        raise CheckpointError(
-            f"{file}: model: expected Unigram without byte_fallback, found {str(found)[:60]!r}"
-        )
+        raise CheckpointError(f"{file}: model: expected Unigram without byte_fallback, found {str(found)[:60]!r}")
     for name, known in _KNOWN.items():
         for part in parts_of(tree, name):
             if part.get("type") not in known:
@@ -113,9 +111,7 @@ def _parts(file: Path) -> tuple[Any, dict[str, Any]]:
 def _vocabulary(vocabulary: Any, file: Path) -> tuple[list[str], list[float]]:
     pairs = vocabulary if isinstance(vocabulary, list) else []
     if not 0 < len(pairs) <= bounds.VOCABULARY or not all(_is_pair(pair) for pair in pairs):
-        raise CheckpointError(
-            f"{file}: model.vocab: expected pairs of a piece and a number, found other values"
-        )
+        raise CheckpointError(f"{file}: model.vocab: expected pairs of a piece and a number, found other values")
     pieces = [piece for piece, _ in pairs]
     if len(set(pieces)) < len(pieces):
         raise CheckpointError(f"{file}: model.vocab: expected different pieces, found one twice")

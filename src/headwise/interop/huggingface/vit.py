@@ -95,9 +95,7 @@ class ProcessorFields(Keys):
     rescale_factor: Annotated[float, Field(ge=1 / _MOST_FULL, le=1.0)] = 1 / _FULL
     do_normalize: bool = True
     image_mean: list[Annotated[float, Field(ge=-1e6, le=1e6)]] = Field(default_factory=lambda: [0.5] * 3)
-    image_std: list[Annotated[float, Field(ge=bounds.SMALLEST, le=1e6)]] = Field(
-        default_factory=lambda: [0.5] * 3
-    )
+    image_std: list[Annotated[float, Field(ge=bounds.SMALLEST, le=1e6)]] = Field(default_factory=lambda: [0.5] * 3)
 
 
 def _table(model: ModelConfig, shape: tuple[int, int, int], side: int, *, biased: bool) -> list[Row]:
@@ -142,9 +140,7 @@ def read(source: Path) -> Imported:
     height, width = _pair(fields.image_size)
     side, other = _pair(fields.patch_size)
     if side != other or height % side or width % side:
-        raise unexpected(
-            source, "patch_size", f"a square that divides {width} x {height} pixels", fields.patch_size
-        )
+        raise unexpected(source, "patch_size", f"a square that divides {width} x {height} pixels", fields.patch_size)
     more = {
         "positions": "learned",
         "attention_bias": True,
@@ -178,11 +174,7 @@ def _pair(sides: int | list[int]) -> tuple[int, int]:
 
 def _format(source: Path, fields: Fields, shape: tuple[Channels, int, int]) -> ImageFormat:
     """Return the normalization of preprocessor_config.json, and the classes."""
-    options = (
-        read_keys(source, ProcessorFields, _PROCESSOR)
-        if (source / _PROCESSOR).is_file()
-        else ProcessorFields()
-    )
+    options = read_keys(source, ProcessorFields, _PROCESSOR) if (source / _PROCESSOR).is_file() else ProcessorFields()
     full = round(1 / options.rescale_factor)
     if not options.do_rescale or abs(options.rescale_factor * full - 1) > 1e-6:
         found = options.rescale_factor if options.do_rescale else None

@@ -64,9 +64,7 @@ def read(source: Path) -> Imported:
     parameters |= _parameters(arrays, model, rows, permuted, files.model)
     notes: list[str] = []
     if text.vocabulary is not None and text.vocabulary.split == "words":
-        notes.append(
-            "texts are pieces with spaces between them, because there is no source.spm and target.spm"
-        )
+        notes.append("texts are pieces with spaces between them, because there is no source.spm and target.spm")
     if model.norm == "pre":
         notes.append(
             "norm=pre, as Marian trains and scores: its decoder doesn't normalize the keys and values of earlier "
@@ -105,9 +103,7 @@ def _find(source: Path) -> _Files:
     if not models:
         models = [file for file in sorted(folder.glob("*.npz")) if _is_marian(file)]
     if len(models) != 1:
-        raise CheckpointError(
-            f"{folder}: expected one model, found {len(models)}; give the .npz file that you mean"
-        )
+        raise CheckpointError(f"{folder}: expected one model, found {len(models)}; give the .npz file that you mean")
     vocabularies = [_beside(folder, name) for name in options.vocabs]
     if not vocabularies:
         patterns = ("*vocab*.yml", "*vocab*.yaml", "*vocab*.spm")
@@ -118,9 +114,7 @@ def _find(source: Path) -> _Files:
                 f"{folder}: expected decoder.yml, which names the vocabularies of source and target, found none"
             )
     if len(vocabularies) != 2:
-        raise CheckpointError(
-            f"{folder}: expected vocabularies of source and target, found {len(vocabularies)}"
-        )
+        raise CheckpointError(f"{folder}: expected vocabularies of source and target, found {len(vocabularies)}")
     return _Files(models[0], options, (vocabularies[0], vocabularies[1]))
 
 
@@ -188,9 +182,7 @@ def _text(
     if own[0] is not None and own[1] is not None:
         return make_subwords((own[0], own[1]), lists, str(folder)), rows
     if own != (None, None):
-        raise CheckpointError(
-            f"{folder}: expected two vocabularies in .yml or two in .spm, found one of each"
-        )
+        raise CheckpointError(f"{folder}: expected two vocabularies in .yml or two in .spm, found one of each")
     if not any(name.is_file() for name in names):
         return make_subwords((b"", b""), lists, str(folder), "words"), rows
     return make_subwords((read_file(names[0]), read_file(names[1])), lists, str(folder)), rows

@@ -46,9 +46,7 @@ class Array:
             with zipfile.ZipFile(self.path) as archive:
                 content = archive.read(self.name + _SUFFIX)
         except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-            raise CheckpointError(
-                f"{self.path}: expected array {self.name}, found a damaged one ({error})"
-            ) from None
+            raise CheckpointError(f"{self.path}: expected array {self.name}, found a damaged one ({error})") from None
         array = np.frombuffer(content, np.dtype(self.kind).newbyteorder("<"), offset=self.offset)
         return array.reshape(self.shape).astype(np.int8 if self.kind == "int8" else np.float32)
 
@@ -103,9 +101,7 @@ def _header(file: IO[bytes], place: str) -> tuple[str, bool, tuple[int, ...]]:
     except (ValueError, KeyError, SyntaxError, TypeError, MemoryError, RecursionError, struct.error):
         raise CheckpointError(f"{place}: expected an .npy array, found another header") from None
     if kind == "|O":
-        raise CheckpointError(
-            f"{place}: expected numbers, found Python objects, which only a pickle can hold"
-        )
+        raise CheckpointError(f"{place}: expected numbers, found Python objects, which only a pickle can hold")
     if kind not in _TYPES:
         raise CheckpointError(
             f"{place}: expected {', '.join(dict.fromkeys(_TYPES.values()))} (little-endian), found {str(kind)[:40]}"

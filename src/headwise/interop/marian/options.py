@@ -36,9 +36,7 @@ class ModelOptions(_Options):
     type: Literal["transformer"]
     version: str = ""
     dim_emb: Width
-    dim_vocabs: Annotated[
-        list[Annotated[int, Field(gt=1, le=bounds.VOCABULARY)]], Field(min_length=2, max_length=2)
-    ]
+    dim_vocabs: Annotated[list[Annotated[int, Field(gt=1, le=bounds.VOCABULARY)]], Field(min_length=2, max_length=2)]
     enc_depth: Layers
     dec_depth: Layers
     transformer_heads: Heads

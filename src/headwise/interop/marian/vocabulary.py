@@ -106,6 +106,4 @@ def _unquoted(piece: str, path: Path, line: int) -> str:
 
 def vocabulary_text(pieces: Sequence[str]) -> str:
     """Return the .yml file of pieces in the order of their ids."""
-    return "".join(
-        f"{json.dumps(piece, ensure_ascii=False)}: {number}\n" for number, piece in enumerate(pieces)
-    )
+    return "".join(f"{json.dumps(piece, ensure_ascii=False)}: {number}\n" for number, piece in enumerate(pieces))

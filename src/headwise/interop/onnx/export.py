@@ -57,9 +57,7 @@ class Exporter(base.Exporter):
         found = _settings(trained, precision)
         settings = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in found.items()]
         write_text(folder / _SETTINGS, "{\n" + ",\n".join(settings) + "\n}\n")
-        notes = [
-            "examples/onnx_translate.py translates with it; it needs onnxruntime, sentencepiece and numpy"
-        ]
+        notes = ["examples/onnx_translate.py translates with it; it needs onnxruntime, sentencepiece and numpy"]
         if trained.subwords.vocabulary is not None and trained.subwords.vocabulary.codes:
             notes.append(
                 "a language code such as >>deu<< is one piece, which examples/onnx_translate.py doesn't split off"
@@ -71,14 +69,10 @@ def _write(model: onnx.ModelProto, file: Path, precision: str) -> None:
     """Write a model; in int8, matrices and embeddings are stored in 8 bits, and activations quantized as they come."""
     large = sum(len(tensor.raw_data) for tensor in model.graph.initializer) > _MOST_BYTES
     if precision == "float32":
-        onnx.save_model(
-            model, file, save_as_external_data=large, location=f"{file.name}.data" if large else None
-        )
+        onnx.save_model(model, file, save_as_external_data=large, location=f"{file.name}.data" if large else None)
         return
     add_pre_process_metadata(model)  # it is as small as preprocessing would make it
-    others = [
-        node.name for node in model.graph.node if node.op_type == "Gather" and node.input[0] != EMBEDDING
-    ]
+    others = [node.name for node in model.graph.node if node.op_type == "Gather" and node.input[0] != EMBEDDING]
     quantize_dynamic(
         model,
         file,

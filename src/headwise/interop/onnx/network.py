@@ -63,9 +63,7 @@ class Network:
             assert norm.weight is not None
             assert norm.eps is not None
             mean = self._op("ReduceMean", self._op("Mul", x, x), [-1])
-            return self._op(
-                "Mul", self._op("Div", x, self._op("Sqrt", self._op("Add", mean, norm.eps))), norm.weight
-            )
+            return self._op("Mul", self._op("Div", x, self._op("Sqrt", self._op("Add", mean, norm.eps))), norm.weight)
         assert isinstance(norm, nn.Identity), norm
         return x
 

@@ -27,9 +27,7 @@ def far_layout(
     return Layout(rows, cols, distance >= local if causal else distance.abs() >= local)
 
 
-def pattern(
-    queries: int, keys: int, *, causal: bool, options: Options, device: torch.device | None = None
-) -> Tensor:
+def pattern(queries: int, keys: int, *, causal: bool, options: Options, device: torch.device | None = None) -> Tensor:
     """Return the allowed pairs as a dense mask, (1, 1, query, key)."""
     i = torch.arange(queries, device=device)[:, None] + keys - queries
     j = torch.arange(keys, device=device)[None]

@@ -43,9 +43,7 @@ class Part:
     peak: Tensor
 
 
-def attend_blocks(
-    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Bias, dropout: float, layout: Layout
-) -> Part:
+def attend_blocks(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Bias, dropout: float, layout: Layout) -> Part:
     """Attend over the pairs of a layout; shapes as in `headwise.nn.attention`, with mask and bias in four dimensions.
 
     Time and memory are proportional to blocks · height · width.

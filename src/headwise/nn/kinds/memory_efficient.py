@@ -66,9 +66,7 @@ class _Tiling:
 
         The generator is seeded per tile, so the backward pass draws the same factors.
         """
-        generator = torch.Generator(weights.device).manual_seed(
-            self.seed + rows.start * self.keys + cols.start
-        )
+        generator = torch.Generator(weights.device).manual_seed(self.seed + rows.start * self.keys + cols.start)
         draws = torch.rand(weights.shape, generator=generator, device=weights.device)
         return (draws >= self.dropout).to(weights.dtype) / (1 - self.dropout)
 
@@ -133,9 +131,7 @@ def _bias_gradient(bias: Tensor, tiling: _Tiling, rows: slice, d_scores: Tensor)
     return result
 
 
-def _scores(
-    q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None, tiling: _Tiling, rows: slice, cols: slice
-) -> Tensor:
+def _scores(q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None, tiling: _Tiling, rows: slice, cols: slice) -> Tensor:
     """Return the scores of a tile, minus infinity where masked; `bias` is the bias of the rows."""
     scores = ((q[:, :, rows] * q.size(-1) ** -0.5) @ k[:, :, cols].transpose(-2, -1)).to(sum_dtype(q))
     if bias is not None:

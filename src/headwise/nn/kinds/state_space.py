@@ -105,9 +105,7 @@ class StateSpace(SequenceMixer):
     def new_cache(self) -> Cache:
         """Return an empty cache; raises ValueError in an encoder, because it also reads from the end."""
         if self.directions == 2:
-            raise ValueError(
-                "expected a causal state space to decode step by step, found one that reads both ways"
-            )
+            raise ValueError("expected a causal state space to decode step by step, found one that reads both ways")
         return RecurrentCache(dim=1)  # of a state (channels, rows, states)
 
     def _scan(self, u: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -130,9 +128,7 @@ class StateSpace(SequenceMixer):
 
     def _system(self, chunk: int, dtype: torch.dtype) -> _Chunk:
         """Discretize, and return the recurrence over `chunk` positions; the channels of both directions are stacked."""
-        decay, frequency, readout = (
-            p.to(dtype).flatten(0, 1) for p in (self.log_decay, self.frequency, self.readout)
-        )
+        decay, frequency, readout = (p.to(dtype).flatten(0, 1) for p in (self.log_decay, self.frequency, self.readout))
         a = torch.complex(-decay.exp(), frequency)  # (channel, states)
         a_step = self.log_step.to(dtype).exp().flatten()[:, None] * a
         number = torch.arange(chunk + 1, dtype=dtype, device=a.device)

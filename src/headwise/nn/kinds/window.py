@@ -43,9 +43,7 @@ def with_globals(layout: Layout, queries: int, keys: int, count: int, *, causal:
     return Layout(layout.rows, torch.cat([cols, layout.cols], 1), torch.cat([allowed, layout.allowed], 2))
 
 
-def pattern(
-    queries: int, keys: int, *, causal: bool, options: Options, device: torch.device | None = None
-) -> Tensor:
+def pattern(queries: int, keys: int, *, causal: bool, options: Options, device: torch.device | None = None) -> Tensor:
     """Return the allowed pairs as a dense mask, (1, 1, query, key)."""
     i = torch.arange(queries, device=device)[:, None] + keys - queries
     j = torch.arange(keys, device=device)[None]

@@ -6,7 +6,5 @@ from headwise.page.views.translation import TranslationView
 from headwise.page.views.view import View
 
 VIEWS: dict[str, type[View]] = {
-    task: view
-    for view in (TranslationView, LanguageModelView, MaskedModelView, ImagesView)
-    for task in view.tasks
+    task: view for view in (TranslationView, LanguageModelView, MaskedModelView, ImagesView) for task in view.tasks
 }

@@ -71,9 +71,7 @@ def next_json(generator: Generator, request: TextRequest) -> dict[str, Any]:
     log_probs, _ = model.step(tokens, model.start(), prefix)
     log_probs[:, vocabulary.outside(generator.config.language_model.lines_are_documents)] = -torch.inf
     kept, kept_ids = shaped(log_probs, request.temperature, request.top_k, request.top_p)
-    sampling = torch.zeros(log_probs.size(1), dtype=torch.float64).index_put_(
-        (kept_ids[0].cpu(),), kept[0].cpu()
-    )
+    sampling = torch.zeros(log_probs.size(1), dtype=torch.float64).index_put_((kept_ids[0].cpu(),), kept[0].cpu())
     own = log_probs[0].double().cpu().softmax(0)
     best = own.topk(min(SHOWN, len(own))).indices.tolist()
     return {

@@ -51,9 +51,7 @@ class Context:
     def glossaries(self) -> GlossaryStore:
         """The kept glossaries; raises `ServiceError` (400) where the server keeps none."""
         if self.store is None:
-            raise ServiceError(
-                400, "glossary: this server keeps no glossaries (headwise serve --glossaries FILE)"
-            )
+            raise ServiceError(400, "glossary: this server keeps no glossaries (headwise serve --glossaries FILE)")
         return self.store
 
     def endpoints(self, tag: str, errors: dict[int, Any], wrong: int = 400) -> Endpoints:
@@ -84,9 +82,7 @@ class Context:
         return self.keys.used(client.key), client.key.characters_per_month
 
     @contextmanager
-    def charged(
-        self, request: Request, client: Client, characters: int, *, exceeded: int = 429
-    ) -> Iterator[None]:
+    def charged(self, request: Request, client: Client, characters: int, *, exceeded: int = 429) -> Iterator[None]:
         """Charge a client for the block's work on a request's characters, which were checked.
 
         Raises `ServiceError`, with the status `exceeded`, beyond its quota. What is refused in the block costs nothing.

@@ -80,9 +80,7 @@ class _Refusing(DeepLFields):
             if getattr(self, name):
                 raise ServiceError(400, f"{name}: expected none, because {reason}")
         if self.formality in ("more", "less"):  # DeepL refuses these, too, where a language has no formality
-            raise ServiceError(
-                400, f"formality: expected default, prefer_more or prefer_less, found {self.formality}"
-            )
+            raise ServiceError(400, f"formality: expected default, prefer_more or prefer_less, found {self.formality}")
 
 
 class DeepLTranslateFields(_Refusing, TagFields):
@@ -93,9 +91,7 @@ class DeepLTranslateFields(_Refusing, TagFields):
     split_sentences: Literal["0", "1", "nonewlines"] = "1"
     preserve_formatting: bool = Field(False, description="White space is always preserved.")
     show_billed_characters: bool = False
-    tag_handling: Literal["html", "xml"] | None = Field(
-        None, description="What the texts are; else plain text."
-    )
+    tag_handling: Literal["html", "xml"] | None = Field(None, description="What the texts are; else plain text.")
 
     def tags(self) -> TagRules | None:
         """Return how tags are handled."""

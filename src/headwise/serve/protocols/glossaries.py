@@ -241,9 +241,7 @@ def _add_version_3(endpoints: Endpoints, context: Context) -> None:
 
 
 def _add_dictionaries(endpoints: Endpoints, context: Context) -> None:
-    @endpoints(
-        "GET", "/v3/glossaries/{identifier}/entries", "Read the entries of two languages", DictionariesAnswer
-    )
+    @endpoints("GET", "/v3/glossaries/{identifier}/entries", "Read the entries of two languages", DictionariesAnswer)
     async def entries(request: Request, identifier: str, fields: PairFields) -> dict[str, Any]:
         languages = map(base_language, (fields.source_lang, fields.target_lang))
         found = context.glossaries.entries(_owner(context, request, fields), identifier, *languages)

@@ -79,9 +79,7 @@ class Rates(Database):
 class KeyStore(Database):
     """The keys of a file."""
 
-    def __init__(
-        self, path: Path, rates: str = ":memory:", *, create: bool = False, read_only: bool = False
-    ) -> None:
+    def __init__(self, path: Path, rates: str = ":memory:", *, create: bool = False, read_only: bool = False) -> None:
         """Open a file of keys; raises `DataError` where there is none, it is another file, or it can't be written.
 
         `rates` is the database with the requests of the last minute; `read_only` is for a look at the keys alone.
@@ -110,14 +108,10 @@ class KeyStore(Database):
         self._rates.close()
         super().close()
 
-    def add(
-        self, name: str, characters_per_month: int | None = None, requests_per_minute: int | None = None
-    ) -> str:
+    def add(self, name: str, characters_per_month: int | None = None, requests_per_minute: int | None = None) -> str:
         """Make a key and return it: it can't be read again. Raises `ConfigError` for a name that is taken."""
         if not 0 < len(name) <= _LONGEST or not name.isprintable():
-            raise ConfigError(
-                f"name: expected from 1 to {_LONGEST} printable characters, found {name[:_LONGEST]!r}"
-            )
+            raise ConfigError(f"name: expected from 1 to {_LONGEST} printable characters, found {name[:_LONGEST]!r}")
         key = _PREFIX + secrets.token_urlsafe(32)
         row = (name, _digest(key), characters_per_month, requests_per_minute)
         try:

@@ -177,9 +177,7 @@ def _add_server(endpoints: Endpoints, context: Context) -> None:
     @endpoints("GET", "/languages", "List the languages", list[LibreLanguageAnswer])
     async def languages(request: Request) -> list[dict[str, Any]]:
         codes = sorted({*models.sources, *models.targets})
-        return [
-            {"code": code, "name": language_name(code), "targets": models.targets_of(code)} for code in codes
-        ]
+        return [{"code": code, "name": language_name(code), "targets": models.targets_of(code)} for code in codes]
 
     @endpoints("GET", "/frontend/settings", "List the limits", dict[str, Any])
     async def settings(request: Request) -> dict[str, Any]:

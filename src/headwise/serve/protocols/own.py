@@ -50,9 +50,7 @@ class _Request(BaseModel):
     def target_or_none(self) -> str:
         """Return the target language; raises `ServiceError` (400) without one and without a model."""
         if self.model is None and self.target is None:
-            raise ServiceError(
-                400, "target: expected a language code, or a model's name in model, found neither"
-            )
+            raise ServiceError(400, "target: expected a language code, or a model's name in model, found neither")
         return self.target or ""
 
 
@@ -76,18 +74,14 @@ class GlossaryFields(BaseModel):
     def read(self) -> Glossary:
         """Return the glossary; raises `ServiceError` (400)."""
         try:
-            entries = [
-                Entry(each.source.strip(), tuple(map(str.strip, each.targets))) for each in self.entries
-            ]
+            entries = [Entry(each.source.strip(), tuple(map(str.strip, each.targets))) for each in self.entries]
             return Glossary(entries, ignore_case=self.ignore_case)
         except DataError as error:
             raise ServiceError(400, str(error)) from None
 
 
 class _Search(_Request):
-    beam: Annotated[int, Field(ge=1, le=bounds.SERVED_BEAM)] | None = Field(
-        None, description="By default the run's."
-    )
+    beam: Annotated[int, Field(ge=1, le=bounds.SERVED_BEAM)] | None = Field(None, description="By default the run's.")
     alpha: Annotated[float, Field(ge=0, le=5)] | None = Field(None, description="By default the run's.")
     guard: bool | None = Field(
         None,
@@ -249,9 +243,7 @@ def _add_translation(endpoints: Endpoints, context: Context) -> None:
     @endpoints("POST", "/v1/translate", "Translate texts", TranslateAnswer, kinds=JSON)
     async def translate(request: Request, fields: TranslateRequest) -> dict[str, Any]:
         client = _client(context, request)
-        job = fields.job(
-            context, client, fields.texts, prefixes=fields.prefixes, alignments=fields.alignments
-        )
+        job = fields.job(context, client, fields.texts, prefixes=fields.prefixes, alignments=fields.alignments)
         if fields.prefixes is not None:
             if len(fields.prefixes) != len(fields.texts):
                 raise ServiceError(
@@ -292,9 +284,7 @@ def _add_scores(endpoints: Endpoints, context: Context) -> None:
                 f"targets: expected one for each of the {len(fields.sources)} sources, found {len(fields.targets)}",
             )
         if fields.model is None and fields.source is None:
-            raise ServiceError(
-                400, "source: expected a language code, or a model's name in model, found neither"
-            )
+            raise ServiceError(400, "source: expected a language code, or a model's name in model, found neither")
         job = TranslationJob(fields.sources, fields.target_or_none(), fields.source, fields.model)
         route = service.route_of(job)
         if len(route) != 1:

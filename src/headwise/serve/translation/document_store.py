@@ -80,9 +80,7 @@ class DocumentStore(Database):
     def find(self, identifier: str, key: str) -> Document:
         """Return a document; raises `ServiceError` (404), also for a wrong key."""
         with self._lock:
-            row = self._database.execute(
-                f"SELECT {_COLUMNS} FROM documents WHERE id = ?", (identifier,)
-            ).fetchone()
+            row = self._database.execute(f"SELECT {_COLUMNS} FROM documents WHERE id = ?", (identifier,)).fetchone()
         if row is None or not hmac.compare_digest(row[1].encode(), key.encode(errors="replace")):
             raise ServiceError(404, "document: expected the id and key of a document, found others")
         return Document(*row)

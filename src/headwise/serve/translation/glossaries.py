@@ -82,13 +82,9 @@ class GlossaryStore(Database):
         identifier = str(uuid.uuid4())
         created = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         with self._transaction():
-            (count,) = self._database.execute(
-                "SELECT count(*) FROM glossaries WHERE owner = ?", (owner,)
-            ).fetchone()
+            (count,) = self._database.execute("SELECT count(*) FROM glossaries WHERE owner = ?", (owner,)).fetchone()
             if count >= MOST_GLOSSARIES:
-                raise ServiceError(
-                    400, f"glossary: expected at most {MOST_GLOSSARIES:,} of an owner, found as many"
-                )
+                raise ServiceError(400, f"glossary: expected at most {MOST_GLOSSARIES:,} of an owner, found as many")
             row = (identifier, owner, name, created)
             self._database.execute("INSERT INTO glossaries VALUES (?, ?, ?, ?)", row)
             for each in dictionaries:
@@ -128,9 +124,7 @@ class GlossaryStore(Database):
             found = self._entries(kept.identifier, base_language(source), base_language(target))
         if not found:
             known = ", ".join(f"{each.source}-{each.target}" for each in kept.dictionaries) or "none"
-            raise ServiceError(
-                400, f"glossary: expected one for {source}-{target}, found one for {known[:200]}"
-            )
+            raise ServiceError(400, f"glossary: expected one for {source}-{target}, found one for {known[:200]}")
         return _parsed(found[0].entries)
 
     def update(
@@ -155,9 +149,7 @@ class GlossaryStore(Database):
                 self._write(kept, _merged(before[0].entries, each) if before else each)
             changed = self._find(owner, kept)
             if len(changed.dictionaries) > MOST_DICTIONARIES:
-                raise ServiceError(
-                    400, f"glossary: expected at most {MOST_DICTIONARIES} dictionaries, found more"
-                )
+                raise ServiceError(400, f"glossary: expected at most {MOST_DICTIONARIES} dictionaries, found more")
             return changed
 
     def remove(self, owner: str, identifier: str) -> None:

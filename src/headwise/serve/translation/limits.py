@@ -53,9 +53,7 @@ class ServiceLimits:
     def check_characters(self, characters: int) -> int:
         """Return a number of characters; raises `ServiceError` (413) where they are too many."""
         if characters > self.characters:
-            raise ServiceError(
-                413, f"request: expected at most {self.characters:,} characters, found {characters:,}"
-            )
+            raise ServiceError(413, f"request: expected at most {self.characters:,} characters, found {characters:,}")
         return characters
 
     def check(self, texts: Sequence[str]) -> int:

@@ -190,9 +190,7 @@ class ServedModels:
         for candidate in (lower, _SAME.get(lower), short_code(lower).lower(), base, _SAME.get(base)):
             if candidate in by_lower:
                 return by_lower[candidate]
-        raise ServiceError(
-            400, f"{what}: expected one of {', '.join(served) or 'no language'}, found {code[:40]!r}"
-        )
+        raise ServiceError(400, f"{what}: expected one of {', '.join(served) or 'no language'}, found {code[:40]!r}")
 
 
 def _close(scheduler: Scheduler, further: list[Scheduler]) -> None:

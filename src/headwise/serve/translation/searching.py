@@ -76,9 +76,7 @@ async def translate(model: Model, sentences: Sequence[str], search: Search) -> S
         found = await away(sentences, lambda: translator.translations(encoded, hypotheses))
     else:
         async with model.reading:
-            found = await run_in_threadpool(
-                lambda: translator.translations(encoded, hypotheses, alignments=True)
-            )
+            found = await run_in_threadpool(lambda: translator.translations(encoded, hypotheses, alignments=True))
     return Searched(translator, encoded, hypotheses, found, model.reading)
 
 

@@ -160,9 +160,7 @@ class Service:
         sources = self.models.sources
         if not sources:
             raise ServiceError(503, "the server has no model whose languages it knows", retry_after=60)
-        if self._keeps(job) and (target := self.models.target(job.target)) == surely(
-            text, [*sources, target]
-        ):
+        if self._keeps(job) and (target := self.models.target(job.target)) == surely(text, [*sources, target]):
             return target, Detected(target, 1.0)
         found = detect(text, sources)
         language = next((one for one in found if one.language in sources), Detected(sources[0], 0.0))
@@ -184,9 +182,7 @@ class Service:
             plans = await away(job.texts, lambda: self._plans(job, map(job.parsed, job.texts)))
             return await self._translate(job, plans)
 
-    async def translate_document(
-        self, job: TranslationJob, texts: Sequence[ParsedText]
-    ) -> list[TranslatedText]:
+    async def translate_document(self, job: TranslationJob, texts: Sequence[ParsedText]) -> list[TranslatedText]:
         """Translate the texts of a file in place of the job's, within the deadline of documents; raises as `translate`.
 
         Their number and length were checked before.
@@ -245,9 +241,7 @@ class Service:
         """
         with self._accepting([model], len(sources)):
             translator = model.translator
-            encoded = await away(
-                sources, lambda: translator.encode(sources, translator.options, split="long")
-            )
+            encoded = await away(sources, lambda: translator.encode(sources, translator.options, split="long"))
             for number, parts in enumerate(encoded.parts, start=1):
                 if parts > 1:  # `Translator.score` would read its beginning only
                     raise ServiceError(
@@ -269,16 +263,12 @@ class Service:
     async def _translate(self, job: TranslationJob, plans: Sequence[_Plan]) -> list[TranslatedText]:
         groups: dict[tuple[Model, ...], dict[_Place, Sentence]] = {}  # the sentences that take each route
         for index, plan in enumerate(plans):
-            for number, (route, sentence) in enumerate(
-                zip(plan.routes, plan.prepared.all_sentences, strict=True)
-            ):
+            for number, (route, sentence) in enumerate(zip(plan.routes, plan.prepared.all_sentences, strict=True)):
                 groups.setdefault(tuple(route), {})[index, number] = sentence
         # The first sentence of a text gets its prefix; those of its ICU messages come before it.
         first = [len(plan.prepared.inner_sentences) for plan in plans]
 
-        async def translated(
-            route: Sequence[Model], group: dict[_Place, Sentence]
-        ) -> list[Rendered[Translation]]:
+        async def translated(route: Sequence[Model], group: dict[_Place, Sentence]) -> list[Rendered[Translation]]:
             prefixes = None
             if job.prefixes is not None:
                 prefixes = [job.prefixes[index] if number == first[index] else "" for index, number in group]
@@ -302,9 +292,7 @@ class Service:
         foreign = all(map(is_latin, self.models.sources))
         for text in texts:
             source, detected = self.source_of(job, text.text)
-            is_translated = (
-                detected is not None and self._keeps(job) and source == self.models.target(job.target)
-            )
+            is_translated = detected is not None and self._keeps(job) and source == self.models.target(job.target)
             models = [] if is_translated else self.route_of(job, source)
             prepared = text.prepare(source, foreign=foreign)
             routes = [self._route_of_sentence(job, each, source, models) for each in prepared.all_sentences]

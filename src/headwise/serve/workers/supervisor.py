@@ -94,9 +94,7 @@ class _Worker:
 class Supervisor:
     """Starts workers and keeps their number."""
 
-    def __init__(
-        self, served: Served, shared: Shared, count: int, say: Callable[[str], None], finish: float
-    ) -> None:
+    def __init__(self, served: Served, shared: Shared, count: int, say: Callable[[str], None], finish: float) -> None:
         """Serve with `count` workers; `shared` has `PLACES` times as many places, `finish` is as for a server."""
         self._served, self._shared, self._count, self._say, self._finish = served, shared, count, say, finish
         self._reloader = Reloader(served.runs, say)

@@ -62,14 +62,10 @@ def corrupt_spans(
         position = start + length
         source += [ids[start - gap : start], [sentinel]]
         target += [[sentinel], ids[start:position]]
-    return np.concatenate(source).astype(np.int64), np.concatenate([*target, [sentinels[spans]]]).astype(
-        np.int64
-    )
+    return np.concatenate(source).astype(np.int64), np.concatenate([*target, [sentinels[spans]]]).astype(np.int64)
 
 
-def infill(
-    ids: Ids, mask: int, share: float, mean_span: float, random: np.random.Generator
-) -> tuple[Ids, Ids]:
+def infill(ids: Ids, mask: int, share: float, mean_span: float, random: np.random.Generator) -> tuple[Ids, Ids]:
     """Replace spans with Poisson-distributed lengths, a `share` of the tokens in total, by one `mask` each (BART).
 
     A span of length 0 inserts a mask between two tokens. Spans are never adjacent, and the input is at most one token

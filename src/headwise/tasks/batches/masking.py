@@ -22,9 +22,7 @@ class Masking:
     masked: float = 0.8
     random: float = 0.1
 
-    def hide(
-        self, ids: NDArray[Any], random: np.random.Generator
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def hide(self, ids: NDArray[Any], random: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the inputs, BOS + masked ids + EOS, and the targets: the original ids where predicted, -1 elsewhere.
 
         At least one token is predicted; the choice depends on the generator's state and the length alone.

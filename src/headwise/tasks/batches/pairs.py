@@ -96,9 +96,7 @@ class BatchStream(ResumableStream[Batch]):
         """
         self.tokens = tokens
         if isinstance(prepared.train, ShardedStore):
-            self._sampler: WholeText | Buffers = Buffers(
-                prepared.train, seed=seed, weights=weights, buffer=buffer
-            )
+            self._sampler: WholeText | Buffers = Buffers(prepared.train, seed=seed, weights=weights, buffer=buffer)
         else:
             longest = min(max_length, tokens)
             whole = cast("PreparedData[ParallelStore]", prepared)

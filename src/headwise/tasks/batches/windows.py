@@ -54,9 +54,7 @@ def make_windows(
     return WindowBatch(window_ids[:, :-1], window_ids[:, 1:], starts, prefix)
 
 
-def plan_windows(
-    tokens: int, length: int, rows: int, *, seed: int, epoch: int, world: int
-) -> list[NDArray[np.int64]]:
+def plan_windows(tokens: int, length: int, rows: int, *, seed: int, epoch: int, world: int) -> list[NDArray[np.int64]]:
     """Split a text of `tokens` tokens into windows for one epoch; returns the window starts of each batch.
 
     A batch has at most `rows` windows (one more where a few windows are distributed over ranks), and all of the `world`
@@ -70,9 +68,7 @@ def plan_windows(
     shift = int(random.integers(length))
     starts = np.unique(np.clip(np.arange(shift - length, tokens, length), 0, max(tokens - length, 0)))
     if len(starts) < world:
-        raise DataError(
-            f"expected at least one window of text for each of {world} processes, found {len(starts)}"
-        )
+        raise DataError(f"expected at least one window of text for each of {world} processes, found {len(starts)}")
     batches = -(-len(starts) // (rows * world)) * world
     return np.array_split(random.permutation(starts), min(batches, len(starts) // world * world))
 

@@ -197,9 +197,7 @@ def _checked(name: str, function: Filter) -> Filter:
         if result is True or result is False or result is None:
             return bool(result)
         if not isinstance(result, tuple) or len(result) != 2 or not all(isinstance(s, str) for s in result):
-            raise DataError(
-                f"--filter {name}: expected True, False or a pair of texts from it, found {result!r:.60}"
-            )
+            raise DataError(f"--filter {name}: expected True, False or a pair of texts from it, found {result!r:.60}")
         changed = one_line(result[0]).strip(), one_line(result[1]).strip()
         return changed if all(changed) else False
 

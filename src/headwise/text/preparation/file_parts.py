@@ -163,9 +163,7 @@ def _file_system(name: str) -> tuple[Any, str]:
     except ImportError:
         if scheme in _PACKAGES:
             raise not_installed(name, _PACKAGES[scheme]) from None
-        raise ConfigError(
-            f"{name}: needs what fsspec imports for {scheme}://, found nothing installed"
-        ) from None
+        raise ConfigError(f"{name}: needs what fsspec imports for {scheme}://, found nothing installed") from None
     except ValueError:
         raise ConfigError(f"{name}: expected a path, or a URL such as s3://, gs:// or hf://") from None
 

@@ -84,9 +84,7 @@ def prepare(
     return prepare_folder(directory, request, PreparedData.open, build, expected)
 
 
-def _request(
-    job: Preparation, training: Sequence[PairFiles], development: Sequence[PairFiles]
-) -> dict[str, Any]:
+def _request(job: Preparation, training: Sequence[PairFiles], development: Sequence[PairFiles]) -> dict[str, Any]:
     """Return everything that the prepared folder depends on, as JSON values; raises `DataError`."""
     cleaning = job.rules.cleaning
     text = [path for files in (*training, *development) for path in files.paths]

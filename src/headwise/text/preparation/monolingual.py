@@ -161,9 +161,7 @@ def _build(
     else:
         dev, train_end = training, training.split(request["dev_share"])
         dev_rows = np.arange(train_end, len(training.lines))
-        report.append(
-            f"development text: the last {len(dev_rows):,} lines" if len(dev_rows) else "no development text"
-        )
+        report.append(f"development text: the last {len(dev_rows):,} lines" if len(dev_rows) else "no development text")
     train_rows = np.arange(train_end)
     if vocabulary is None:
         say(f"learning the vocabulary ({subwords.kind})")
@@ -177,15 +175,11 @@ def _build(
         title = "training" if name == "train" else "development"
         sentence = f"{title}: {tokens:,} tokens of {characters[name]:,} characters"
         report.append(sentence + (f", {unknown:,} of them unknown" if unknown else ""))
-    report.append(
-        f"vocabulary: {vocabulary.size:,} {'characters' if subwords.kind == 'characters' else 'subwords'}"
-    )
+    report.append(f"vocabulary: {vocabulary.size:,} {'characters' if subwords.kind == 'characters' else 'subwords'}")
     for path in [*folder.glob("text.*"), *folder.glob("dev-text.*"), folder / "rows"]:
         path.unlink()
     names = {"train": request["training"], "dev": request["development"] or request["training"]}
-    write_manifest(
-        folder, request, report, vocabulary=vocabulary.digest(), names=names, characters=characters
-    )
+    write_manifest(folder, request, report, vocabulary=vocabulary.digest(), names=names, characters=characters)
 
 
 class _Lines:

@@ -93,9 +93,7 @@ class _Folder:
         try:
             sizes = tuple(int(shard["rows"]) for shard in self.manifest["shards"])
         except (KeyError, TypeError, ValueError):
-            raise CheckpointError(
-                f"{self.path}: expected the sizes of shards, found something else"
-            ) from None
+            raise CheckpointError(f"{self.path}: expected the sizes of shards, found something else") from None
         return Shards(self.path, sizes, tuple(self.names), self.subwords)
 
 
@@ -116,9 +114,7 @@ def open_corpora(config: DataConfig) -> PreparedData[ShardedStore]:
                 f"prepare it with --subwords-from {first.path}"
             )
     checksums = "".join(folder.manifest["checksum"] for folder in folders)
-    sources, targets = (
-        [sentence for folder in folders for sentence in folder.dev_texts[side]] for side in (0, 1)
-    )
+    sources, targets = ([sentence for folder in folders for sentence in folder.dev_texts[side]] for side in (0, 1))
     return PreparedData(
         first.path,
         ShardedStore([folder.shards() for folder in folders]),

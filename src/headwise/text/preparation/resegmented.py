@@ -48,9 +48,7 @@ class Resegmentation:
         return f"{self.epoch}-{self.seed}-{self.dropout:g}-{self.longest}{augmented}"
 
 
-def resegment(
-    prepared: PreparedData[ParallelStore], parameters: Resegmentation, workers: int = 0
-) -> ParallelStore:
+def resegment(prepared: PreparedData[ParallelStore], parameters: Resegmentation, workers: int = 0) -> ParallelStore:
     """Open the segmentation of one epoch, and create it first where it is missing.
 
     Its rows correspond to those of `prepared.train`. Segmentations older than the previous epoch are removed. A large
@@ -72,16 +70,12 @@ def resegment(
         for old_directory in epochs_directory.glob("[0-9]*-*"):
             if int(old_directory.name.split("-")[0]) < parameters.epoch - 1:
                 remove_directory(old_directory)
-        tables = [
-            Ragged(directory / side, encoding.id_type(size)) for side, size in zip(SIDES, sizes, strict=True)
-        ]
+        tables = [Ragged(directory / side, encoding.id_type(size)) for side, size in zip(SIDES, sizes, strict=True)]
     base = prepared.train
     return ParallelStore(tables[0], tables[1], base.lines, base.files, base.names)
 
 
-def _create(
-    prepared: PreparedData[ParallelStore], parameters: Resegmentation, folder: Path, workers: int
-) -> None:
+def _create(prepared: PreparedData[ParallelStore], parameters: Resegmentation, folder: Path, workers: int) -> None:
     home = prepared.directory
     if not (home / "train.rows").exists():
         raise CheckpointError(
@@ -111,9 +105,7 @@ def _create(
 class EpochStores:
     """Source of the training text of each epoch; a background process creates the next one of a large text."""
 
-    def __init__(
-        self, prepared: PreparedData[ParallelStore], first: Resegmentation, workers: int = 0
-    ) -> None:
+    def __init__(self, prepared: PreparedData[ParallelStore], first: Resegmentation, workers: int = 0) -> None:
         """Make the text of `prepared` anew for each epoch; `first` has the parameters, of any epoch.
 
         `workers` are the processes that segment a large text (0: one per core).

@@ -95,8 +95,7 @@ class Buffers:
         ends = np.round(np.cumsum(shares / shares.sum()) * size).astype(np.int64)
         counts = [max(1, count) for count in np.diff(ends, prepend=0).tolist()]
         passes = [
-            _slices(corpus, store.first(index), (seed, 0x736C, index))
-            for index, corpus in enumerate(store.corpora)
+            _slices(corpus, store.first(index), (seed, 0x736C, index)) for index, corpus in enumerate(store.corpora)
         ]
         self._corpora = list(zip(passes, counts, strict=True))
 

@@ -187,9 +187,7 @@ def store(task: dict[str, Any]) -> dict[str, Any]:
     return {**result, "held_out": held_out, "files": {name: file_sha256(out / name) for name in names}}
 
 
-def write_rows(
-    table: Path, rows: NDArray[np.int64], out: Path, longest: int, workers: int = 1
-) -> dict[str, int]:
+def write_rows(table: Path, rows: NDArray[np.int64], out: Path, longest: int, workers: int = 1) -> dict[str, int]:
     """Encode rows of a table into the store `out`, by the subwords in its folder and in that many processes.
 
     Rows of more than `longest` subwords on a side, with the end symbol, are left out; `OUT.rows` beside the table says

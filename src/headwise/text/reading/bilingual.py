@@ -143,9 +143,7 @@ class _Reader:
 
     def _document_type(self, name: str, system: str | None, public: str | None, internal: bool) -> None:
         if internal:
-            raise self._error(
-                "expected a document without entity declarations or others in its type, found some"
-            )
+            raise self._error("expected a document without entity declarations or others in its type, found some")
 
     def _open(self, name: str, attributes: dict[str, str]) -> None:
         local = name.rpartition(":")[2]

@@ -24,12 +24,8 @@ class Tree:
     edges: tuple[
         tuple[int, int, str], ...
     ]  # dependent, head, relation; without those of the root and inside a multi-word token
-    tags: tuple[
-        str, ...
-    ]  # universal parts of speech; a multi-word token has the tag of its first syntactic word
-    coreference: tuple[
-        tuple[int, int], ...
-    ] = ()  # pronoun, antecedent, from `Antecedent=N` in the last column
+    tags: tuple[str, ...]  # universal parts of speech; a multi-word token has the tag of its first syntactic word
+    coreference: tuple[tuple[int, int], ...] = ()  # pronoun, antecedent, from `Antecedent=N` in the last column
 
 
 def read_trees(path: str | Path) -> list[Tree]:

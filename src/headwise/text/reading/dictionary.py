@@ -63,9 +63,7 @@ class Dictionary:
             content = unpacker.decompress(packed, _MOST_BYTES)
             lines = content.decode("utf-8").removesuffix("\n").split("\n")
         except (lzma.LZMAError, UnicodeDecodeError) as error:
-            raise CheckpointError(
-                f"{self._file}: expected lines in UTF-8, packed by xz, found {error}"
-            ) from None
+            raise CheckpointError(f"{self._file}: expected lines in UTF-8, packed by xz, found {error}") from None
         if not unpacker.eof:
             raise CheckpointError(
                 f"{self._file}: expected at most {_MOST_BYTES:,} bytes, found a larger file or a part of one"

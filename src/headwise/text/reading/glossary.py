@@ -64,9 +64,7 @@ class Glossary:
         self.entries = tuple(entries)
         self.ignore_case = ignore_case
         if not 1 <= len(self.entries) <= MOST_ENTRIES:
-            raise DataError(
-                f"glossary: expected from 1 to {MOST_ENTRIES:,} entries, found {len(self.entries):,}"
-            )
+            raise DataError(f"glossary: expected from 1 to {MOST_ENTRIES:,} entries, found {len(self.entries):,}")
         self._by_words: dict[tuple[str, ...], Entry] = {}
         self._lengths: dict[str, set[int]] = defaultdict(set)  # of the terms with a first word
         first_places: dict[tuple[str, ...], str] = {}
@@ -74,9 +72,7 @@ class Glossary:
             place = f"glossary entry {number + 1}" if places is None else places[number]
             key = self._key(_checked(entry, place).source)
             if len(key) > MOST_WORDS:
-                raise DataError(
-                    f"{place}: expected source terms of at most {MOST_WORDS} words, found {len(key)}"
-                )
+                raise DataError(f"{place}: expected source terms of at most {MOST_WORDS} words, found {len(key)}")
             if key in self._by_words:
                 raise DataError(
                     f"{place}: expected each source term once, found {entry.source[:_SHOWN]!r} again, "
@@ -166,9 +162,7 @@ def csv_lines(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         raise DataError(f"{place}: expected comma-separated values, found other text") from None
 
 
-def parse_lines(
-    lines: Iterable[tuple[str, str]], *, ignore_case: bool = False, comments: bool = True
-) -> Glossary:
+def parse_lines(lines: Iterable[tuple[str, str]], *, ignore_case: bool = False, comments: bool = True) -> Glossary:
     """Return the glossary of lines, each with its place for messages; raises `DataError`.
 
     With `comments`, lines that begin with # are left out.

@@ -59,9 +59,7 @@ class _Side:
         return f"{language_name(self.language or '')} ({self.agreeing} of {self.samples} samples)"
 
 
-def inspect_texts(
-    data: DataConfig, pairs: int, begun_from: tuple[str | None, str | None] | None = None
-) -> list[str]:
+def inspect_texts(data: DataConfig, pairs: int, begun_from: tuple[str | None, str | None] | None = None) -> list[str]:
     """Return what is found in the texts of a new training, as one paragraph; none where there is nothing to say.
 
     `pairs` is their number, and `begun_from` the languages of the run that training begins from, if any. Raises

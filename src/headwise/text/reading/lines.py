@@ -74,9 +74,7 @@ def text_lines(path: Path, file: _File) -> Iterator[bytes]:
         while line := file.readline(MOST_BYTES + 1):
             number += 1
             if len(line) > MOST_BYTES:
-                raise DataError(
-                    f"{path} line {number}: expected at most {MOST_BYTES:,} bytes, found a longer line"
-                )
+                raise DataError(f"{path} line {number}: expected at most {MOST_BYTES:,} bytes, found a longer line")
             if number == 1:
                 line = line.removeprefix(_BYTE_ORDER_MARK)
             yield line.removesuffix(b"\n").removesuffix(b"\r")
@@ -114,7 +112,5 @@ def read_parallel(*paths: Path) -> list[list[str]]:
         raise DataError(f"{paths[0]}: expected lines of text, found an empty file")
     for path, lines in zip(paths, read, strict=True):
         if len(lines) != len(read[0]):
-            raise DataError(
-                f"{path}: expected {len(read[0]):,} lines, as many as {paths[0]}, found {len(lines):,}"
-            )
+            raise DataError(f"{path}: expected {len(read[0]):,} lines, as many as {paths[0]}, found {len(lines):,}")
     return read

@@ -126,9 +126,7 @@ def training_files(config: DataConfig) -> list[PairFiles]:
 def check_weights(weights: Sequence[float], count: int, of: str) -> None:
     """Raise `ConfigError` if there are weights, but not a positive one for each of so many files or corpora."""
     if weights and len(weights) != count:
-        raise ConfigError(
-            f"data.weights: expected one weight for each of the {count} {of}, found {len(weights)}"
-        )
+        raise ConfigError(f"data.weights: expected one weight for each of the {count} {of}, found {len(weights)}")
     if not all(weights):  # a configuration of an earlier version may have such
         raise ConfigError(f"data.weights: expected positive numbers, found {list(weights)}")
 
@@ -152,15 +150,11 @@ def pair_files(source: str | Path, target: str | Path | None) -> PairFiles:
         if target is not None:
             raise ConfigError(f"{source} holds both sides, so no target file goes with it; found {target}")
     elif target is None:
-        raise ConfigError(
-            f"{source}: expected a target file beside it (or a .tsv, .jsonl, .tmx or .xlf), found none"
-        )
+        raise ConfigError(f"{source}: expected a target file beside it (or a .tsv, .jsonl, .tmx or .xlf), found none")
     return PairFiles(Path(source), None if target is None else Path(target))
 
 
-def read_pairs(
-    files: PairFiles, source_field: str = "source", target_field: str = "target"
-) -> Iterator[RawPair]:
+def read_pairs(files: PairFiles, source_field: str = "source", target_field: str = "target") -> Iterator[RawPair]:
     """Yield every pair of one file (pair), in order and undecoded.
 
     Raises:
@@ -251,9 +245,7 @@ def _read_two(source: Path, target: Path) -> Iterator[RawPair]:
             raise length_mismatch(source, number, target, number + extra)
 
 
-def length_mismatch(
-    source: Path | str, source_lines: int, target: Path | str, target_lines: int
-) -> DataError:
+def length_mismatch(source: Path | str, source_lines: int, target: Path | str, target_lines: int) -> DataError:
     """Return the error of two files with different numbers of lines."""
     return DataError(
         f"expected two files with the same number of lines, found {source_lines:,} in {source} "
@@ -266,9 +258,7 @@ def _read_tsv(path: Path) -> Iterator[RawPair]:
         for number, line in enumerate(text_lines(path, file), start=1):
             columns = line.split(b"\t")
             if len(columns) != 2:
-                raise DataError(
-                    f"{path} line {number}: expected 2 columns separated by a tab, found {len(columns)}"
-                )
+                raise DataError(f"{path} line {number}: expected 2 columns separated by a tab, found {len(columns)}")
             yield RawPair(columns[0], columns[1], number)
 
 

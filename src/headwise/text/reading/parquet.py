@@ -41,9 +41,7 @@ class ParquetText:
         roots = list(dict.fromkeys(name.partition(".")[0] for name in columns))
         names = self._file.schema_arrow.names
         if missing := [root for root in roots if root not in names]:
-            raise DataError(
-                f"{self.path}: expected a column {missing[0]!r}, found {', '.join(names[:20]) or 'none'}"
-            )
+            raise DataError(f"{self.path}: expected a column {missing[0]!r}, found {', '.join(names[:20]) or 'none'}")
         groups, skipped = self._groups_from(first)
         for batch in self._batches(groups, roots):
             rest = batch.slice(min(skipped, batch.num_rows))
@@ -59,9 +57,7 @@ class ParquetText:
     def _groups_from(self, first: int) -> tuple[list[int], int]:
         """Return the row groups from that of row `first` on, and the rows to skip in them."""
         group = 0
-        while group < self._file.num_row_groups and first >= (
-            rows := self._file.metadata.row_group(group).num_rows
-        ):
+        while group < self._file.num_row_groups and first >= (rows := self._file.metadata.row_group(group).num_rows):
             group, first = group + 1, first - rows
         return list(range(group, self._file.num_row_groups)), first
 
@@ -94,6 +90,4 @@ class ParquetText:
             yield
         except self._arrow.ArrowException as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise DataError(
-                f"{self.path}: expected a whole Parquet file, found a damaged one ({reason})"
-            ) from None
+            raise DataError(f"{self.path}: expected a whole Parquet file, found a damaged one ({reason})") from None

@@ -73,6 +73,4 @@ def _csv_rows(path: Path, lines: Iterable[tuple[str, int]]) -> Iterator[tuple[li
     try:
         yield from ((row, reader.line_num) for row in reader if row)
     except csv.Error as error:
-        raise DataError(
-            f"{path} line {reader.line_num}: expected comma-separated values, found {error}"
-        ) from None
+        raise DataError(f"{path} line {reader.line_num}: expected comma-separated values, found {error}") from None

@@ -67,9 +67,7 @@ def with_replay(new: DataConfig, replays: Sequence[Replay], count: Callable[[Dat
     """
     rest = 1 - sum(replay.share for replay in replays)
     if rest <= 0:
-        raise ConfigError(
-            f"--mix: expected shares with a sum below 1, as the rest is the new text, found {1 - rest:g}"
-        )
+        raise ConfigError(f"--mix: expected shares with a sum below 1, as the rest is the new text, found {1 - rest:g}")
     files = training_files(new)
     weights = _weights(new, rest, count)
     source, target = list(new.source), list(new.target)
@@ -90,9 +88,7 @@ def with_replay(new: DataConfig, replays: Sequence[Replay], count: Callable[[Dat
         weights += _weights(old, replay.share, count)
         source += old.source
         target += old.target
-    return new.model_copy(
-        update={"source": source, "target": target, "weights": weights, "dev_files": len(files)}
-    )
+    return new.model_copy(update={"source": source, "target": target, "weights": weights, "dev_files": len(files)})
 
 
 def _weights(data: DataConfig, share: float, count: Callable[[DataConfig], int]) -> list[float]:

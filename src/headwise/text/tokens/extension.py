@@ -53,9 +53,7 @@ def check_extensible(subwords: Subwords) -> None:
     if vocabulary is not None and (vocabulary.split != "sentencepiece" or vocabulary.symbols):
         symbols = vocabulary.split == "sentencepiece"
         found = f"symbols such as {vocabulary.symbols[0]}" if symbols else vocabulary.split
-        raise ConfigError(
-            f"training.add_subwords: expected a vocabulary of SentencePiece alone, found {found}"
-        )
+        raise ConfigError(f"training.add_subwords: expected a vocabulary of SentencePiece alone, found {found}")
     for model in subwords.models:
         options = whole_numbers(model, TRAINER)
         kind = options.get(MODEL_TYPE, UNIGRAM)
@@ -111,8 +109,7 @@ def extended_model(model: bytes, sentences: Iterable[str], most: int) -> bytes:
 def old_pieces(old: Subwords, grown: Subwords, side: Side) -> list[list[int]]:
     """Return, for each new subword of a side, the old ids that it was segmented into."""
     before, after = (
-        subwords.source_processor if side == "source" else subwords.target_processor
-        for subwords in (old, grown)
+        subwords.source_processor if side == "source" else subwords.target_processor for subwords in (old, grown)
     )
     if not isinstance(before, VocabularyProcessor):
         places, find = [0 if side == "source" else 1], before.piece_to_id

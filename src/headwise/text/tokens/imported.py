@@ -44,9 +44,7 @@ class ImportedVocabulary(Vocabulary):
         self.size = len(vocabulary)
         self._pieces = sorted(vocabulary, key=vocabulary.__getitem__)
         if max(vocabulary.values()) >= self.size or self.size <= len(SPECIAL):
-            raise CheckpointError(
-                f"{origin}: expected the ids 0 to {self.size - 1}, found {max(vocabulary.values())}"
-            )
+            raise CheckpointError(f"{origin}: expected the ids 0 to {self.size - 1}, found {max(vocabulary.values())}")
         special = {token["id"] for token in tree["added_tokens"] if token.get("special") is True}
         self.symbols = (MASK,) if len(SPECIAL) in special else ()
         self.missing = tuple(i for i in SPECIAL if self._pieces[i] == MISSING[i])
@@ -88,9 +86,7 @@ class ImportedVocabulary(Vocabulary):
         return [*self.missing, *([] if documents else [EOS])]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:  # noqa: D102
-        encoded = _guarded(
-            lambda: self._tokenizer.encode_batch(list(texts), add_special_tokens=False), self._origin
-        )
+        encoded = _guarded(lambda: self._tokenizer.encode_batch(list(texts), add_special_tokens=False), self._origin)
         first = self.ordinary
         return [[i if i >= first else UNK for i in each.ids] for each in encoded]
 
@@ -183,6 +179,4 @@ def _guarded(call: Callable[[], Any], origin: str) -> Any:
         if type(error) is not Exception and type(error).__name__ != "PanicException":
             raise
         reason = " ".join(str(error).split())[:200]
-        raise CheckpointError(
-            f"{origin}: expected a tokenizer.json, found a damaged one ({reason})"
-        ) from None
+        raise CheckpointError(f"{origin}: expected a tokenizer.json, found a damaged one ({reason})") from None

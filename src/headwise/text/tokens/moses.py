@@ -83,9 +83,7 @@ def _apostrophes(text: str, language: str) -> str:
     return re.sub(inside, _INNER, text).replace("'", " ' ").replace(_INNER, inner_form)
 
 
-def _split_stop(
-    word: str, following: str, always: frozenset[str], before_numbers: frozenset[str]
-) -> list[str]:
+def _split_stop(word: str, following: str, always: frozenset[str], before_numbers: frozenset[str]) -> list[str]:
     """Split the full stop from a word, unless it belongs to the word."""
     if len(word) < 2 or not word.endswith("."):
         return [word]
@@ -132,9 +130,7 @@ def detokenize(line: str, language: str) -> str:
     return text
 
 
-def _joins(
-    word: str, text: str, following: str, language: str, open_quotes: dict[str, bool]
-) -> tuple[bool, bool]:
+def _joins(word: str, text: str, following: str, language: str, open_quotes: dict[str, bool]) -> tuple[bool, bool]:
     """Return whether a word attaches to its left and to its right; updates `open_quotes` for a quote."""
     characters = frozenset(word)
     if characters <= _OPENING[language] or unicodedata.category(word[0]) == "Sc":

@@ -74,9 +74,7 @@ class PairVocabulary:
         Letters alone, such as `de`, are a part of words, unless the piece of the chosen language has no others, either.
         """
         for piece in (f">>{name}<<", name):
-            if piece in self.tagged_pieces[len(SPECIAL_PIECES) :] and (
-                not _is_word(piece) or _is_word(self.language)
-            ):
+            if piece in self.tagged_pieces[len(SPECIAL_PIECES) :] and (not _is_word(piece) or _is_word(self.language)):
                 return piece
         known = self.languages
         more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
@@ -94,9 +92,7 @@ class PairVocabulary:
             raise CheckpointError(f"{origin}: expected {', '.join(_KEYS)}, found {', '.join(fields)[:200]}")
         split = fields.get("split", "sentencepiece")
         if split not in SPLITS:
-            raise CheckpointError(
-                f"{origin}: split: expected one of {', '.join(SPLITS)}, found {str(split)[:60]!r}"
-            )
+            raise CheckpointError(f"{origin}: split: expected one of {', '.join(SPLITS)}, found {str(split)[:60]!r}")
         if flags.get("limited") and split != "subword-nmt":
             raise CheckpointError(f"{origin}: limited: expected split subword-nmt with it, found {split}")
         source = _pieces(fields.get("source"), f"{origin}: source")
@@ -107,9 +103,7 @@ class PairVocabulary:
         tagged, language = fields.get("tagged", "source"), fields.get("language", "")
         if tagged not in ("source", "target"):
             raise CheckpointError(f"{origin}: tagged: expected source or target, found {str(tagged)[:60]!r}")
-        vocabulary = cls(
-            source, target, split=split, symbols=symbols, language=language, tagged=tagged, **flags
-        )
+        vocabulary = cls(source, target, split=split, symbols=symbols, language=language, tagged=tagged, **flags)
         if language != "" and language not in vocabulary.tagged_pieces[len(SPECIAL_PIECES) :]:
             raise CheckpointError(
                 f"{origin}: language: expected a piece of the {tagged} side, found {str(language)[:60]!r}"
@@ -167,13 +161,9 @@ class VocabularyProcessor:
         for special in SPECIAL_PIECES:  # the text `</s>` isn't the end of a sentence
             del self._ids[special]
         known = self._ids.keys() if vocabulary.limited else None
-        self._splitter = make_splitter(
-            vocabulary.split, model, origin, lowercase=vocabulary.lowercase, known=known
-        )
+        self._splitter = make_splitter(vocabulary.split, model, origin, lowercase=vocabulary.lowercase, known=known)
         self._codes = vocabulary.codes
-        self._language = (
-            self._ids[vocabulary.language] if vocabulary.language and vocabulary.tagged == side else None
-        )
+        self._language = self._ids[vocabulary.language] if vocabulary.language and vocabulary.tagged == side else None
         self._side: Side = side
         self.given: tuple[int, ...] = ()
         if self._language is not None and side == "target":
@@ -199,9 +189,7 @@ class VocabularyProcessor:
             encoded = self._encode_parts(text, num_threads)
         if self._language is None:
             return encoded
-        return [
-            self._with_language(self._language, each, ids) for each, ids in zip(text, encoded, strict=True)
-        ]
+        return [self._with_language(self._language, each, ids) for each, ids in zip(text, encoded, strict=True)]
 
     def _encode_around(self, symbols: re.Pattern[str], text: str) -> list[int]:
         """Encode a text with symbols, which are every other part of it."""
@@ -224,8 +212,7 @@ class VocabularyProcessor:
         split = self._splitter.split([rest for _, rest in parts], num_threads)
         find = self._ids.get
         return [
-            [find(piece, _UNK) for piece in (*code, *pieces)]
-            for (code, _), pieces in zip(parts, split, strict=True)
+            [find(piece, _UNK) for piece in (*code, *pieces)] for (code, _), pieces in zip(parts, split, strict=True)
         ]
 
     def _without_code(self, text: str) -> tuple[list[str], str]:

@@ -193,9 +193,7 @@ def _read_pairs(model: bytes, origin: str) -> dict[tuple[str, str], int]:
     for number, line in enumerate(lines[first:], start=first + 1):
         fields = line.rstrip("\r ").split(" ")
         if len(fields) not in ((2,) if first else (3,)) or not all(fields):
-            expected = (
-                "two pieces" if first else "two pieces and a frequency, or #version: 0.2 in the first line"
-            )
+            expected = "two pieces" if first else "two pieces and a frequency, or #version: 0.2 in the first line"
             raise CheckpointError(f"{origin} line {number}: expected {expected}, found {line[:60]!r}")
         ranks.setdefault((fields[0], fields[1]), len(ranks))
     return ranks

@@ -131,9 +131,7 @@ class Subwords:
         return model
 
     @classmethod
-    def load(
-        cls, directory: Path, config: SubwordConfig | None = None, digest: str | None = None
-    ) -> Subwords:
+    def load(cls, directory: Path, config: SubwordConfig | None = None, digest: str | None = None) -> Subwords:
         """Read the model file(s) of a run directory; `digest` is their expected digest, if known.
 
         Raises:
@@ -152,8 +150,7 @@ class Subwords:
         models = [read_file(directory / name) for name in names]
         if digest is not None and digest != (found := _digest(*models, *lists)):
             raise CheckpointError(
-                f"{directory}: expected the subword model that it was trained with ({digest}), "
-                f"found another ({found})"
+                f"{directory}: expected the subword model that it was trained with ({digest}), found another ({found})"
             )
         if vocabulary is not None:
             source, target = models or (b"", b"")
@@ -187,9 +184,7 @@ class Subwords:
         """
         vocabulary = self.vocabulary
         if vocabulary is None:
-            raise ConfigError(
-                f"--target-language: expected a vocabulary with language codes, found none for {name!r}"
-            )
+            raise ConfigError(f"--target-language: expected a vocabulary with language codes, found none for {name!r}")
         vocabulary = dataclasses.replace(vocabulary, language=vocabulary.find_language(name), codes=True)
         return Subwords(*self.models, vocabulary)
 
@@ -393,11 +388,7 @@ def _normalization(config: SubwordConfig, characters: Collection[str], scratch: 
         rules = {char: char.lower() for char in map(chr, range(0x110000)) if char.lower() != char}
     if config.joiners:
         letters = [char for char in sorted(characters) if char.isalpha() and not UNSPACED.match(char)]
-        rules |= {
-            f"{mark}{char}": f"{mark}{JOINER} {rules.get(char, char)}"
-            for mark in _JOINING
-            for char in letters
-        }
+        rules |= {f"{mark}{char}": f"{mark}{JOINER} {rules.get(char, char)}" for mark in _JOINING for char in letters}
         # A rule that changes nothing isn't allowed, and decoding takes every joiner away.
         rules |= {pair: JOINER.join(pair) for pair in _APART} | {JOINER: ""}
     if not rules:

@@ -173,9 +173,7 @@ def _check_vocabulary(vocabulary: Any, origin: str) -> None:
     for piece, number in vocabulary.items():
         _check_id(piece, number, origin)
     if len(set(vocabulary.values())) < len(vocabulary):
-        raise CheckpointError(
-            f"{origin}: model.vocab: expected a different id for each piece, found one twice"
-        )
+        raise CheckpointError(f"{origin}: model.vocab: expected a different id for each piece, found one twice")
 
 
 def _check_id(piece: Any, number: Any, origin: str) -> None:
@@ -190,9 +188,7 @@ def _check_id(piece: Any, number: Any, origin: str) -> None:
 def _check_added(tokens: Sequence[Any], vocabulary: Mapping[str, int], origin: str) -> None:
     characters = 0
     for token in tokens:
-        if not isinstance(token, dict) or any(
-            not isinstance(token.get(key, False), bool) for key in _OPTIONS
-        ):
+        if not isinstance(token, dict) or any(not isinstance(token.get(key, False), bool) for key in _OPTIONS):
             raise CheckpointError(f"{origin}: added_tokens: expected objects, found {str(token)[:60]!r}")
         _check_id(token.get("content"), token.get("id"), origin)
         characters += len(token["content"])
@@ -215,9 +211,7 @@ def _check_growth(tree: Mapping[str, Any], origin: str) -> None:
         if part["type"] == "Replace":
             pattern, content = part.get("pattern"), part.get("content")
             known = pattern.get("String") if isinstance(pattern, dict) else None
-            growing += not isinstance(content, str) or len(content) > len(
-                known if isinstance(known, str) else ""
-            )
+            growing += not isinstance(content, str) or len(content) > len(known if isinstance(known, str) else "")
         growing += part["type"] == "Prepend"
     if growing > _MOST_REPLACEMENTS:
         raise CheckpointError(

@@ -163,9 +163,7 @@ class Pieces(Vocabulary):
             first += 1
         self.symbols = tuple(self.processor.id_to_piece(i) for i in range(len(SPECIAL), first))
         if first == self.size or self.processor.id_to_piece(first) != LINE_END:
-            raise CheckpointError(
-                f"{origin}: expected a subword model of single texts, found one of sentence pairs"
-            )
+            raise CheckpointError(f"{origin}: expected a subword model of single texts, found one of sentence pairs")
 
     @property
     def lowercases(self) -> bool:

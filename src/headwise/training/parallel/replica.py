@@ -215,9 +215,7 @@ def all_finite(parameters: Iterable[Tensor]) -> bool:
     return all(bool(torch.isfinite(local(p)).all()) for p in parameters)
 
 
-def optimizer_state(
-    parameters: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer
-) -> dict[str, Tensor]:
+def optimizer_state(parameters: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Return the optimizer's tensors by `PARAMETER.KEY`; a parameter that never had a gradient has none."""
     return {
         f"{name}.{key}": value.detach()

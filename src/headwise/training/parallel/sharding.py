@@ -74,9 +74,7 @@ class ShardWriter:
 
         staged: list[tuple[str, HuggingFaceStorageWriter, dict[str, Any]]] = []
         for name, tensors in files.items():
-            writer = HuggingFaceStorageWriter(
-                str(parts / name), save_distributed=True, enable_consolidation=True
-            )
+            writer = HuggingFaceStorageWriter(str(parts / name), save_distributed=True, enable_consolidation=True)
             # torch 2.13 loses the value of a tensor without dimensions when it joins the parts.
             rows = {key: value if value.dim() else value.reshape(1) for key, value in tensors.items()}
             staged.append((name, writer, writer.stage(rows) if copy else rows))

@@ -127,9 +127,7 @@ class Watchdog:
 
     def _report_to(self, board: Store, number: int) -> None:
         seconds = time.monotonic() - self._since
-        report = Report(
-            self._rank, self._step, self._place, seconds, number, socket.gethostname(), os.getpid()
-        )
+        report = Report(self._rank, self._step, self._place, seconds, number, socket.gethostname(), os.getpid())
         board.set(f"rank {self._rank}", json.dumps(asdict(report)))
 
 

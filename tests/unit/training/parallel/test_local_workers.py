@@ -68,9 +68,7 @@ def test_a_worker_that_is_killed_while_it_joins_is_not_waited_for() -> None:
     assert time.monotonic() - began < 60
 
 
-def test_a_temporary_directory_that_can_not_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_temporary_directory_that_can_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     expected = rf"^{tmp_path}/missing: can't be written \(No such file or directory\)$"
     with Workers("bad_worker:work", {}) as workers, pytest.raises(TrainingError, match=expected):

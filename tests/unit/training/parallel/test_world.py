@@ -205,9 +205,7 @@ def test_the_ranks_of_each_start_agree_on_a_store_of_their_own(kept: TCPStore) -
 
 def test_a_start_that_was_killed_on_the_way_is_none_to_agree_on(kept: TCPStore) -> None:
     soon = timedelta(seconds=0.2)
-    with pytest.raises(
-        TrainingError, match=r"expected 3 processes .* 0\.2 seconds, found none of rank 1, 2$"
-    ):
+    with pytest.raises(TrainingError, match=r"expected 3 processes .* 0\.2 seconds, found none of rank 1, 2$"):
         store_of_this_start(kept, 0, 3, soon)
     with pytest.raises(TrainingError, match="found none of rank 0"):
         store_of_this_start(kept, 1, 3, soon)

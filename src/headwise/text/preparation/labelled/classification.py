@@ -75,13 +75,9 @@ class LabelledTexts(Format[LabelledText]):
             label = label.strip() if isinstance(label, str) else label
             if not isinstance(label, str) or not label:
                 text_field(fields, self.options.label_field, location)
-                raise DataError(
-                    f"{location}: expected a label in field {self.options.label_field!r}, found none"
-                )
+                raise DataError(f"{location}: expected a label in field {self.options.label_field!r}, found none")
             if labels and label not in labels:
-                raise DataError(
-                    f"{location}: expected one of the labels {', '.join(labels)}, found {label!r}"
-                )
+                raise DataError(f"{location}: expected one of the labels {', '.join(labels)}, found {label!r}")
             if text:
                 yield LabelledText(text, label, index, line)
 

@@ -121,9 +121,7 @@ class ExampleStore(PlacedRows):
         self.targets = Ragged(directory / "train.targets", np.int32)
         super().__init__(*map_places(directory / "train", names), names)
         if not len(self.ids) == len(self.targets) == len(self.files) == len(self.lines):
-            raise CheckpointError(
-                f"{directory}: expected prepared examples, found files that don't fit together"
-            )
+            raise CheckpointError(f"{directory}: expected prepared examples, found files that don't fit together")
 
 
 @dataclass(frozen=True)
@@ -232,9 +230,7 @@ def _build(
         held_out = form.hold_out(examples)
         train, dev = list(compress(examples, ~held_out)), list(compress(examples, held_out))
     if not train:
-        raise DataError(
-            f"data.dev_share: expected some of {len(examples):,} examples left to learn from, found none"
-        )
+        raise DataError(f"data.dev_share: expected some of {len(examples):,} examples left to learn from, found none")
     labels = form.labels(train)
     learned = vocabulary or learn_vocabulary((t for example in train for t in form.texts(example)), subwords)
     encoded = form.encode(train, learned, labels, request["longest"])
@@ -246,8 +242,7 @@ def _build(
     unknown = sum(ids.count(UNK) for ids in encoded.ids)
     report = [
         f"{len(train):,} examples for training, {len(dev):,} for development",
-        f"training: {len(encoded.ids):,} rows of {tokens:,} tokens"
-        + (f", {unknown:,} unknown" if unknown else ""),
+        f"training: {len(encoded.ids):,} rows of {tokens:,} tokens" + (f", {unknown:,} unknown" if unknown else ""),
         f"vocabulary: {learned.size:,}" + (" (given)" if vocabulary else ""),
     ]
     if labels:
@@ -257,9 +252,7 @@ def _build(
     write_manifest(folder, request, report, vocabulary=learned.digest(), names=request["training"])
 
 
-def _write_rows(
-    encoded: Encoded, examples: Sequence[HasPosition], folder: Path, vocabulary: Vocabulary
-) -> None:
+def _write_rows(encoded: Encoded, examples: Sequence[HasPosition], folder: Path, vocabulary: Vocabulary) -> None:
     with (
         RaggedWriter(folder / "train.ids", encoding.id_type(vocabulary.size)) as ids,
         RaggedWriter(folder / "train.targets", np.int32) as targets,
@@ -279,13 +272,9 @@ def _read_dev(directory: Path) -> list[dict[str, Any]]:
     try:
         content = file.read_bytes()
     except OSError:
-        raise CheckpointError(
-            f"{directory}: expected prepared examples, found no readable dev.jsonl"
-        ) from None
+        raise CheckpointError(f"{directory}: expected prepared examples, found no readable dev.jsonl") from None
     lines = enumerate(content.split(b"\n"), start=1)
-    return [
-        parse_object(line, f"{file} line {number}", error=CheckpointError) for number, line in lines if line
-    ]
+    return [parse_object(line, f"{file} line {number}", error=CheckpointError) for number, line in lines if line]
 
 
 def _save_labels(labels: Sequence[str], directory: Path) -> None:

@@ -124,9 +124,7 @@ def read_question(line: str, location: str) -> Question:
     """Parse a question without answers: question, tab, context; or a JSON object with these fields."""
     if line.lstrip().startswith("{"):
         fields = json_object(line, location)
-        return Question(
-            text_field(fields, "question", location), text_field(fields, "context", location), [], []
-        )
+        return Question(text_field(fields, "question", location), text_field(fields, "context", location), [], [])
     question, tab, context = line.partition("\t")
     if not tab or not question.strip() or not context.strip():
         raise DataError(

@@ -97,9 +97,7 @@ def _blocks(path: Path) -> Iterator[list[tuple[str, int]]]:
             yield list(lines)
 
 
-def _words(
-    path: Path, block: list[tuple[str, int]], conllu: bool, column: int
-) -> Iterator[tuple[str, str, int]]:
+def _words(path: Path, block: list[tuple[str, int]], conllu: bool, column: int) -> Iterator[tuple[str, str, int]]:
     for line, number in block:
         if line.startswith("-DOCSTART-") or (conllu and line.startswith("#")):
             continue
