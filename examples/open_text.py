@@ -113,7 +113,7 @@ def likeliest(pairs: list[SourcedPair], file: Path) -> list[SourcedPair]:
             means[pair.file].append((float(of_pair) / len(of_subwords.split()), number))
         except (ValueError, ZeroDivisionError):
             raise DataError(
-                f"{file}, line {number + 1}: expected a score, a tab and those of the subwords, found {line[:40]!r}"
+                f"{file} line {number + 1}: expected a score, a tab and those of the subwords, found {line[:40]!r}"
             ) from None
     dropped = {number for each in means.values() for _, number in sorted(each)[: int(DROPPED * len(each))]}
     return [pair for number, pair in enumerate(pairs) if number not in dropped]

@@ -7,8 +7,9 @@ its traceback.
 
 from __future__ import annotations
 
+import difflib
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 
@@ -48,3 +49,9 @@ class TrainingError(HeadwiseError):
 
 class LockedError(TrainingError):
     """Another process writes the same file or directory."""
+
+
+def suggestion(name: str, known: Collection[str], cutoff: float = 0.6) -> str:
+    """Return for a message, in brackets, the known name that is most like an unknown one, or all that are known."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
+    return f"(did you mean {near[0]}?)" if near else f"(known: {', '.join(known)})"

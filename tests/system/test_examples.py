@@ -309,7 +309,7 @@ def test_the_open_text_is_filtered_and_what_a_model_finds_unlikely_left_out(tmp_
     scores.write_text("-3\t-1 -2\n" * 39 + "-3\n", "utf-8")
     said = refusal("open_text.py", corpus, again, "--scores", scores)
     expected = "expected a score, a tab and those of the subwords, found '-3'"
-    assert said == f"{scores}, line 40: {expected}\n"
+    assert said == f"{scores} line 40: {expected}\n"
     said = refusal("open_text.py", tmp_path / "nothing", again)
     assert said.startswith(f"{tmp_path / 'nothing'}: expected what `headwise data get")
     said = refusal("open_text.py", corpus, scores)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import gc
 import importlib
@@ -15,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from headwise.cli.streams import ReaderGoneError, standard_streams
-from headwise.errors import ConfigError, HeadwiseError
+from headwise.errors import ConfigError, HeadwiseError, suggestion
 from headwise.extras import missing_package, not_installed
 
 # Group -> subcommand -> (module, one line of help).
@@ -129,9 +128,7 @@ def _run(arguments: Sequence[str]) -> int:
         return 0
     if name not in COMMANDS:
         _refuse_gone(name)
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(COMMANDS)}"
-        raise ConfigError(f"expected a command, found {name!r} ({hint})")
+        raise ConfigError(f"expected a command, found {name!r} {suggestion(name, COMMANDS)}")
     return _call(name, rest)
 
 

@@ -279,3 +279,13 @@ class ModelConfig(Section):
     def value_size(self) -> int:
         """d_v, the width of one head's values."""
         return self.d_v or self.d_model // self.heads
+
+    @property
+    def groups(self) -> int:
+        """Number of heads of keys and values, each of which a group of query heads shares."""
+        return self.key_value_heads or self.heads
+
+    @property
+    def ends_normalized(self) -> bool:
+        """Whether the output of a stack is normalized: by default with pre-norm only."""
+        return self.norm == "pre" if self.final_norm is None else self.final_norm

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from typing import Any
 
 from headwise.config import ModelConfig
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, suggestion
 
 # Differences from `base` (Table 3, first row), in the paper's notation.
 _DIFFERENCES: dict[str, dict[str, Any]] = {
@@ -54,9 +53,8 @@ STUDENT_LAYERS = ("model.encoder_layers=6", "model.decoder_layers=2")
 def preset(name: str) -> ModelConfig:
     """Return the preset `name`; raises `ConfigError` with the nearest name for an unknown one."""
     if name not in _DIFFERENCES:
-        near = difflib.get_close_matches(name, (*PRESETS, STUDENT), n=1, cutoff=0.3)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join((*PRESETS, STUDENT))}"
-        raise ConfigError(f"preset: expected a known model size, found {name!r} ({hint})")
+        known = suggestion(name, (*PRESETS, STUDENT), cutoff=0.3)
+        raise ConfigError(f"preset: expected a known model size, found {name!r} {known}")
     return ModelConfig(**_DIFFERENCES[name])
 
 

@@ -12,7 +12,6 @@ checksums.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +29,7 @@ from headwise.corpora.checksums import (
     WIKTIONARY_DE,
 )
 from headwise.corpora.synthetic import generate
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, suggestion
 
 
 @dataclass(frozen=True)
@@ -388,6 +387,4 @@ def find_corpus(name: str) -> Corpus:
     """Return the corpus or model with this name; raises `ConfigError` naming the closest match, or all."""
     if name in CORPORA:
         return CORPORA[name]
-    near = difflib.get_close_matches(name, CORPORA, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(CORPORA)}"
-    raise ConfigError(f"there is no corpus or model named {name!r} ({hint})")
+    raise ConfigError(f"there is no corpus or model named {name!r} {suggestion(name, CORPORA, cutoff=0.5)}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +12,7 @@ from typing import Any, ClassVar
 from headwise import bounds
 from headwise.config import DecodingConfig
 from headwise.config.loading import parse_setting
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, suggestion
 
 _DEFAULTS = DecodingConfig()
 _Check = tuple[Callable[[float], bool], str]
@@ -77,9 +76,7 @@ class _Options:
         """Return the name of an option; raises `ConfigError` for an unknown one, with the nearest known."""
         names = list(cls.defaults())
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known options: {', '.join(names)}"
-            raise ConfigError(f"{place}{name}: unknown {cls.of} option ({hint})")
+            raise ConfigError(f"{place}{name}: unknown {cls.of} option {suggestion(name, names)}")
         return name
 
     @classmethod

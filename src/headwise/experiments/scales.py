@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, suggestion
 from headwise.experiments.harness.test_sets import TestSet
 
 # Name of a system of table 2 -> its label in tables.
@@ -360,5 +360,5 @@ SCALES = {scale.name: scale for scale in (TINY, MULTI30K, OPEN, WMT14)}
 def find_scale(name: str) -> Scale:
     """Return a scale by name; raises `ConfigError` with all names."""
     if name not in SCALES:
-        raise ConfigError(f"--scale: expected the name of a scale, found {name!r} (known: {', '.join(SCALES)})")
+        raise ConfigError(f"--scale: expected the name of a scale, found {name!r} {suggestion(name, SCALES)}")
     return SCALES[name]

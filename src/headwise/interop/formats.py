@@ -8,12 +8,11 @@ and the key or tensor. An exporter is a module with a class `Exporter`. Both are
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from headwise.errors import CheckpointError, ConfigError
+from headwise.errors import CheckpointError, ConfigError, suggestion
 from headwise.extras import needed_by
 from headwise.interop.base import Exporter, Imported
 
@@ -84,6 +83,4 @@ def find_exporter(name: str, known: Mapping[str, str] = EXPORTERS) -> Exporter:
 
 def _check(name: str, known: Mapping[str, str], option: str) -> None:
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        raise ConfigError(f"{option}: expected one of {', '.join(known)}, found {name!r}{hint}")
+        raise ConfigError(f"{option}: expected the name of a format, found {name!r} {suggestion(name, known)}")

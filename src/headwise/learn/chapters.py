@@ -69,16 +69,16 @@ def _python(code: str, namespace: dict[str, object], name: str, line: int) -> st
         with contextlib.redirect_stdout(printed):
             exec(compile("\n" * line + code, name, "exec"), namespace)
     except Exception as error:
-        raise DataError(f"{name}, line {line}: the code fails: {type(error).__name__}: {error}") from error
+        raise DataError(f"{name} line {line}: the code fails: {type(error).__name__}: {error}") from error
     return printed.getvalue()
 
 
 def _shell(code: str, name: str, line: int) -> str:
     words = shlex.split(code)
     if not words or words[0] != "headwise":
-        raise DataError(f"{name}, line {line}: expected a command of headwise, found {code.strip()!r}")
+        raise DataError(f"{name} line {line}: expected a command of headwise, found {code.strip()!r}")
     command = [sys.executable, "-P", "-m", *words]
-    return _printed(command, f"{name}, line {line}: {code.strip()}", timeout=_SECONDS)
+    return _printed(command, f"{name} line {line}: {code.strip()}", timeout=_SECONDS)
 
 
 def _recorded(code: str, name: str, line: int) -> str:
@@ -87,7 +87,7 @@ def _recorded(code: str, name: str, line: int) -> str:
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "PATH": path}
         command = ["bash", "-c", code]
-        return _printed(command, f"{name}, line {line}: {code.strip()}", cwd=folder, env=environment)
+        return _printed(command, f"{name} line {line}: {code.strip()}", cwd=folder, env=environment)
 
 
 def _printed(command: list[str], what: str, **options: Any) -> str:

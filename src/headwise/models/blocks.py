@@ -63,9 +63,8 @@ def normalization(config: ModelConfig) -> nn.Module:
 
 
 def final_norm(config: ModelConfig) -> nn.Module:
-    """Return the normalization after the last layer of a stack, by default with pre-norm only; else the identity."""
-    enabled = config.norm == "pre" if config.final_norm is None else config.final_norm
-    return normalization(config) if enabled else nn.Identity()
+    """Return the normalization after the last layer of a stack, or the identity."""
+    return normalization(config) if config.ends_normalized else nn.Identity()
 
 
 def residual(config: ModelConfig) -> Residual:

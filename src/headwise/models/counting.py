@@ -38,7 +38,7 @@ def training_flops(config: Config, target_tokens: float, sentence: int) -> float
 
 def attention_flops(model: ModelConfig, queries: int, keys: int) -> int:
     """Return the operations of one multi-head attention: projections, scores, and weighted sum of the values."""
-    d, h, g = model.d_model, model.heads, model.key_value_heads or model.heads
+    d, h, g = model.d_model, model.heads, model.groups
     d_k, d_v = model.key_size, model.value_size
     projections = queries * d * h * (d_k + d_v) + keys * d * g * (d_k + d_v)
     return 2 * (projections + queries * keys * h * (d_k + d_v))

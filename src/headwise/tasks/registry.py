@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, suggestion
 from headwise.tasks.base import TaskKind
 
 # A new task is one line here: its name and its `TaskKind` subclass.
@@ -25,9 +24,7 @@ TASKS = {
 def find_task(name: str) -> TaskKind:
     """Return the task `name`; raises `ConfigError` that lists all tasks and suggests the most similar one."""
     if name not in TASKS:
-        near = difflib.get_close_matches(name, TASKS, n=1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        raise ConfigError(f"task: expected one of {', '.join(sorted(TASKS))}, found {name!r}{hint}")
+        raise ConfigError(f"task: expected a known task, found {name!r} {suggestion(name, TASKS)}")
     module, _, kind = TASKS[name].partition(":")
     task = getattr(importlib.import_module(module), kind)()
     assert isinstance(task, TaskKind)

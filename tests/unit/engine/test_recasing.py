@@ -89,7 +89,7 @@ def test_a_list_of_words_that_holds_something_else_is_refused(tmp_path: Path) ->
     (tmp_path / FILE).write_text("der\ndie das\n", "utf-8")
     words = SourceWords.of_run(tmp_path)
     assert words is not None
-    with pytest.raises(CheckpointError, match=r"words.txt, line 2: expected a word, found 'die das'"):
+    with pytest.raises(CheckpointError, match=r"words.txt line 2: expected a word, found 'die das'"):
         words.usual("der")
 
 

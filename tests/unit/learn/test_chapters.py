@@ -123,11 +123,11 @@ def test_outputs_are_inserted_and_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("\n```python\n1 / 0\n```\n", "c.md, line 2: the code fails: ZeroDivisionError"),
-        ("```sh run\nls\n```\n", "c.md, line 1: expected a command of headwise, found 'ls'"),
+        ("\n```python\n1 / 0\n```\n", "c.md line 2: the code fails: ZeroDivisionError"),
+        ("```sh run\nls\n```\n", "c.md line 1: expected a command of headwise, found 'ls'"),
         (
             "```sh run\nheadwise reproduce table9\n```\n",
-            "c.md, line 1: headwise reproduce table9 fails: .*expected the name of an experiment",
+            "c.md line 1: headwise reproduce table9 fails: .*expected the name of an experiment",
         ),
     ],
 )

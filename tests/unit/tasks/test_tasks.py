@@ -74,7 +74,8 @@ def test_the_documents_task_trains_resumes_and_is_evaluated(tmp_path: Path, caps
             "model.position_options.rotary.base=3",
             "model.position_options.rotary: expected model.positions=rotary beside it",
         ),
-        ("task=ecko", r"task: expected one of .*, echo, .*found 'ecko' \(did you mean echo\?\)"),
+        ("task=ecko", r"task: expected a known task, found 'ecko' \(did you mean echo\?\)"),
+        ("task=zzz", r"task: expected a known task, found 'zzz' \(known: translation, .*, echo\)"),
     ],
 )
 def test_what_a_task_has_no_use_for_is_refused(change: str, sentence: str, tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def _parts(boxes: Sequence[BoxSize]) -> tuple[PartSize, ...]:
 
 def _options(structure: Structure) -> tuple[str, ...]:
     config, stacks = structure.config, structure.stacks
-    groups = config.key_value_heads or config.heads
+    groups = config.groups
     layers = " + ".join(str(structure.layers(stack)) for stack in stacks)
     return (
         f"{config.norm}-norm ({'LayerNorm' if config.normalization == 'layer' else 'RMSNorm'})",

@@ -72,7 +72,7 @@ def _keys_and_values(recorded: BoxTensors, place: BoxPlace, attention: MultiHead
     structure, cross = recorded.structure, place.reads != place.stack
     read = recorded.last(structure.stack("encoder")) if cross else recorded.read(place)
     config = structure.config
-    groups = config.key_value_heads or config.heads
+    groups = config.groups
     turned = "rotated " * rotated(recorded, place)
     origin = "the encoder's output" if cross else "this sub-layer's input"
     shared = f" Each of {groups} key and value heads serves {config.heads // groups} query heads." * (

@@ -24,7 +24,7 @@ from headwise.engine.native.positions import (
     t5_biases,
     table_sizes,
 )
-from headwise.engine.native.shapes import final_norm, norm_parts
+from headwise.engine.native.shapes import norm_parts
 from headwise.native import library as native
 from headwise.weights import check_finite
 
@@ -80,7 +80,7 @@ class PackedModel:
             target_size=self.target_size,
             longest=sizes.longest,
             heads=config.heads,
-            shared_heads=config.key_value_heads or config.heads,
+            shared_heads=config.groups,
             key_size=self._key_size,
             value_size=self._value_size,
             added=config.positions in ADDED and config.positions != "none",
@@ -90,7 +90,7 @@ class PackedModel:
             key_tables=sizes.key_tables,
             value_tables=sizes.value_tables,
             pre_norm=config.norm == "pre",
-            final_norm=final_norm(config),
+            final_norm=config.ends_normalized,
             rms=config.normalization == "rms",
             gated=config.gated,
             source_end=config.source_end,
@@ -116,7 +116,7 @@ class PackedModel:
         for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
             for number in range(layers):
                 self._layer(f"{side}.{number}", decoder=side == "decoder")
-            if final_norm(config):
+            if config.ends_normalized:
                 self._norm(f"{side}_norm", f"{side}_norm")
 
     def _positions(self) -> None:
@@ -162,7 +162,7 @@ class PackedModel:
     def _attention(self, name: str, parts: Mapping[str, tuple[str, ...]]) -> None:
         """Pack an attention module: concatenate linear maps of the same input, and pad the heads' dimension."""
         config = self.config
-        shared = config.key_value_heads or config.heads
+        shared = config.groups
         heads = {"query": config.heads, "key": shared, "value": shared, "output": config.heads}
         for packed, members in parts.items():
             weights, biases = [], []

@@ -35,14 +35,9 @@ def parameter_shapes(config: ModelConfig, source_size: int, target_size: int) ->
             shapes |= _linear(f"{layer}.feed_forward.w2", d_model, config.d_ff, config.feed_forward_bias)
             for residual in around:
                 shapes |= _norm(f"{layer}.{residual}.norm", config)
-    if final_norm(config):
+    if config.ends_normalized:
         shapes |= _norm("encoder_norm", config) | _norm("decoder_norm", config)
     return shapes
-
-
-def final_norm(config: ModelConfig) -> bool:
-    """Whether the output of each stack is normalized."""
-    return config.norm == "pre" if config.final_norm is None else config.final_norm
 
 
 def _positions(name: str, config: ModelConfig, *, first: bool) -> dict[str, Shape]:
@@ -58,7 +53,7 @@ def _positions(name: str, config: ModelConfig, *, first: bool) -> dict[str, Shap
 
 
 def _attention(name: str, config: ModelConfig) -> dict[str, Shape]:
-    d_model, heads, shared = config.d_model, config.heads, config.key_value_heads or config.heads
+    d_model, heads, shared = config.d_model, config.heads, config.groups
     rows = {
         "query": heads * config.key_size,
         "key": shared * config.key_size,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headwise.errors import ConfigError, LockedError, TrainingError
+from headwise.errors import ConfigError, LockedError, TrainingError, suggestion
 from headwise.experiments.harness.outcome import Finding
 from headwise.experiments.harness.records import (
     Record,
@@ -99,8 +99,8 @@ def find_experiment(name: str) -> Experiment:
 
         if name in TABLES:
             raise ConfigError(f"{name}: expected --show beside it, as no experiment is about it, found none")
-        known = ", ".join([*NAMES, "all", "report", "list"])
-        raise ConfigError(f"reproduce: expected the name of an experiment, found {name!r} (known: {known})")
+        known = suggestion(name, (*NAMES, "all", "report", "list"))
+        raise ConfigError(f"reproduce: expected the name of an experiment, found {name!r} {known}")
     module, _, attribute = NAMES[name][0].partition(":")
     return getattr(importlib.import_module(f"headwise.experiments.{module}"), attribute)
 

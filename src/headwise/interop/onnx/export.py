@@ -102,7 +102,6 @@ def _settings(trained: Trained, precision: str) -> dict[str, Any]:
     """
     decoding, model = trained.config.decoding, trained.config.model
     names = [name for name in trained.subwords.content() if name != VOCABULARY]
-    heads = model.key_value_heads or model.heads
     return {
         "precision": precision,
         "pad": PAD,
@@ -116,5 +115,5 @@ def _settings(trained: Trained, precision: str) -> dict[str, Any]:
         "alpha": decoding.alpha,
         "extra_length": decoding.extra_length,
         "max_length": model.max_length,
-        "cache": [[heads, model.key_size], [heads, model.value_size]] * model.decoder_layers,
+        "cache": [[model.groups, model.key_size], [model.groups, model.value_size]] * model.decoder_layers,
     }

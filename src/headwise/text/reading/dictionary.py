@@ -71,6 +71,6 @@ class Dictionary:
         for number, line in enumerate(lines, start=1):
             if _LINE.fullmatch(line) is None:
                 raise CheckpointError(
-                    f"{self._file}, line {number}: expected a word, a tab and its translations, found {line[:40]!r}"
+                    f"{self._file} line {number}: expected a word, a tab and its translations, found {line[:40]!r}"
                 )
         return dict(line.split("\t", 1) for line in lines)

@@ -79,7 +79,7 @@ class SourceWords:
         words = content.decode("utf-8", errors="replace").splitlines()
         for number, word in enumerate(words, start=1):
             if WORD.fullmatch(word) is None:
-                raise CheckpointError(f"{self._file}, line {number}: expected a word, found {word[:40]!r}")
+                raise CheckpointError(f"{self._file} line {number}: expected a word, found {word[:40]!r}")
         return words
 
     @functools.cached_property
