@@ -108,6 +108,11 @@ def ids(batch: int, time: int, seed: int = 0) -> Tensor:
     return torch.randint(4, VOCABULARY, (batch, time), generator=torch.Generator().manual_seed(seed))
 
 
+def rounding(variant: str) -> float:
+    """Return the relative difference that sums in another order make; logits of the others are larger."""
+    return 1e-5 if "transformer" in variant else 1e-4
+
+
 def all_real(source: Tensor) -> Tensor:
     return torch.ones_like(source, dtype=torch.bool)
 
@@ -163,9 +168,9 @@ def test_padding_and_companions_change_no_result(
         for row, (s, t) in enumerate(lengths):
             alone_source = source[row : row + 1, :s]
             alone = model(alone_source, all_real(alone_source), target[row : row + 1, :t])
-            assert_close(together[row, :t], alone[0], rtol=1e-5, atol=1e-5)
+            assert_close(together[row, :t], alone[0], rtol=rounding(variant), atol=1e-5)
             states = model.encode(alone_source, all_real(alone_source)).states
-            assert_close(memory.states[row, :s], states[0], rtol=1e-5, atol=1e-5)
+            assert_close(memory.states[row, :s], states[0], rtol=rounding(variant), atol=1e-5)
 
 
 @every
@@ -202,7 +207,7 @@ def test_steps_with_reordered_and_finished_beams_equal_teacher_forcing(seed: int
             rows = torch.tensor(going).repeat_interleave(beams)
             expected = log_probabilities(model, source[rows], mask[rows], torch.tensor(histories))
             assert log_probs.dtype == torch.float32
-            assert_close(log_probs, expected, rtol=1e-5, atol=1e-5)
+            assert_close(log_probs, expected, rtol=rounding(variant), atol=1e-5)
             if choose.random() < 0.3 and len(going) > 1:
                 kept = choose.sample(range(len(going)), len(going) - 1)  # in any order
                 state = state.keep(torch.tensor(kept))
