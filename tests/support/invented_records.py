@@ -9,7 +9,7 @@ from headwise.experiments.harness.records import Record, write_record
 from headwise.experiments.harness.rows import ExperimentRow
 
 
-def invent(results: Path, row: ExperimentRow, seed: int, score: float | None, command: str = "", **recipe: Any) -> None:
+def invent(results: Path, row: ExperimentRow, seed: int, score: float | None, **recipe: Any) -> None:
     """Write a record with this BLEU on both sets; None: the training diverged."""
     result: dict[str, Any] = {"diverged": "step 3: the loss is nan"}
     if score is not None:
@@ -26,4 +26,4 @@ def invent(results: Path, row: ExperimentRow, seed: int, score: float | None, co
                 {"step": 1000, "minutes": 2.0, "loss": 1.0, "bleu": score},
             ],
         }  # fmt: skip
-    write_record(Record(row.name, row.scale, seed, row.identity(seed), command, result, recipe), results)
+    write_record(Record(row.name, row.scale, seed, row.identity(seed), "", result, recipe), results)

@@ -261,11 +261,12 @@ def _mixed(section: ReportSection) -> list[str]:
 def _recipe_table(records: Sequence[Record]) -> Table:
     return Table(
         "Every number's recipe",
-        ("row", "scale", "seed", "identity", "data", "commit", "torch", "hardware", "command"),
+        ("row", "scale", "seed", "identity", "data", "commit", "torch", "hardware"),
         tuple(_recipe_row(record) for record in records),
-        "Identity: digest of the row's configuration. Data: checksum of the training text. A `+` after a commit: with "
-        "changes that weren't committed. Load: processes that wanted a processor at its end, itself "
-        "included. BLEU signatures are in the records.",
+        "`results/SCALE/ROW.seedSEED.json` has a row's whole command, and the signatures of its BLEU; `headwise reproduce` "
+        "as above with `--rows ROW --seeds SEED` runs it. Identity: digest of the row's configuration. Data: checksum of "
+        "the training text. A `+` after a commit: with changes that weren't committed. Load: processes that wanted a "
+        "processor at its end, itself included.",
     )
 
 
@@ -284,7 +285,6 @@ def _recipe_row(record: Record) -> tuple[str, ...]:
         str(version.get("commit") or ""),
         str(version.get("torch", "")),
         machine,
-        record.command,
     )
 
 
