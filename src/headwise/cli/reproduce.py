@@ -196,8 +196,7 @@ def _all(place: Place, rows: Sequence[str], dry_run: bool, gpu: str | None, pric
     if place.scale.name not in BUDGETS:
         raise ConfigError(f"all: expected a scale with a budget ({' or '.join(BUDGETS)}), found {place.scale.name}")
     if rows:
-        experiments = [runner.find_experiment(name) for stage in runner.STAGES for name in stage]
-        known = [job.row for each in experiments for job in runner.plan(each, place.scale, results=place.results)]
+        known = [job.row for stage in runner.STAGES for _, job in runner.stage_jobs(place, stage)]
         if not any(runner.selected(row, rows) for row in known):
             found = " and ".join(map(repr, rows))
             raise ConfigError(f"--rows: expected the pattern of a row, such as {known[0].name}, found {found}")

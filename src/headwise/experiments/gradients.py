@@ -122,7 +122,7 @@ def rows(scale: Scale) -> list[MeasuredRow]:
     names = {system_row_name(name) for name in systems}
     runs = tuple(row for row in table2.rows(scale) if row.name in names)
     if len(runs) == len(systems):
-        trained = {"systems": systems, "length": 10 if scale.name == "tiny" else 20}
+        trained = {"systems": systems, "length": 10}
         measured.append(MeasuredRow(_TRAINED, "trained", measure_trained, trained, "gradients", scale.name, runs))
     return measured
 
@@ -205,4 +205,4 @@ def _gradient_chart(result: dict[str, Any], title: str, chart_name: str) -> Char
     return Chart(chart_name, f"Gradient against distance for each architecture, {title}", draw, (10, 3.8))
 
 
-EXPERIMENT = Experiment("gradients", "Gradients over a distance", rows, find, seeds=(), tune=with_choices)
+EXPERIMENT = Experiment("gradients", "Gradients over a distance", rows, find, seeds=(), scale="tiny", tune=with_choices)

@@ -213,4 +213,6 @@ def _attention_chart(result: dict[str, Any], part: str, scale: str) -> Chart:
     return Chart(f"attention-{part}-{scale}", text, draw, (1.7 * heads + 0.8, 1.5 * layers + 0.6))
 
 
-EXPERIMENT = Experiment("heads", "Heads of a trained Transformer", rows, find, seeds=(), tune=with_choices)
+EXPERIMENT = Experiment(
+    "heads", "Heads of a trained Transformer", rows, find, seeds=(), scale="tiny", tune=with_choices
+)

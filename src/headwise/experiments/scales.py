@@ -208,7 +208,6 @@ MULTI30K = Scale(
         Path("data/multi30k/test_2016_flickr.lc.norm.tok.de"),
         corpus="multi30k",
     ),
-    parts=(8, 4, 2),
 )
 
 _OPEN = "data/open-en-de-text"

@@ -28,8 +28,11 @@ _TEST = "test.tokenized_bleu.score"
 
 
 def rows(scale: Scale) -> list[TrainingRow]:
-    """Return the rows on parts of the text and, from table 2, on all of it, of each system whose trials are done."""
-    whole = {row.name: row for row in table2.rows(scale)}
+    """Return the rows on parts of the text and, from table 2, on all of it, of each system whose trials are done.
+
+    None at a scale whose text isn't divided.
+    """
+    whole = {row.name: row for row in table2.rows(scale)} if scale.parts else {}
     return [
         row if of == 1 else _part_row(row, system, of)
         for system in _SYSTEMS

@@ -263,10 +263,10 @@ def _recipe_table(records: Sequence[Record]) -> Table:
         "Every number's recipe",
         ("row", "scale", "seed", "identity", "data", "commit", "torch", "hardware"),
         tuple(_recipe_row(record) for record in records),
-        "`results/SCALE/ROW.seedSEED.json` has a row's whole command, and the signatures of its BLEU; `headwise reproduce` "
-        "as above with `--rows ROW --seeds SEED` runs it. Identity: digest of the row's configuration. Data: checksum of "
-        "the training text. A `+` after a commit: with changes that weren't committed. Load: processes that wanted a "
-        "processor at its end, itself included.",
+        "`results/SCALE/ROW.seedSEED.json` has a row's whole command, and the signatures of its BLEU; `headwise "
+        "reproduce` as above with `--rows ROW --seeds SEED` runs it. Identity: digest of the row's configuration. "
+        "Data: checksum of the training text. A `+` after a commit: with changes that weren't committed. Load: "
+        "processes that wanted a processor at its end, itself included.",
     )
 
 

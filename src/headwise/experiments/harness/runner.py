@@ -177,15 +177,21 @@ def _run_job(job: RowJob, place: Place, say: Callable[[str], None]) -> None:
     say(f"{write_record(record, place.results)}: written after {recipe['seconds']:,.0f} s")
 
 
-def unfinished(place: Place, stage: Sequence[str], rows: Sequence[str] = ()) -> list[tuple[str, RowJob]]:
-    """Return the jobs without a record of a stage's experiments, each with the name of its experiment.
-
-    Only rows that match a pattern in `rows`, if there are any.
-    """
+def stage_jobs(place: Place, stage: Sequence[str]) -> list[tuple[str, RowJob]]:
+    """Return the jobs of a stage's experiments at the scale, each with the name of its experiment."""
     return [
         (name, job)
         for name in stage
-        for job in plan(find_experiment(name), place.scale, results=place.results)
+        if (experiment := find_experiment(name)).scale in ("", place.scale.name)
+        for job in plan(experiment, place.scale, results=place.results)
+    ]
+
+
+def unfinished(place: Place, stage: Sequence[str], rows: Sequence[str] = ()) -> list[tuple[str, RowJob]]:
+    """Return a stage's jobs without a record; only of rows that match a pattern in `rows`, if there are any."""
+    return [
+        (name, job)
+        for name, job in stage_jobs(place, stage)
         if job.record(place.results) is None and selected(job.row, rows)
     ]
 
