@@ -309,6 +309,8 @@ REPRODUCE = [
     ("table1 --show --json --scale tinny", "tiny"),
     ("all --scale wmt14", "wmt14"),
     ("wmt14 --scale tiny", "--scale"),
+    ("norm --scale multi30k", "--scale"),
+    ("text-size --scale multi30k", "multi30k"),
     ("trials --scale wmt14", "wmt14"),
     ("trials --scale wmt14 --dry-run", "wmt14"),
     ("ingredients --scale open-en-de", "open-en-de"),

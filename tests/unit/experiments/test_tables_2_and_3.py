@@ -21,7 +21,7 @@ from headwise.experiments.harness.cost import parameters
 from headwise.experiments.harness.outcome import BLEU, Measure, Table, compare, judge
 from headwise.experiments.harness.records import Mean, Record, Results, mean, write_record
 from headwise.experiments.harness.rows import Machine, MeasuredRow, Place, TrainingRow
-from headwise.experiments.harness.runner import RowJob, collect, finish, plan, run, unfinished
+from headwise.experiments.harness.runner import STAGES, RowJob, collect, finish, plan, run, stage_jobs, unfinished
 from headwise.experiments.harness.test_sets import TestSet
 from headwise.experiments.harness.texts import part_of, prepare_text
 from headwise.experiments.scales import ARCHITECTURES, SCALES, RowRecipe, Scale
@@ -262,14 +262,15 @@ def test_the_time_of_a_run_on_a_gpu_does_not_count(tried: Path) -> None:
     assert "on a GPU" in table.note
 
 
-def test_deep_stacks_are_trained_at_the_smallest_scale_alone() -> None:
-    for scale in SCALES.values():
-        rows = normalization.rows(scale)
-        finding = normalization.find(Results(scale, rows, {}))
-        deep = scale is TINY
-        assert any(row.name.endswith("-deep") for row in rows) == deep
-        assert any("12 layers" in row[0] for row in finding.tables[0].rows) == deep
-        assert any(claim.text.startswith("Deep stacks") for claim in finding.claims) == deep
+def test_what_the_smallest_scale_alone_has_is_planned_nowhere_else(tmp_path: Path) -> None:
+    for scale in (TINY, SCALES["multi30k"], SCALES["open-en-de"]):
+        place = Place(scale, tmp_path, tmp_path)
+        planned = {name for stage in STAGES for name, _ in stage_jobs(place, stage)}
+        assert "trials" in planned
+        assert ("norm" in planned) == ("gradients" in planned) == (scale is TINY)
+    finding = normalization.find(Results(TINY, normalization.rows(TINY), {}))
+    assert sum("12 layers" in row[0] for row in finding.tables[0].rows) == 2
+    assert {claim.status for claim in finding.claims} == {"not run yet"}
 
 
 @pytest.mark.parametrize(
