@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from headwise.cli.main import run as run_program
@@ -100,10 +101,12 @@ def test_an_adaptation_in_two_processes(parallel: str, trained: Path, toy: Toy, 
     program(*command, "training.processes=1", "-o", one).ok()
     headwise(*command, "training.processes=2", f"training.parallel={parallel}", "-o", two).ok()
     assert_same_training(two, one)
-    before, after = (load_file(run / "model.safetensors") for run in (trained, two))
+    before, after, expected = (load_file(run / "model.safetensors") for run in (trained, two, one))
     learned = {name for name in before if (after[name] - before[name]).abs().max() > 1e-4}
     assert any(name.startswith("decoder.") for name in learned)
     assert any(name.startswith("encoder.") for name in learned)
+    for name, tensor in after.items():
+        torch.testing.assert_close(tensor, expected[name], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.slow
