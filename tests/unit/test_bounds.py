@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import math
 from collections.abc import Iterator
 from typing import Any, get_args, get_origin, get_type_hints
@@ -13,8 +12,8 @@ import typer
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from commands import every_command
 from headwise import bounds
-from headwise.cli.main import COMMANDS
 from headwise.config import Config, ModelConfig
 from headwise.engine.hypotheses import length_penalty
 from headwise.engine.options import GenerationOptions, SearchOptions
@@ -68,19 +67,11 @@ def test_there_are_numbers() -> None:
 
 def _numeric_options() -> Iterator[tuple[str, Any]]:
     """Yield every option of every command whose annotation names a number."""
-    for name, (module, _) in COMMANDS.items():
-        imported = importlib.import_module(module)
-        app = getattr(imported, "app", None)
-        if app is None:
-            app = typer.Typer()
-            app.command(name)(imported.command)
-        functions = {str(one.name): one.callback for one in app.registered_commands}
-        command: Any = typer.main.get_command(app)
-        for one in getattr(command, "commands", {name: command}).values():
-            hints = get_type_hints(functions[one.name])
-            for option in one.params:
-                if option.name in hints and _kinds(hints[option.name]) & {int, float}:
-                    yield f"{name} {one.name} {option.opts[-1]}", (one, option)
+    for words, one in every_command().items():
+        hints = get_type_hints(one.callback)
+        for option in one.params:
+            if option.name in hints and _kinds(hints[option.name]) & {int, float}:
+                yield f"{' '.join(words)} {option.opts[-1]}", (one, option)
 
 
 NUMERIC = dict(_numeric_options())
