@@ -7,10 +7,8 @@ manifest holds the request, a checksum of the contents of the input files, and t
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
-import operator
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -154,7 +152,9 @@ def read_manifest(directory: Path, *needed: str) -> dict[str, Any]:
     try:
         _Manifest.model_validate(manifest)
         for name in needed:
-            functools.reduce(operator.getitem, name.split("."), manifest)
+            part = manifest
+            for key in name.split("."):
+                part = part[key]
     except (ValidationError, KeyError, TypeError):
         raise CheckpointError(
             f"{directory / MANIFEST}: expected what Headwise writes of prepared text, found something else"

@@ -54,8 +54,13 @@ class BeamTrace:
             matching_rows = (sentences == sentence).nonzero()[:, 0].tolist()
             if not matching_rows:
                 break
+            row = matching_rows[0]
             parents, tokens, token_log_probs, totals, ends, live_columns, live_totals = (
-                values[matching_rows[0]].tolist() for values in vars(chosen).values()
+                values[row].tolist()
+                for values in (
+                    *(chosen.parents, chosen.tokens, chosen.token_log_probs, chosen.totals, chosen.ends),
+                    *(chosen.places, chosen.places_totals),
+                )
             )
             penalty = length_penalty(length, alpha)
             live_places = {
