@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import socket
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("starlette", reason="needs pip install 'headwise[serve]'")
 
+import httpx
 import torch
 from prometheus_client import values
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from headwise.errors import ConfigError
 from headwise.serve.protocols import keys
@@ -23,8 +32,9 @@ from headwise.serve.translation.document_store import DocumentStore
 from headwise.serve.translation.models import ServedModels
 from headwise.serve.translation.service import Service
 from headwise.serve.translation.shared_load import SharedLoad
-from headwise.serve.workers import supervisor
+from headwise.serve.workers import supervisor, worker
 from headwise.web.errors import ServiceError
+from headwise.web.server import listen, server
 
 
 @pytest.fixture
@@ -152,3 +162,36 @@ def test_a_parent_needs_fork_and_processors(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delattr(supervisor.os, "fork")
     with pytest.raises(ConfigError, match="expected 1 on this system"):
         supervisor.prepare_parent(2, "cpu")
+
+
+@pytest.mark.parametrize("is_known_as_ready", [True, False])
+def test_a_worker_that_ends_answers_a_connection_of_the_same_moment(is_known_as_ready: bool) -> None:
+    app = Starlette(routes=[Route("/", lambda request: PlainTextResponse("answered"))])
+    production = SimpleNamespace(
+        publish=lambda: None,
+        documents=SimpleNamespace(translating=0),
+        limits=SimpleNamespace(document_seconds=5, seconds=5),
+    )
+    parent, channel = socket.socketpair()
+    answers: list[str] = []
+    with listen("127.0.0.1", 0) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+
+        def close_and_ask() -> None:
+            if is_known_as_ready:
+                parent.recv(1)
+            parent.close()
+            answers.append(httpx.get(url, timeout=10).text)
+
+        async def serve() -> None:
+            serving = asyncio.ensure_future(worker.serve(server(app), listener, production, channel))  # type: ignore[arg-type]
+            await asyncio.sleep(0.3)  # it is ready, and waits
+            client = threading.Thread(target=close_and_ask)
+            client.start()
+            time.sleep(0.3)  # so that the event loop finds both: the closed channel first, then the connection
+            await serving
+            client.join()
+
+        asyncio.run(serve())
+    channel.close()
+    assert answers == ["answered"]

@@ -12,6 +12,7 @@ import gc
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import uvicorn
@@ -65,12 +66,13 @@ def work(served: Served, shared: Shared, parent: socket.socket) -> None:
     gc.freeze()
     # One connection at a time, so that those that come together are shared among the workers.
     serving = server(app, finish=production.limits.seconds_to_finish, accepted_at_once=1)
-    asyncio.run(_serve(serving, served.listener, production, parent))
+    asyncio.run(serve(serving, served.listener, production, parent))
 
 
-async def _serve(
+async def serve(
     serving: uvicorn.Server, listener: socket.socket, production: Production, parent: socket.socket
 ) -> None:
+    """Serve until the server is told to end, or the parent closes its end of the connection."""
     parent.setblocking(False)
     running = asyncio.ensure_future(serving.serve(sockets=[listener]))
     while not (serving.started or running.done()):
@@ -80,7 +82,7 @@ async def _serve(
         listener.listen(BACKLOG)  # asyncio has set it to what it accepts at once
         beside = [
             asyncio.ensure_future(_publish(production)),
-            asyncio.ensure_future(_drain(serving, production, parent)),
+            asyncio.ensure_future(_drain(serving, listener, production, parent)),
         ]
         parent.send(READY)
     await running
@@ -94,16 +96,21 @@ async def _publish(production: Production) -> None:
         await asyncio.sleep(_PUBLISHED)
 
 
-async def _drain(serving: uvicorn.Server, production: Production, parent: socket.socket) -> None:
+async def _drain(
+    serving: uvicorn.Server, listener: socket.socket, production: Production, parent: socket.socket
+) -> None:
     """Wait until the parent closes the connection, then until nothing is in progress, and end the server."""
-    await asyncio.get_running_loop().sock_recv(parent, 1)
-    for each in serving.servers:
-        each.close()
+    loop = asyncio.get_running_loop()
+    with suppress(ConnectionResetError):  # as it is closed where the parent hasn't read `READY` yet
+        await loop.sock_recv(parent, 1)
+    # asyncio drops a connection that it has just accepted if the server is closed before that has a transport.
+    loop.remove_reader(listener)
     # Clients open a new connection for their next request, which another worker accepts.
     serving.config.encoded_headers.append(_CLOSE)
     serving.server_state.default_headers.append(_CLOSE)
     end = time.monotonic() + production.limits.document_seconds + production.limits.seconds
-    documents = production.documents
-    while (serving.server_state.connections or documents.translating) and time.monotonic() < end:
+    in_progress = True  # perhaps: what was accepted just now isn't among the connections yet
+    while in_progress and time.monotonic() < end:
         await asyncio.sleep(0.1)
+        in_progress = bool(serving.server_state.connections or production.documents.translating)
     serving.should_exit = True
