@@ -21,7 +21,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import IO, Any
 
@@ -118,27 +118,36 @@ class Child:
 
 
 class Children:
-    """Child processes that answer one value after the other; a context manager, which ends them."""
+    """Child processes that answer one value after the other; a context manager, which ends them.
+
+    The threads that wait for replies are daemons, as those of an executor would keep a program that was interrupted
+    from ending before the children have finished.
+    """
 
     def __init__(self, function: str, count: int) -> None:
         """Start `count` children that run a function as `Child` does, which has a reply for each value."""
         self._children = [Child(function) for _ in range(count)]
-        self._idle: queue.SimpleQueue[Child] = queue.SimpleQueue()
-        for child in self._children:
-            self._idle.put(child)
-        self._threads = ThreadPoolExecutor(count, "child")
+        self._asked: queue.SimpleQueue[tuple[Any, Future[Any]] | None] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._serve, args=(child,), daemon=True, name="child") for child in self._children
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, value: Any) -> Future[Any]:
         """Send a value to the next child that is idle; the result raises as `Child.receive` does."""
-        return self._threads.submit(self._ask, value)
+        future: Future[Any] = Future()
+        self._asked.put((value, future))
+        return future
 
-    def _ask(self, value: Any) -> Any:
-        child = self._idle.get()
-        try:
-            child.send(value)
-            return child.receive()
-        finally:
-            self._idle.put(child)
+    def _serve(self, child: Child) -> None:
+        for value, future in iter(self._asked.get, None):
+            if future.set_running_or_notify_cancel():
+                try:
+                    child.send(value)
+                    future.set_result(child.receive())
+                except BaseException as error:  # raised by the future
+                    future.set_exception(error)
 
     def __enter__(self) -> Children:
         return self
@@ -148,10 +157,14 @@ class Children:
 
     def close(self) -> None:
         """End the children, whatever they do."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        with contextlib.suppress(queue.Empty):
+            while asked := self._asked.get_nowait():
+                asked[1].cancel()
         for child in self._children:
             child.kill()
-        self._threads.shutdown()
+            self._asked.put(None)
+        for thread in self._threads:
+            thread.join()
         for child in self._children:
             child.end()
 

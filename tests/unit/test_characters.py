@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from headwise.characters import check_characters, unwritable
 from headwise.config import Config, Section
 from headwise.errors import ConfigError, DataError
+from headwise.text.preparation.file_parts import stamp_of
 from headwise.text.preparation.labelled.classification import LabelledTexts
 from headwise.text.reading.records import json_object, read_records
+from headwise.text.reading.replay import read_replay
+from program import Call
 
 ANY_CHARACTERS = st.text(st.characters(codec=None, categories=None))  # surrogates, too
 
@@ -59,6 +62,16 @@ def test_names_that_a_configuration_can_not_hold(name: str) -> None:
         Config.from_tree({"data": {"source": ["fine", name]}})
     with pytest.raises(ConfigError, match=r"data\.dev_text: expected a name in UTF-8, found '"):
         Config.from_tree({"data": {"dev_text": name}})
+
+
+def test_names_of_files_that_no_manifest_and_no_configuration_can_hold(tmp_path: Path, program: Call) -> None:
+    with pytest.raises(DataError, match=r"\.en: expected a file whose name is UTF-8, found another"):
+        stamp_of(str(tmp_path / "\udcff.en"))
+    with pytest.raises(ConfigError, match=r"data\.source: expected a name in UTF-8, found '"):
+        read_replay("\udcff.en,\udcff.de=0.3")
+    prepare = ("data", "prepare", "--source", "a.tsv", "-o", str(tmp_path / "out"))
+    outcome = program(*prepare, "--held-out", "\udcff.en")
+    assert outcome.error == r"command line: data.cleaning.held_out: expected a name in UTF-8, found '\udcff.en'"
 
 
 def test_every_text_of_a_configuration_can_be_written() -> None:

@@ -78,6 +78,12 @@ def doubled(values: Iterable[int]) -> Iterator[int]:
         yield 2 * value
 
 
+def slept(values: Iterable[float]) -> Iterator[None]:
+    for value in values:
+        time.sleep(value)
+        yield None
+
+
 def test_children_answer_and_raise_their_errors_here() -> None:
     with Children("test_processes:doubled", 2) as children:
         assert [each.result() for each in map(children.submit, [1, 2, 3])] == [2, 4, 6]
@@ -106,3 +112,14 @@ def test_children_end_with_the_block_and_with_their_parent() -> None:
     while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_a_program_ends_while_its_children_work() -> None:
+    """As after Ctrl-C, when a thread that prepares data can't be told to stop."""
+    code = (
+        "import threading; from headwise.processes import Children\n"
+        "children = Children('test_processes:slept', 1)\n"
+        "threading.Thread(target=children.submit(600).result, daemon=True).start()"
+    )
+    command = python_command("-c", code)
+    assert subprocess.run(command, env=child_environment(), check=False, timeout=60).returncode == 0

@@ -76,7 +76,7 @@ def command(
 
     The same command resumes after an interruption. Train with headwise train data.prepared=[OUT].
     """
-    from headwise.config import CleaningConfig, SubwordConfig
+    from headwise.config import Config, SubwordConfig
     from headwise.config.languages import language_of_files, parse_languages
     from headwise.errors import ConfigError
     from headwise.text.preparation.cleaning import Rules
@@ -107,18 +107,19 @@ def command(
         if languages is None and None in found:
             raise ConfigError("--identify-languages: expected --languages beside it, such as en-de, found none")
         pair = parse_languages(languages) if languages is not None else (str(found[0]), str(found[1]))
+    cleaning = {
+        "max_words": max_words,
+        "max_ratio": max_ratio,
+        "drop_duplicates": not keep_duplicates,
+        "drop_untranslated": drop_untranslated,
+        "held_out": held_out or [],
+    }
     job = Preparation(
         source,
         target or [],
         (source_field, target_field),
         Rules(
-            CleaningConfig(
-                max_words=max_words,
-                max_ratio=max_ratio,
-                drop_duplicates=not keep_duplicates,
-                drop_untranslated=drop_untranslated,
-                held_out=held_out or [],
-            ),
+            Config.from_tree({"data": {"cleaning": cleaning}}, "command line").data.cleaning,
             min_words,
             max_word_ratio,
             pair,

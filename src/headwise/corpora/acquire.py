@@ -9,9 +9,10 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -21,7 +22,7 @@ from headwise.corpora.archives import Damaged
 from headwise.corpora.catalog import Corpus, PublicFile
 from headwise.corpora.download import BLOCK, Progress, discard, fetch
 from headwise.errors import ConfigError, DataError
-from headwise.files import atomic_file, file_sha256, write_text
+from headwise.files import atomic_file, file_sha256, locked, write_text
 from headwise.parsing import Malformed, json_value
 
 MANIFEST = "manifest.json"
@@ -84,17 +85,7 @@ def get_corpus(
     for file in selected:
         made = not file.origin  # here, and perhaps otherwise than by the version that made what is recorded
         recorded = None if made and force else manifest.get(file.name, {}).get("sha256")
-        item = _acquire(file, directory, file.sha256 or recorded, source, force, corpus, progress)
-        acquired.append(item)
-        manifest[file.name] = {
-            "sha256": item.sha256,
-            "bytes": item.bytes,
-            "url": file.origin,
-            "checksum": "known in advance" if item.known else "recorded when the file first arrived",
-            **({"terms": file.terms} if file.terms else {}),
-        }
-        record = {"corpus": corpus.name, "license": corpus.license, "files": manifest}
-        write_text(directory / MANIFEST, json.dumps(record, indent=2) + "\n")
+        acquired.append(_acquire(file, directory, file.sha256 or recorded, source, force, corpus, progress))
         archives.remove_used(corpus, directory)
     return acquired
 
@@ -140,6 +131,7 @@ def _acquire(
     """Fetch one file into `directory`, unless it is there with the expected checksum."""
     path = directory / file.name
     known = file.sha256 is not None
+    record = partial(_record, directory, corpus, file)
     if path.exists() and not force:
         digest, size = file_sha256(path), path.stat().st_size
         if digest != expected:
@@ -147,16 +139,17 @@ def _acquire(
             raise DataError(
                 f"{path}: another file is already here ({detail}); move it away, or replace it with --force"
             )
+        record(digest, size)
         return Acquired(file.name, path, size, digest, "present", known)
     local = None if source is None else _local_file(source, file)
     if local is not None:
         blocks = _plain(local, file, corpus)
-        digest, size = _install(blocks, str(local), path, expected, corpus.most_bytes, progress)
+        digest, size = _install(blocks, str(local), path, expected, corpus.most_bytes, progress, record)
     elif file.parts:
         archive_paths = archives.fetch_archives(file, directory, source, progress)
         try:
             blocks = archives.assemble(file, archive_paths)
-            digest, size = _install(blocks, file.name, path, expected, corpus.most_bytes, progress)
+            digest, size = _install(blocks, file.name, path, expected, corpus.most_bytes, progress, record)
         except Damaged:
             if source is None:  # so that the next attempt downloads them again
                 for archive in archive_paths.values():
@@ -168,7 +161,7 @@ def _acquire(
         fetch(file.url, part, most=corpus.most_bytes, progress=progress)
         try:
             blocks = _plain(part, file, corpus)
-            digest, size = _install(blocks, str(part), path, expected, corpus.most_bytes, None)
+            digest, size = _install(blocks, str(part), path, expected, corpus.most_bytes, None, record)
         except Damaged as error:
             discard(part)
             raise DataError(
@@ -185,8 +178,9 @@ def _install(
     expected: str | None,
     most: int,
     progress: Progress | None,
+    record: Callable[[str, int], None],
 ) -> tuple[str, int]:
-    """Write the blocks of `origin` to `path` atomically; return their SHA-256 and size.
+    """Write the blocks of `origin` to `path` atomically; return their SHA-256 and size, which are recorded before.
 
     Raises `Damaged` where `origin` is damaged, has more than `most` bytes or another checksum than the `expected` one,
     and `TrainingError` for the disk.
@@ -206,6 +200,7 @@ def _install(
                 f"{origin}: the checksum is wrong, expected SHA-256 {expected}, "
                 f"found {digest.hexdigest()} (plain text, {size:,} bytes)"
             )
+        record(digest.hexdigest(), size)  # before the file is there, which no later call would take without
     return digest.hexdigest(), size
 
 
@@ -219,6 +214,21 @@ def _plain(origin: Path, file: PublicFile, corpus: Corpus) -> Iterator[bytes]:
         with gzip.open(origin) if packed else open(origin, "rb") as content:
             while block := content.read(BLOCK):
                 yield block
+
+
+def _record(directory: Path, corpus: Corpus, file: PublicFile, sha256: str, size: int) -> None:
+    """Add a file to the manifest, to which other processes may add their files at the same time."""
+    with locked(directory / ".lock", directory, wait=True):
+        files = _read_manifest(directory, corpus)
+        files[file.name] = {
+            "sha256": sha256,
+            "bytes": size,
+            "url": file.origin,
+            "checksum": "known in advance" if file.sha256 else "recorded when the file first arrived",
+            **({"terms": file.terms} if file.terms else {}),
+        }
+        record = {"corpus": corpus.name, "license": corpus.license, "files": files}
+        write_text(directory / MANIFEST, json.dumps(record, indent=2) + "\n")
 
 
 def _read_manifest(directory: Path, corpus: Corpus) -> dict[str, dict[str, Any]]:

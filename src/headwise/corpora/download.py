@@ -106,6 +106,8 @@ def _attempt(url: str, part: Path, most: int, progress: Progress | None) -> None
         with disk_errors(part):
             part.parent.mkdir(parents=True, exist_ok=True)
             _check_space(part, (total or start) - start)
+        if _size(part) != received:
+            raise _Interrupted("another process has written or taken the file meanwhile")
         done = start
         with appending(part, start) as file:
             with disk_errors(part):

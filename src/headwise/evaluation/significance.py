@@ -176,7 +176,8 @@ def _swapped(
     total, change = system_stats.sum(0), baseline_stats - system_stats
     both = total + baseline_stats.sum(0)
     magnitudes = []
-    step = max(1, _CHUNK // len(system_stats))
+    # 32 random bits are drawn at once: chunks of a multiple are the swaps that are drawn at once.
+    step = max(1, _CHUNK // (32 * len(system_stats))) * 32
     for start in range(0, samples, step):
         for swap in rng.integers(2, size=(min(step, samples - start), len(system_stats)), dtype=bool):
             sums = total + swap @ change

@@ -134,12 +134,13 @@ class Monitor:
         self.console.print(line, markup=False)
 
     def stop(self) -> None:
-        """Close the log and draw the curves."""
+        """Close the log and draw the curves; raises `TrainingError` if one of the files can't be written."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
         if self._out is not None:
-            self._out.close()
+            with disk_errors(self.file):  # closing writes again what a full disk had no room for
+                self._out.close()
             self._out = None
         if self._board is not None:
             self._board.close()

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from headwise.corpora.acquire import MANIFEST, get_corpus
+from headwise.corpora import acquire
+from headwise.corpora.acquire import MANIFEST, Acquired, get_corpus
 from headwise.corpora.catalog import CORPORA, Corpus, PublicFile, find_corpus
 from headwise.errors import ConfigError, DataError, TrainingError
 from headwise.files import appending
@@ -46,7 +47,7 @@ def test_a_corpus_is_unpacked_verified_recorded_and_not_fetched_twice(
     assert (folder / "train.de").read_bytes() == GERMAN
     assert (english.status, english.known) == ("downloaded", False)
     assert (german.status, german.known) == ("downloaded", True)
-    assert sorted(path.name for path in folder.iterdir()) == [MANIFEST, "train.de", "train.en"]
+    assert sorted(path.name for path in folder.iterdir()) == [".lock", MANIFEST, "train.de", "train.en"]
     record = json.loads((folder / MANIFEST).read_text())
     assert record["corpus"] == "toy"
     assert record["files"]["train.en"]["sha256"] == sha256(ENGLISH)
@@ -68,6 +69,30 @@ def test_a_download_that_another_process_writes_is_left_to_it(corpus: Corpus, tm
     assert len(get_corpus(corpus, tmp_path)) == 2
 
 
+def test_the_records_of_two_calls_at_the_same_time_are_kept(corpus: Corpus, tmp_path: Path) -> None:
+    others: list[Acquired] = []
+
+    def meanwhile(name: str, done: int, total: int | None) -> None:
+        if not others:
+            others.extend(get_corpus(corpus, tmp_path, only=["train.en"]))
+
+    get_corpus(corpus, tmp_path, only=["train.de"], progress=meanwhile)
+    assert [file.status for file in get_corpus(corpus, tmp_path)] == ["present", "present"]
+
+
+def test_a_call_that_is_interrupted_when_a_file_has_arrived_is_continued_by_the_next(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(acquire, "write_text", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            get_corpus(corpus, tmp_path)
+    assert len(get_corpus(corpus, tmp_path)) == 2
+
+
 def test_a_wrong_checksum_keeps_nothing_and_the_next_try_starts_anew(
     server: Server, corpus: Corpus, tmp_path: Path
 ) -> None:
@@ -76,7 +101,7 @@ def test_a_wrong_checksum_keeps_nothing_and_the_next_try_starts_anew(
         get_corpus(corpus, tmp_path)
     assert f"expected SHA-256 {sha256(GERMAN)}" in str(error.value)
     assert f"found {sha256(GERMAN[:-1])}" in str(error.value)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [MANIFEST, "train.en"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", MANIFEST, "train.en"]
     server.files["/train.de.gz"] = good
     assert [file.status for file in get_corpus(corpus, tmp_path)] == ["present", "downloaded"]
 
@@ -165,12 +190,12 @@ def test_a_folder_of_something_else_is_refused(corpus: Corpus, tmp_path: Path) -
         get_corpus(corpus, tmp_path)
 
 
-def test_a_full_disk_while_unpacking_is_named(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_named(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(handle: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(TrainingError, match=r"train\.en: can't be written because the disk is full"):
+    with pytest.raises(TrainingError, match=r"manifest\.json: can't be written because the disk is full"):
         get_corpus(corpus, tmp_path)
 
 

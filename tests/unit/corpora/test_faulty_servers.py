@@ -113,6 +113,27 @@ def test_a_part_that_is_complete_or_too_long_ends_up_right(server: Server, tmp_p
     assert len(server.requests) == (1 if already == len(TEXT) else 2)
 
 
+@pytest.mark.parametrize("end", [None, len(TEXT)])
+def test_a_part_that_another_process_finishes_during_the_request_stays_whole(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: int | None
+) -> None:
+    """The other process has taken the file, or is about to read it."""
+    part, opened = tmp_path / "text.part", download._open
+    part.write_bytes(TEXT[:100_000])
+
+    def open_late(*arguments: Any) -> Any:
+        response = opened(*arguments)
+        if len(server.requests) == 1:
+            part.unlink() if end is None else part.write_bytes(TEXT[:end])
+        return response
+
+    monkeypatch.setattr(download, "_open", open_late)
+    received: list[int] = []
+    fetch(f"{server.url}/text", part, progress=lambda name, done, total: received.append(done))
+    assert part.read_bytes() == TEXT
+    assert bool(received) == (end is None)  # otherwise nothing of it is written again
+
+
 @pytest.mark.parametrize("status", [403, 404, 410])
 def test_a_refusal_is_final_and_names_the_address(server: Server, tmp_path: Path, sleeps: Sleeps, status: int) -> None:
     server.failures = [status]

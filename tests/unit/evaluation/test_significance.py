@@ -13,6 +13,7 @@ from sacrebleu.significance import PairedTest
 
 from headwise.api.evaluating import ScoringSettings, score_runs
 from headwise.errors import ConfigError, DataError
+from headwise.evaluation import significance
 from headwise.evaluation.significance import compare
 
 
@@ -43,12 +44,13 @@ REFERENCES, BASELINE = corpus(60, 0.22, 1)
 SYSTEM = corpus(60, 0.18, 2)[1]
 
 
-@pytest.mark.parametrize("seed", [1, 12345])
+@pytest.mark.parametrize(("seed", "chunk"), [(1, significance._CHUNK), (12345, significance._CHUNK), (1, 400)])
 @pytest.mark.parametrize(("metric", "key"), [("bleu", "BLEU"), ("chrf", "chrF2")])
 @pytest.mark.parametrize(("test", "kind"), [("bootstrap", "bs"), ("randomization", "ar")])
 def test_equals_sacrebleus_paired_test(
-    monkeypatch: pytest.MonkeyPatch, test: str, kind: str, metric: str, key: str, seed: int
+    monkeypatch: pytest.MonkeyPatch, test: str, kind: str, metric: str, key: str, seed: int, chunk: int
 ) -> None:
+    monkeypatch.setattr(significance, "_CHUNK", chunk)  # as for a test set of many sentences
     monkeypatch.setenv("SACREBLEU_SEED", str(seed))
     signatures, results = PairedTest(
         [("baseline", BASELINE), ("system", SYSTEM)],

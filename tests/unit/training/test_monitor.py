@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 from pathlib import Path
 
@@ -48,6 +49,19 @@ def test_a_line_that_a_kill_cut_off_is_dropped(whole: str, torn: str, tmp_path: 
     monitor.stop()
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [1, 6][not whole :]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, the device that is always full")
+def test_a_record_for_which_the_disk_has_no_room_is_a_users_error_again_at_the_end(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path, max_steps=9, quiet=True)
+    monitor.start(0)
+    assert monitor._out is not None
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, monitor._out.fileno())
+    os.close(full)
+    for write in (lambda: report(monitor, 1), monitor.stop):
+        with pytest.raises(TrainingError, match=r"metrics\.jsonl: can't be written because the disk is full$"):
+            write()
 
 
 def test_tensorboard_shows_what_the_metrics_file_has_after_a_kill(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from headwise.characters import unwritable
 from headwise.errors import ConfigError, DataError
 from headwise.extras import not_installed
 from headwise.files import disk_errors, read_errors
@@ -122,7 +123,12 @@ def local_copy(name: str, folder: Path) -> Iterator[Path]:
 
 
 def stamp_of(name: str) -> dict[str, Any]:
-    """Return what tells whether a file has changed: its size and, for a local file, its modification time."""
+    """Return what tells whether a file has changed: its size and, for a local file, its modification time.
+
+    Raises `DataError` if it can't be read, or if its name can't be written to a manifest.
+    """
+    if unwritable(name):
+        raise DataError(f"{name}: expected a file whose name is UTF-8, found another")
     if not is_remote(name):
         with read_errors(Path(name)):
             status = Path(name).stat()

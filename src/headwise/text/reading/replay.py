@@ -42,7 +42,7 @@ def read_replay(option: str) -> Replay:
             raise ConfigError(
                 f"--mix {origin}: expected a run, SOURCE,TARGET or one file with both sides, found none of them"
             )
-        data = DataConfig(source=[source], target=target)
+        data = Config.from_tree({"data": {"source": [source], "target": target}}, "command line").data
     else:
         config = Config.of_run(run)
         if config.task != "translation":
