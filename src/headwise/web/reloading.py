@@ -124,7 +124,8 @@ class Reloader:
 def _stamps(run: RunDirectory) -> Stamps:
     found: Stamps = {}
     files = {name: run.path / name for name in _FILES}
-    files[_MODEL] = find_model(run.path)[0] or files[_MODEL]
+    with suppress(OSError):  # of a file system that doesn't answer, or a directory that this user can't search
+        files[_MODEL] = find_model(run.path)[0] or files[_MODEL]
     for name, file in files.items():
         try:
             status = file.stat()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import threading
@@ -96,6 +97,26 @@ def test_a_damaged_run_keeps_its_model_and_is_reported_once(tmp_path: Path) -> N
         assert ask(port).json()["translatedText"] == before
         replace(run, other)
         until(lambda: len(said) == 2)
+        assert ask(port).json()["translatedText"] == after
+
+
+def test_a_run_that_cannot_be_read_for_a_while_is_loaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, other = make_pair(tmp_path, "en", "de"), make_pair(tmp_path / "other", "en", "de", seed=1)
+    after = translation(other)
+    said: list[str] = []
+    looks = threading.Event()
+
+    def stale(path: Path) -> None:
+        looks.set()
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    app, _ = production_of([run], say=said.append)
+    with serving(app) as port:
+        with monkeypatch.context() as unreadable:
+            unreadable.setattr(reloading, "find_model", stale)
+            assert looks.wait(60)
+        replace(run, other)
+        until(lambda: said)
         assert ask(port).json()["translatedText"] == after
 
 
