@@ -17,7 +17,9 @@ import httpx
 
 from headwise.engine.base import SearchSentence
 from headwise.engine.translator import Translator
-from headwise.web import reloading
+from headwise.page.runs import open_runs
+from headwise.web import reloading, run_directories
+from headwise.web.reloading import Reloader
 from headwise.web.run_directories import RunDirectory
 from serve_sockets import serving
 from translation_server import make_pair, production_of
@@ -83,6 +85,16 @@ def test_a_changed_run_is_used_and_no_request_fails(tmp_path: Path) -> None:
         until(lambda: scheduler.submit(sentence) is None)
 
 
+def test_a_run_that_changed_while_the_server_started_is_loaded_again(tmp_path: Path) -> None:
+    run, other = make_pair(tmp_path, "en", "de"), make_pair(tmp_path / "other", "en", "de", seed=1)
+    opened = open_runs([run], "cpu")
+    replace(run, other)
+    reloader = Reloader(opened, lambda sentence: None)
+    assert reloader.changed() == []  # it may still be written
+    assert reloader.changed() == [opened["en-de"]]
+    assert reloader.changed() == []
+
+
 def test_a_damaged_run_keeps_its_model_and_is_reported_once(tmp_path: Path) -> None:
     run, other = make_pair(tmp_path, "en", "de"), make_pair(tmp_path / "other", "en", "de", seed=1)
     before, after = translation(run), translation(other)
@@ -113,7 +125,7 @@ def test_a_run_that_cannot_be_read_for_a_while_is_loaded_again(tmp_path: Path, m
     app, _ = production_of([run], say=said.append)
     with serving(app) as port:
         with monkeypatch.context() as unreadable:
-            unreadable.setattr(reloading, "find_model", stale)
+            unreadable.setattr(run_directories, "find_model", stale)
             assert looks.wait(60)
         replace(run, other)
         until(lambda: said)
