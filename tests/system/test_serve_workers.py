@@ -328,6 +328,27 @@ def test_a_changed_run_is_loaded_by_all_workers_and_no_request_fails(served: Ser
     assert all(each in texts for each in found)
 
 
+def test_a_damaged_model_of_a_run_in_training_stops_nothing_else(run: Path, tmp_path: Path) -> None:
+    other = make_pair(tmp_path, "de", "fr")
+    place = other / "model.safetensors"
+    whole = place.rename(tmp_path / "whole")
+    with serving(run, tmp_path / "keys.db", other) as served:
+        place.write_bytes(b"damaged")
+        until(lambda: any("because of an error: " in line for line in served.sentences()))
+        killed = served.workers()[0]
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: len(served.workers()) == 2 and killed not in served.workers())
+        served.everywhere(lambda client: client.get("/readyz"))
+        before = served.workers()
+        whole.replace(place)
+        until(lambda: f"headwise: {other}: has changed, and was loaded again" in served.sentences())
+        until(lambda: not set(before) & set(served.workers()))
+        fields = {"texts": ["Ein Hund."], "source": "de", "target": "fr"}
+        with served.client() as client:
+            assert client.post("/v1/translate", json=fields).status_code == 200
+    assert "Traceback" not in "".join(served.said)
+
+
 def test_hangup_loads_the_runs_at_once_and_no_request_fails(served: Served) -> None:
     before = served.workers()
     place = Path(served.process.args[4])  # type: ignore[index]

@@ -69,6 +69,11 @@ class RunDirectory(ABC, Generic[Loaded]):
         """Whether the run has a model, if only that of a checkpoint."""
         return self._loaded is not None or find_model(self.path)[0] is not None
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether its model is loaded: one that is ready may be damaged, which is found when it is loaded."""
+        return self._loaded is not None
+
     def loaded(self) -> Loaded:
         """Return what is served, which is loaded at the first call. Raises `NotReady` if there is no model yet."""
         with self._load_lock:

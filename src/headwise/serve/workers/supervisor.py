@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -113,7 +113,7 @@ class Supervisor:
         """
         with self._handling_signals():
             try:
-                self._share_memory()
+                self._share_memory(self._served.runs.values())
                 next_look = time.monotonic() + SECONDS
                 while not self._received:
                     self._start_missing()
@@ -130,9 +130,9 @@ class Supervisor:
 
     # ---------------------------------------------------------------------------------------------------- workers
 
-    def _share_memory(self) -> None:
-        """Prepare the models so that workers need no copies of their own."""
-        for run in self._served.runs.values():
+    def _share_memory(self, runs: Iterable[RunDirectory]) -> None:
+        """Prepare the models of runs so that workers need no copies of their own."""
+        for run in runs:
             run.share()
         gc.collect()
         gc.freeze()  # else a collection in a worker would write to the pages of all objects
@@ -217,7 +217,7 @@ class Supervisor:
             return
         gc.unfreeze()
         reloaded = [run for run in changed if self._reloader.reload(run)]
-        self._share_memory()
+        self._share_memory(reloaded)
         if reloaded:
             self._reloaded += reloaded
             self._generation += 1
