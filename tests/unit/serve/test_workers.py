@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -164,14 +165,23 @@ def test_a_parent_needs_fork_and_processors(monkeypatch: pytest.MonkeyPatch) -> 
         supervisor.prepare_parent(2, "cpu")
 
 
+IDLE: Any = SimpleNamespace(
+    publish=lambda: None,
+    documents=SimpleNamespace(translating=0),
+    limits=SimpleNamespace(document_seconds=5, seconds=5),
+)
+
+
+def test_a_worker_whose_parent_has_left_before_it_is_ready_ends() -> None:
+    parent, channel = socket.socketpair()
+    parent.close()
+    with listen("127.0.0.1", 0) as listener, channel:
+        asyncio.run(worker.serve(server(Starlette()), listener, IDLE, channel))
+
+
 @pytest.mark.parametrize("is_known_as_ready", [True, False])
 def test_a_worker_that_ends_answers_a_connection_of_the_same_moment(is_known_as_ready: bool) -> None:
     app = Starlette(routes=[Route("/", lambda request: PlainTextResponse("answered"))])
-    production = SimpleNamespace(
-        publish=lambda: None,
-        documents=SimpleNamespace(translating=0),
-        limits=SimpleNamespace(document_seconds=5, seconds=5),
-    )
     parent, channel = socket.socketpair()
     answers: list[str] = []
     with listen("127.0.0.1", 0) as listener:
@@ -184,7 +194,7 @@ def test_a_worker_that_ends_answers_a_connection_of_the_same_moment(is_known_as_
             answers.append(httpx.get(url, timeout=10).text)
 
         async def serve() -> None:
-            serving = asyncio.ensure_future(worker.serve(server(app), listener, production, channel))  # type: ignore[arg-type]
+            serving = asyncio.ensure_future(worker.serve(server(app), listener, IDLE, channel))
             await asyncio.sleep(0.3)  # it is ready, and waits
             client = threading.Thread(target=close_and_ask)
             client.start()

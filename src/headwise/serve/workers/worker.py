@@ -88,7 +88,8 @@ async def serve(
             asyncio.ensure_future(_publish(production)),
             asyncio.ensure_future(_drain(serving, listener, production, parent)),
         ]
-        parent.send(READY)
+        with suppress(BrokenPipeError):  # where the parent has closed it, which `_drain` sees
+            parent.send(READY)
     await running
     for task in beside:
         task.cancel()
