@@ -150,6 +150,30 @@ def test_metrics_are_summed_and_a_place_keeps_its_counts(shared: Shared, monkeyp
     assert read(again, "headwise_workers") == 2
 
 
+def test_counts_are_added_once_whoever_reads_the_metrics_at_the_same_time() -> None:
+    class Counts:
+        models, accepted, pieces_repaired = ServedModels([]), 0, 0
+        numbers = iter((1, 2, 2))
+
+        @property
+        def pieces_kept(self) -> int:
+            number = next(self.numbers)
+            if number == 1:
+                asked.set()
+                time.sleep(0.3)  # another thread reads a later number meanwhile
+            return number
+
+    asked = threading.Event()
+    service: Any = Counts()
+    metrics = Metrics(service)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(metrics.update)
+        assert asked.wait(60)
+        metrics.update()
+        first.result()
+    assert b'headwise_protected_pieces_total{outcome="kept"} 2.0' in metrics.text()
+
+
 def test_a_parent_needs_fork_and_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = torch.get_num_threads()
     try:
