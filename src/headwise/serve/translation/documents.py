@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import PurePath
+from unicodedata import category
 
 from starlette.concurrency import run_in_threadpool
 
@@ -132,5 +133,6 @@ class Documents:
 def _safe(name: str) -> str:
     """Return a file's name without folders and characters that a header or a file system can't hold."""
     base = PurePath(name.replace("\\", "/")).name[-_LONGEST_NAME:]
-    kept = "".join(c if c.isalnum() or c in "._- " else "_" for c in base if not unwritable(c))
+    # Letters, marks (as in decomposed letters, which macOS has in names, and in vowels of Indic scripts), and numbers.
+    kept = "".join(c if category(c)[0] in "LMN" or c in "._- " else "_" for c in base if not unwritable(c))
     return kept.lstrip(".") or "document.txt"
