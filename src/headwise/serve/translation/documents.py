@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import PurePath
 from unicodedata import category
-
-from starlette.concurrency import run_in_threadpool
 
 from headwise.characters import unwritable
 from headwise.documents.formats import read_file
@@ -30,18 +29,20 @@ class Documents:
     def __init__(self, service: Service, store: DocumentStore) -> None:
         self._service, self._store = service, store
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._reading = asyncio.Lock()
+        self._reader = ThreadPoolExecutor(1, "reading a document")
 
-    async def read(
-        self, name: str, content: Callable[[], Awaitable[bytes]], target: str, source: str | None
-    ) -> DocumentFile:
+    async def read(self, name: str, content: Callable[[], bytes], target: str, source: str | None) -> DocumentFile:
         """Return the texts of a file to be translated into `target`; raises `ServiceError` (400, 413, 504).
 
-        Files are read one at a time, so that the bounds on one bound the memory for all.
+        Files are read one at a time, so that the bounds on one bound the memory for all. One that takes too long is
+        read to its end before the next one.
         """
-        async with deadline(self._service.limits.seconds), self._reading:
+        loop = asyncio.get_running_loop()
+        async with deadline(self._service.limits.seconds):
             try:
-                file = await run_in_threadpool(read_file, name, await content(), target, source or "")
+                file = await loop.run_in_executor(
+                    self._reader, lambda: read_file(name, content(), target, source or "")
+                )
             except DataError as error:
                 raise ServiceError(400, str(error)) from None
         self._service.limits.check_characters(file.characters)
@@ -95,6 +96,7 @@ class Documents:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._reader.shutdown(wait=False, cancel_futures=True)
         self._store.close()
 
     async def _work(
