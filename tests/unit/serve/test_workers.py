@@ -29,6 +29,7 @@ from headwise.serve.protocols import keys
 from headwise.serve.protocols.keys import Rates
 from headwise.serve.protocols.observation import Metrics
 from headwise.serve.shared import Shared
+from headwise.serve.translation import document_store
 from headwise.serve.translation.document_store import DocumentStore
 from headwise.serve.translation.models import ServedModels
 from headwise.serve.translation.service import Service
@@ -87,6 +88,22 @@ def test_a_rate_is_kept_by_any_number_of_connections(shared: Shared, monkeypatch
     assert stores[3].seconds_until_allowed("a", 50) == 0
     for store in stores:
         store.close()
+
+
+def test_a_document_that_took_long_is_kept_after_it_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(document_store.time, "monotonic", lambda: now)
+    store = DocumentStore()
+    document = store.add("a.txt", 5, 50, most=1, most_bytes=100)
+    now += 700
+    store.interrupt()
+    store.remove_old(600)
+    assert store.find(document.identifier, document.key).error == "the translation was interrupted"
+    now += 601
+    store.remove_old(600)
+    with pytest.raises(ServiceError):
+        store.find(document.identifier, document.key)
+    store.close()
 
 
 def test_documents_are_found_by_all_and_end_with_their_worker(shared: Shared) -> None:
