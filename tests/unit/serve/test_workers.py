@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import errno
+import signal
 import socket
 import threading
 import time
@@ -24,7 +26,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, HeadwiseError
 from headwise.serve.protocols import keys
 from headwise.serve.protocols.keys import Rates
 from headwise.serve.protocols.observation import Metrics
@@ -204,6 +206,30 @@ def test_a_parent_needs_fork_and_processors(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delattr(supervisor.os, "fork")
     with pytest.raises(ConfigError, match="expected 1 on this system"):
         supervisor.prepare_parent(2, "cpu")
+
+
+def test_a_worker_that_cannot_be_forked_is_tried_again(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_process() -> int:
+        forks.append(1)
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    forks: list[int] = []
+    said: list[str] = []
+    served: Any = SimpleNamespace(runs={})
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    monkeypatch.setattr(supervisor.os, "fork", no_process)
+    monkeypatch.setattr(supervisor.threading, "active_count", lambda: 1)
+    supervising: Any = supervisor.Supervisor(served, shared, 2, said.append, 1.0)
+    with pytest.raises(HeadwiseError, match=r"^serve: no worker could be started \(Resource temporarily"):
+        supervising._start_missing()
+    supervising._workers.append(SimpleNamespace(place=0, generation=0))  # one that is still there
+    for _ in range(3):
+        supervising._start_missing()
+    assert len(forks) == 2  # then there is a pause
+    assert said == ["a worker couldn't be started (Resource temporarily unavailable); it is tried again"]
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == blocked
+    supervising._waker.close()
+    supervising._woken.close()
 
 
 IDLE: Any = SimpleNamespace(
