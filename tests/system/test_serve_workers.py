@@ -35,6 +35,11 @@ PAIR = {"source": "en", "target": "de"}
 HTML = "<p>A <b>man</b> rides a horse.</p>"
 
 
+def workers_of(process: subprocess.Popen[str]) -> list[int]:
+    threads = Path(f"/proc/{process.pid}/task").glob("*/children")
+    return sorted(int(pid) for children in threads for pid in children.read_text().split())
+
+
 @dataclass
 class Served:
     """A running server; `said` is its standard error so far."""
@@ -53,8 +58,7 @@ class Served:
 
     def workers(self) -> list[int]:
         """The process ids of the workers."""
-        threads = Path(f"/proc/{self.process.pid}/task").glob("*/children")
-        return sorted(int(pid) for children in threads for pid in children.read_text().split())
+        return workers_of(self.process)
 
     def process_of(self, answer: httpx.Response) -> int:
         """The process that gave an answer, as the log says."""
@@ -328,6 +332,27 @@ def test_a_changed_run_is_loaded_by_all_workers_and_no_request_fails(served: Ser
     assert all(each in texts for each in found)
 
 
+def test_a_damaged_model_of_a_run_in_training_stops_nothing_else(run: Path, tmp_path: Path) -> None:
+    other = make_pair(tmp_path, "de", "fr")
+    place = other / "model.safetensors"
+    whole = place.rename(tmp_path / "whole")
+    with serving(run, tmp_path / "keys.db", other) as served:
+        place.write_bytes(b"damaged")
+        until(lambda: any("because of an error: " in line for line in served.sentences()))
+        killed = served.workers()[0]
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: len(served.workers()) == 2 and killed not in served.workers())
+        served.everywhere(lambda client: client.get("/readyz"))
+        before = served.workers()
+        whole.replace(place)
+        until(lambda: f"headwise: {other}: has changed, and was loaded again" in served.sentences())
+        until(lambda: not set(before) & set(served.workers()))
+        fields = {"texts": ["Ein Hund."], "source": "de", "target": "fr"}
+        with served.client() as client:
+            assert client.post("/v1/translate", json=fields).status_code == 200
+    assert "Traceback" not in "".join(served.said)
+
+
 def test_hangup_loads_the_runs_at_once_and_no_request_fails(served: Served) -> None:
     before = served.workers()
     place = Path(served.process.args[4])  # type: ignore[index]
@@ -357,9 +382,23 @@ def metrics_folders(worker: int) -> set[Path]:
     return {file.parent for file in files if file.match("gauge_livesum_*.db")}
 
 
+def kill_and_terminate_workers(process: subprocess.Popen[str]) -> None:
+    """What a service manager does where the process that it started is killed, for want of memory for example."""
+    workers = workers_of(process)
+    process.kill()
+    process.wait(60)
+    for pid in workers:
+        os.kill(pid, signal.SIGTERM)
+
+
 @pytest.mark.parametrize(
     "ends",
-    [subprocess.Popen.terminate, pytest.param(press_ctrl_c, marks=pytest.mark.slow), subprocess.Popen.kill],
+    [
+        subprocess.Popen.terminate,
+        pytest.param(press_ctrl_c, marks=pytest.mark.slow),
+        subprocess.Popen.kill,
+        kill_and_terminate_workers,
+    ],
 )
 def test_what_was_accepted_is_finished_at_the_end(
     ends: Callable[[subprocess.Popen[str]], None], run: Path, tmp_path: Path
@@ -389,6 +428,6 @@ def test_what_was_accepted_is_finished_at_the_end(
                 assert "event: end" in lines
         code = served.process.wait(60)
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
-    assert code == {subprocess.Popen.terminate: 0, press_ctrl_c: 130, subprocess.Popen.kill: -9}[ends]
+    assert code == {subprocess.Popen.terminate: 0, press_ctrl_c: 130}.get(ends, -signal.SIGKILL)
     assert "Traceback" not in "".join(served.said)
     assert not folder.exists()

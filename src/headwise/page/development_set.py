@@ -58,8 +58,6 @@ def _examples(data: DataConfig) -> list[str]:
         return []
     source = Path(data.dev_source)
     file = source.with_name(f"examples{source.suffix}")
-    if not file.is_file():
-        return []
     try:
         with open_text(file) as opened:
             lines = islice(text_lines(file, opened), _MOST_EXAMPLES)

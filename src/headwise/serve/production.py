@@ -154,7 +154,7 @@ def served_languages(run: RunDirectory, given: Languages, say: Callable[[str], N
     if run.config.task != "translation":
         return None
     source, target = given.get(run.name, run.config.data.languages)
-    if run.ready and target in (None, _SEVERAL):
+    if run.is_loaded and target in (None, _SEVERAL):
         target = target_of(run.translator()) or target
     if source is None or target is None:
         source, target = given.get("", (None, None))
@@ -164,7 +164,7 @@ def served_languages(run: RunDirectory, given: Languages, say: Callable[[str], N
             f"data.source_language and data.target_language; --languages {run.name}=en-de sets them"
         )
         return None
-    if not run.ready:
+    if not run.is_loaded:
         say(f"{run.path}: still in training; clients can use it as soon as it has a checkpoint")
         return None
     return source, target

@@ -35,7 +35,10 @@ async def read_fields(request: Request, model: type[Fields], *, most: int, wrong
     if not only_json and kind == "application/x-www-form-urlencoded":
         values |= _from_pairs(_encoded_pairs(await request.body(), "form", wrong), model)
     elif not only_json and kind == "multipart/form-data":
-        form = await request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=most)
+        try:
+            form = await request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=most)
+        except UnicodeError:  # of a charset such as punycode
+            raise ServiceError(wrong, "form: expected text in UTF-8, found another encoding") from None
         values |= _from_pairs(form, model)
     elif body := await request.body():
         if len(body) > most:

@@ -14,26 +14,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from headwise.errors import HeadwiseError
-from headwise.text.reading import dictionary
-from headwise.text.tokens import pair_vocabulary, source_words, subwords
-from headwise.web.run_directories import RunDirectory
-from headwise.weights import find_model
+from headwise.web.run_directories import MODEL, RunDirectory
 
 SECONDS = 2.0  # between two looks
-_MODEL = "model.safetensors"
-_FILES = (
-    _MODEL,
-    "config.yaml",
-    pair_vocabulary.FILE,
-    source_words.FILE,
-    dictionary.FILE,
-    subwords.JOINT_FILE,
-    subwords.SOURCE_FILE,
-    subwords.TARGET_FILE,
-)
-
-# For each file its time, size and number, which differ after it was replaced; None for one that isn't there.
-Stamps = dict[str, tuple[int, int, int] | None]
 
 
 def settle() -> None:
@@ -62,7 +45,7 @@ class Reloader:
     ) -> None:
         """`look` calls `renewed` in the event loop when a run has a new model; `say` gets a sentence about it."""
         self._runs, self._renewed, self._say = runs, renewed, say
-        self._loaded = {name: _stamps(run) for name, run in runs.items()}
+        self._loaded = {name: run.loaded_from for name, run in runs.items()}
         self._seen = dict(self._loaded)
         self._same: set[str] = set()  # the runs that were loaded again without a change
         self._asked = asyncio.Event()
@@ -94,10 +77,10 @@ class Reloader:
         """Return the runs that have changed, and have not changed any more since the last look; or all with a model."""
         found: list[RunDirectory] = []
         for name, run in self._runs.items():
-            now = _stamps(run)
+            now = run.stamps()
             settled, self._seen[name] = now == self._seen[name], now
             due = all_runs or (settled and now != self._loaded[name])
-            if due and now[_MODEL] is not None:
+            if due and now[MODEL] is not None:
                 (self._same.add if now == self._loaded[name] else self._same.discard)(name)
                 self._loaded[name] = now  # so that a damaged run is reported once
                 found.append(run)
@@ -119,17 +102,3 @@ class Reloader:
     def announce(self, run: RunDirectory) -> None:
         """Say that a run's new model is used."""
         self._say(f"{run.path}: {'' if run.name in self._same else 'has changed, and '}was loaded again")
-
-
-def _stamps(run: RunDirectory) -> Stamps:
-    found: Stamps = {}
-    files = {name: run.path / name for name in _FILES}
-    files[_MODEL] = find_model(run.path)[0] or files[_MODEL]
-    for name, file in files.items():
-        try:
-            status = file.stat()
-        except OSError:
-            found[name] = None
-        else:
-            found[name] = (status.st_mtime_ns, status.st_size, status.st_ino)
-    return found

@@ -75,9 +75,9 @@ def listen(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen()  # so that a port in use raises now on every system
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: an empty or too long part of a name
         if listener is not None:
             listener.close()
-        reason = error.strerror or str(error)
+        reason = error.strerror or str(error) if isinstance(error, OSError) else "no host can have this name"
         raise ConfigError(f"--host {host} --port {port}: expected a free port, found that {reason.lower()}") from None
     return listener

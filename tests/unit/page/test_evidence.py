@@ -176,6 +176,11 @@ def test_the_page_suggests_the_examples_beside_the_development_set_first(
     assert len(suggested) > len(EXAMPLES)
     (tmp_path / "corpus" / "examples.en").write_bytes(b"\xff\x00\xff")
     assert len(suggestions(path, data)) == len(suggested) - len(EXAMPLES)
+    # A folder that can't be looked into, as another user's may be.
+    unknown = data.model_copy(
+        update={name: str(tmp_path / ("d" * 300) / Path(file).name) for name, file in files.items()}
+    )
+    assert suggestions(path, unknown) == []
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").write_text("Of a run without a development set, no file is beside it.")
     assert suggestions(path, config.data) == []

@@ -237,6 +237,7 @@ def test_the_command_names_what_is_wrong(run: Path, tmp_path: Path, capsys: pyte
     assert "juggling" in capsys.readouterr().err
 
 
-def test_a_host_that_is_not_here_is_named() -> None:
-    with pytest.raises(HeadwiseError, match="--host 203"):
-        listen("203.0.113.1", 0)
+@pytest.mark.parametrize("host", ["203.0.113.1", "lab..example", "x" * 64])
+def test_a_host_that_is_not_here_is_named(host: str) -> None:
+    with pytest.raises(HeadwiseError, match=f"--host {host} --port 0: expected a free port"):
+        listen(host, 0)

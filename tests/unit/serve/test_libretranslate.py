@@ -134,6 +134,26 @@ def test_curl_as_in_its_documentation(address: str, translator: Translator, tmp_
     assert httpx.get(link[:-40] + "0" * 40).status_code == 404
 
 
+def test_a_form_in_an_encoding_that_fails_is_refused(address: str) -> None:
+    kind = {"Content-Type": "multipart/form-data; boundary=X; charset=undefined"}
+    form = b'--X\r\nContent-Disposition: form-data; name="q"\r\n\r\nA dog.\r\n--X--\r\n'
+    answer = httpx.post(f"{address}/translate", content=form, headers=kind)
+    assert answer.status_code == 400
+    assert answer.json() == {"error": "form: expected text in UTF-8, found another encoding"}
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [("Re\u0301sume\u0301.txt",) * 2, ("हिन्दी.txt",) * 2, ("../a\u202e?b.txt", "a__b.txt")],
+)
+def test_a_file_keeps_the_letters_of_its_name(address: str, name: str, kept: str) -> None:
+    sent = {"data": {"source": "en", "target": "de"}, "files": {"file": (name, b"A dog.\n")}}
+    link = httpx.post(f"{address}/translate_file", **sent).json()["translatedFileUrl"]
+    with urllib.request.urlopen(link) as answer:
+        named = answer.headers.get_params(header="Content-Disposition")
+        assert collapse_rfc2231_value([value for key, value in named if key == "filename"][-1]) == kept
+
+
 def test_other_addresses(address: str) -> None:
     assert httpx.get(f"{address}/health").json() == {"status": "ok"}
     settings = httpx.get(f"{address}/frontend/settings").json()

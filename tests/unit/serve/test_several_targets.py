@@ -88,6 +88,23 @@ def test_schedulers_are_made_when_they_are_needed(run: Path) -> None:
     models.all[0].scheduler.close(finish=True)
 
 
+def test_a_model_is_named_while_it_is_renewed(run: Path) -> None:
+    class Asked(Model):
+        def by_target(self) -> dict[str, Model]:
+            named.append(models.named("m", "de"))  # as another thread may, which prepares a request
+            return super().by_target()
+
+    named: list[Model] = []
+    before = Model("m", "en", "fr", Translator.load(run, device="cpu"))
+    models = ServedModels([before])
+    german = models.named("m", "de")
+    models.renew(Asked("m", "en", "fr", before.translator))
+    assert named == [german]
+    assert models.named("m") is models.all[0] is not before
+    for one in (before, models.all[0]):
+        one.scheduler.close(finish=True)
+
+
 def test_codes_in_full() -> None:
     assert [short_code(code) for code in ("deu", "ger", "por_BR", "en", "cmn_Hans", "xyz")] == [
         *("de", "de", "pt-BR", "en", "cmn-Hans", "xyz")

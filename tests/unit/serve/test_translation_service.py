@@ -25,6 +25,8 @@ from headwise.nn.recording import recording
 from headwise.page.runs import open_runs
 from headwise.page.views.translation import TranslationView
 from headwise.serve.production import Production, find_model, given_languages
+from headwise.serve.translation import documents
+from headwise.serve.translation.document_store import DocumentStore
 from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.translation.models import Model, ServedModels
 from headwise.serve.translation.service import Service, TranslationJob
@@ -77,6 +79,31 @@ def stuck_service(run: Path, limits: ServiceLimits, rate: float = 0.0) -> tuple[
 
 def job(*texts: str) -> TranslationJob:
     return TranslationJob(list(texts), "de", "en")
+
+
+def test_files_are_read_one_at_a_time_beyond_their_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading: list[str] = []
+    most: list[int] = []
+
+    def slow(name: str, *_: object) -> None:
+        reading.append(name)
+        most.append(len(reading))
+        time.sleep(0.3)
+        reading.remove(name)
+
+    async def read_three() -> None:
+        kept = documents.Documents(Service(ServedModels([]), ServiceLimits(seconds=0.1)), DocumentStore())
+        for number in range(3):
+            with pytest.raises(ServiceError) as caught:
+                await kept.read(f"{number}.txt", bytes, "de", "en")
+            assert caught.value.status == 504
+            await asyncio.sleep(0.05)
+        await kept.close()
+
+    monkeypatch.setattr(documents, "read_file", slow)
+    asyncio.run(read_three())
+    until(lambda: not reading)
+    assert set(most) == {1}
 
 
 def test_a_deadline_frees_the_sentences(run: Path) -> None:

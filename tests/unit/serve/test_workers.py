@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import errno
+import signal
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -23,11 +26,12 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, HeadwiseError
 from headwise.serve.protocols import keys
 from headwise.serve.protocols.keys import Rates
 from headwise.serve.protocols.observation import Metrics
 from headwise.serve.shared import Shared
+from headwise.serve.translation import document_store
 from headwise.serve.translation.document_store import DocumentStore
 from headwise.serve.translation.models import ServedModels
 from headwise.serve.translation.service import Service
@@ -86,6 +90,22 @@ def test_a_rate_is_kept_by_any_number_of_connections(shared: Shared, monkeypatch
     assert stores[3].seconds_until_allowed("a", 50) == 0
     for store in stores:
         store.close()
+
+
+def test_a_document_that_took_long_is_kept_after_it_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(document_store.time, "monotonic", lambda: now)
+    store = DocumentStore()
+    document = store.add("a.txt", 5, 50, most=1, most_bytes=100)
+    now += 700
+    store.interrupt()
+    store.remove_old(600)
+    assert store.find(document.identifier, document.key).error == "the translation was interrupted"
+    now += 601
+    store.remove_old(600)
+    with pytest.raises(ServiceError):
+        store.find(document.identifier, document.key)
+    store.close()
 
 
 def test_documents_are_found_by_all_and_end_with_their_worker(shared: Shared) -> None:
@@ -149,6 +169,30 @@ def test_metrics_are_summed_and_a_place_keeps_its_counts(shared: Shared, monkeyp
     assert read(again, "headwise_workers") == 2
 
 
+def test_counts_are_added_once_whoever_reads_the_metrics_at_the_same_time() -> None:
+    class Counts:
+        models, accepted, pieces_repaired = ServedModels([]), 0, 0
+        numbers = iter((1, 2, 2))
+
+        @property
+        def pieces_kept(self) -> int:
+            number = next(self.numbers)
+            if number == 1:
+                asked.set()
+                time.sleep(0.3)  # another thread reads a later number meanwhile
+            return number
+
+    asked = threading.Event()
+    service: Any = Counts()
+    metrics = Metrics(service)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(metrics.update)
+        assert asked.wait(60)
+        metrics.update()
+        first.result()
+    assert b'headwise_protected_pieces_total{outcome="kept"} 2.0' in metrics.text()
+
+
 def test_a_parent_needs_fork_and_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = torch.get_num_threads()
     try:
@@ -164,14 +208,47 @@ def test_a_parent_needs_fork_and_processors(monkeypatch: pytest.MonkeyPatch) -> 
         supervisor.prepare_parent(2, "cpu")
 
 
+def test_a_worker_that_cannot_be_forked_is_tried_again(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_process() -> int:
+        forks.append(1)
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    forks: list[int] = []
+    said: list[str] = []
+    served: Any = SimpleNamespace(runs={})
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    monkeypatch.setattr(supervisor.os, "fork", no_process)
+    monkeypatch.setattr(supervisor.threading, "active_count", lambda: 1)
+    supervising: Any = supervisor.Supervisor(served, shared, 2, said.append, 1.0)
+    with pytest.raises(HeadwiseError, match=r"^serve: no worker could be started \(Resource temporarily"):
+        supervising._start_missing()
+    supervising._workers.append(SimpleNamespace(place=0, generation=0))  # one that is still there
+    for _ in range(3):
+        supervising._start_missing()
+    assert len(forks) == 2  # then there is a pause
+    assert said == ["a worker couldn't be started (Resource temporarily unavailable); it is tried again"]
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == blocked
+    supervising._waker.close()
+    supervising._woken.close()
+
+
+IDLE: Any = SimpleNamespace(
+    publish=lambda: None,
+    documents=SimpleNamespace(translating=0),
+    limits=SimpleNamespace(document_seconds=5, seconds=5),
+)
+
+
+def test_a_worker_whose_parent_has_left_before_it_is_ready_ends() -> None:
+    parent, channel = socket.socketpair()
+    parent.close()
+    with listen("127.0.0.1", 0) as listener, channel:
+        asyncio.run(worker.serve(server(Starlette()), listener, IDLE, channel))
+
+
 @pytest.mark.parametrize("is_known_as_ready", [True, False])
 def test_a_worker_that_ends_answers_a_connection_of_the_same_moment(is_known_as_ready: bool) -> None:
     app = Starlette(routes=[Route("/", lambda request: PlainTextResponse("answered"))])
-    production = SimpleNamespace(
-        publish=lambda: None,
-        documents=SimpleNamespace(translating=0),
-        limits=SimpleNamespace(document_seconds=5, seconds=5),
-    )
     parent, channel = socket.socketpair()
     answers: list[str] = []
     with listen("127.0.0.1", 0) as listener:
@@ -184,7 +261,7 @@ def test_a_worker_that_ends_answers_a_connection_of_the_same_moment(is_known_as_
             answers.append(httpx.get(url, timeout=10).text)
 
         async def serve() -> None:
-            serving = asyncio.ensure_future(worker.serve(server(app), listener, production, channel))  # type: ignore[arg-type]
+            serving = asyncio.ensure_future(worker.serve(server(app), listener, IDLE, channel))
             await asyncio.sleep(0.3)  # it is ready, and waits
             client = threading.Thread(target=close_and_ask)
             client.start()

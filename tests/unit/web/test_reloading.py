@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import threading
@@ -16,7 +17,9 @@ import httpx
 
 from headwise.engine.base import SearchSentence
 from headwise.engine.translator import Translator
-from headwise.web import reloading
+from headwise.page.runs import open_runs
+from headwise.web import reloading, run_directories
+from headwise.web.reloading import Reloader
 from headwise.web.run_directories import RunDirectory
 from serve_sockets import serving
 from translation_server import make_pair, production_of
@@ -82,6 +85,16 @@ def test_a_changed_run_is_used_and_no_request_fails(tmp_path: Path) -> None:
         until(lambda: scheduler.submit(sentence) is None)
 
 
+def test_a_run_that_changed_while_the_server_started_is_loaded_again(tmp_path: Path) -> None:
+    run, other = make_pair(tmp_path, "en", "de"), make_pair(tmp_path / "other", "en", "de", seed=1)
+    opened = open_runs([run], "cpu")
+    replace(run, other)
+    reloader = Reloader(opened, lambda sentence: None)
+    assert reloader.changed() == []  # it may still be written
+    assert reloader.changed() == [opened["en-de"]]
+    assert reloader.changed() == []
+
+
 def test_a_damaged_run_keeps_its_model_and_is_reported_once(tmp_path: Path) -> None:
     run, other = make_pair(tmp_path, "en", "de"), make_pair(tmp_path / "other", "en", "de", seed=1)
     before, after = translation(run), translation(other)
@@ -96,6 +109,26 @@ def test_a_damaged_run_keeps_its_model_and_is_reported_once(tmp_path: Path) -> N
         assert ask(port).json()["translatedText"] == before
         replace(run, other)
         until(lambda: len(said) == 2)
+        assert ask(port).json()["translatedText"] == after
+
+
+def test_a_run_that_cannot_be_read_for_a_while_is_loaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, other = make_pair(tmp_path, "en", "de"), make_pair(tmp_path / "other", "en", "de", seed=1)
+    after = translation(other)
+    said: list[str] = []
+    looks = threading.Event()
+
+    def stale(path: Path) -> None:
+        looks.set()
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    app, _ = production_of([run], say=said.append)
+    with serving(app) as port:
+        with monkeypatch.context() as unreadable:
+            unreadable.setattr(run_directories, "find_model", stale)
+            assert looks.wait(60)
+        replace(run, other)
+        until(lambda: said)
         assert ask(port).json()["translatedText"] == after
 
 

@@ -225,7 +225,7 @@ def _add_documents(endpoints: Endpoints, context: Context) -> None:
         name = fields.filename or name
         if fields.output_format and not name.lower().endswith(f".{fields.output_format.lower().lstrip('.')}"):
             raise ServiceError(400, "output_format: expected the format of the file, found another")
-        file = await context.documents.read(name, upload.read, fields.target_lang, fields.source_lang)
+        file = await context.documents.read(name, upload.file.read, fields.target_lang, fields.source_lang)
         job = TranslationJob([], fields.target_lang, fields.source_lang, client=client.name)
         job = context.with_glossary(client, job, fields.glossary_id)
         context.check_languages(job)

@@ -208,7 +208,7 @@ def _add_files(endpoints: Endpoints, context: Context) -> None:
         client = context.client(request, fields.api_key)
         name, upload = await uploaded(request)
         source = None if fields.source == "auto" else fields.source
-        file = await context.documents.read(name, upload.read, fields.target, source)
+        file = await context.documents.read(name, upload.file.read, fields.target, source)
         job = TranslationJob([], fields.target, source, client=client.name)
         context.check_languages(job)
         with context.charged(request, client, file.characters):

@@ -10,6 +10,7 @@ import json
 import os
 import secrets
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -83,6 +84,7 @@ class Metrics:
         )
         self._by_route: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self._known: dict[tuple[str, ...], int] = {}  # what the counters have of the service's counts
+        self._updating = threading.Lock()  # by one thread at a time, as both are read and set
         self._gauges = {
             name: Gauge(f"headwise_{name}", text, names, registry=registry, multiprocess_mode="livesum")
             for name, text, names in _GAUGES
@@ -115,20 +117,21 @@ class Metrics:
     def update(self) -> None:
         """Set the gauges and counters that the service keeps itself."""
         service, gauges = self._service, self._gauges
-        for outcome, pieces in (("kept", service.pieces_kept), ("repaired", service.pieces_repaired)):
-            self._increase(self._pieces.labels(outcome), (outcome,), pieces)
-        gauges["workers"].set(1)
-        gauges["sentences_accepted"].set(service.accepted)
-        for model in service.models.all:
-            for outcome in ("mended", "kept"):
-                counter = self._again.labels(model.name, outcome)
-                self._increase(counter, (model.name, outcome), model.searched_again[outcome])
-            load = model.load
-            gauges["waiting_sentences"].labels(model.name).set(load.waiting)
-            gauges["waiting_tokens"].labels(model.name).set(load.waiting_tokens)
-            gauges["running_sentences"].labels(model.name).set(load.running)
-            gauges["batch_rows"].labels(model.name).set(load.rows)
-            gauges["tokens_per_second"].labels(model.name).set(load.tokens_per_second)
+        with self._updating:
+            for outcome, pieces in (("kept", service.pieces_kept), ("repaired", service.pieces_repaired)):
+                self._increase(self._pieces.labels(outcome), (outcome,), pieces)
+            gauges["workers"].set(1)
+            gauges["sentences_accepted"].set(service.accepted)
+            for model in service.models.all:
+                for outcome in ("mended", "kept"):
+                    counter = self._again.labels(model.name, outcome)
+                    self._increase(counter, (model.name, outcome), model.searched_again[outcome])
+                load = model.load
+                gauges["waiting_sentences"].labels(model.name).set(load.waiting)
+                gauges["waiting_tokens"].labels(model.name).set(load.waiting_tokens)
+                gauges["running_sentences"].labels(model.name).set(load.running)
+                gauges["batch_rows"].labels(model.name).set(load.rows)
+                gauges["tokens_per_second"].labels(model.name).set(load.tokens_per_second)
 
     def _increase(self, counter: Counter, name: tuple[str, ...], count: int) -> None:
         counter.inc(count - self._known.get(name, 0))

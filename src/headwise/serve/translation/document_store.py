@@ -102,9 +102,9 @@ class DocumentStore(Database):
     def interrupt(self, identifier: str | None = None) -> None:
         """Note that what isn't finished of this place's documents, or of one of them, won't be."""
         self._execute(
-            "UPDATE documents SET error = 'the translation was interrupted' "
+            "UPDATE documents SET error = 'the translation was interrupted', since = ? "
             "WHERE place = ? AND id = coalesce(?, id) AND content IS NULL AND error IS NULL",
-            *(self._place, identifier),
+            *(time.monotonic(), self._place, identifier),
         )
 
     def remove(self, identifier: str) -> None:

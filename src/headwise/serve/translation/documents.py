@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import PurePath
-
-from starlette.concurrency import run_in_threadpool
+from unicodedata import category
 
 from headwise.characters import unwritable
 from headwise.documents.formats import read_file
@@ -29,18 +29,20 @@ class Documents:
     def __init__(self, service: Service, store: DocumentStore) -> None:
         self._service, self._store = service, store
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._reading = asyncio.Lock()
+        self._reader = ThreadPoolExecutor(1, "reading a document")
 
-    async def read(
-        self, name: str, content: Callable[[], Awaitable[bytes]], target: str, source: str | None
-    ) -> DocumentFile:
+    async def read(self, name: str, content: Callable[[], bytes], target: str, source: str | None) -> DocumentFile:
         """Return the texts of a file to be translated into `target`; raises `ServiceError` (400, 413, 504).
 
-        Files are read one at a time, so that the bounds on one bound the memory for all.
+        Files are read one at a time, so that the bounds on one bound the memory for all. One that takes too long is
+        read to its end before the next one.
         """
-        async with deadline(self._service.limits.seconds), self._reading:
+        loop = asyncio.get_running_loop()
+        async with deadline(self._service.limits.seconds):
             try:
-                file = await run_in_threadpool(read_file, name, await content(), target, source or "")
+                file = await loop.run_in_executor(
+                    self._reader, lambda: read_file(name, content(), target, source or "")
+                )
             except DataError as error:
                 raise ServiceError(400, str(error)) from None
         self._service.limits.check_characters(file.characters)
@@ -94,6 +96,7 @@ class Documents:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._reader.shutdown(wait=False, cancel_futures=True)
         self._store.close()
 
     async def _work(
@@ -132,5 +135,6 @@ class Documents:
 def _safe(name: str) -> str:
     """Return a file's name without folders and characters that a header or a file system can't hold."""
     base = PurePath(name.replace("\\", "/")).name[-_LONGEST_NAME:]
-    kept = "".join(c if c.isalnum() or c in "._- " else "_" for c in base if not unwritable(c))
+    # Letters, marks (as in decomposed letters, which macOS has in names, and in vowels of Indic scripts), and numbers.
+    kept = "".join(c if category(c)[0] in "LMN" or c in "._- " else "_" for c in base if not unwritable(c))
     return kept.lstrip(".") or "document.txt"

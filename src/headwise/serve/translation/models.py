@@ -145,9 +145,8 @@ class ServedModels:
 
     def named(self, name: str, target: str = "") -> Model:
         """Return a model by its name, with a target language if one is given; raises `ServiceError` (400)."""
-        for model in self.all:
+        for model, targets in self._by_target.items():  # one value, as another thread may `renew` a model meanwhile
             if model.name == name:
-                targets = self._by_target[model]
                 return targets[self._known(target, sorted(targets), "target")] if target else model
         known = ", ".join(model.name for model in self.all) or "none"
         raise ServiceError(400, f"model: expected one of {known}, found {name[:80]!r}")

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -113,7 +113,7 @@ class Supervisor:
         """
         with self._handling_signals():
             try:
-                self._share_memory()
+                self._share_memory(self._served.runs.values())
                 next_look = time.monotonic() + SECONDS
                 while not self._received:
                     self._start_missing()
@@ -130,9 +130,9 @@ class Supervisor:
 
     # ---------------------------------------------------------------------------------------------------- workers
 
-    def _share_memory(self) -> None:
-        """Prepare the models so that workers need no copies of their own."""
-        for run in self._served.runs.values():
+    def _share_memory(self, runs: Iterable[RunDirectory]) -> None:
+        """Prepare the models of runs so that workers need no copies of their own."""
+        for run in runs:
             run.share()
         gc.collect()
         gc.freeze()  # else a collection in a worker would write to the pages of all objects
@@ -141,22 +141,36 @@ class Supervisor:
         current = [worker for worker in self._workers if worker.generation == self._generation]
         taken = {worker.place for worker in self._workers}
         free = [place for place in range(PLACES * self._count) if place not in taken]
-        if time.monotonic() >= self._next_start:
-            for place in free[: self._count - len(current)]:
+        if time.monotonic() < self._next_start:
+            return
+        for place in free[: self._count - len(current)]:
+            try:
                 self._workers.append(self._fork(place))
+            except OSError as error:  # there are too many processes, or no memory
+                if not self._workers:
+                    raise HeadwiseError(f"serve: no worker could be started ({error.strerror})") from None
+                self._say(f"a worker couldn't be started ({error.strerror}); it is tried again")
+                self._lengthen_pause()
+                self._next_start = time.monotonic() + self._pause
+                return
 
     def _fork(self, place: int) -> _Worker:
         assert threading.active_count() == 1  # a fork would lack the others, and keep their locks
         ours, theirs = socket.socketpair()
         # A signal between the fork and the worker's own handlers would be lost.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        pid = os.fork()
-        if pid == 0:
-            self._become_worker(place, theirs, ours, before)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        theirs.close()
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            pid = os.fork()
+            if pid == 0:
+                self._become_worker(place, theirs, ours, before)
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            theirs.close()
         ours.setblocking(False)
         return _Worker(pid, place, self._generation, ours, time.monotonic())
 
@@ -203,9 +217,14 @@ class Supervisor:
                 raise HeadwiseError(f"serve: a worker {how} before it took requests")
             now = time.monotonic()
             self._next_start = now + self._pause
-            soon = now - worker.began < _SETTLED
-            self._pause = min(max(1.0, 2 * self._pause), _LONGEST_PAUSE) if soon else 0.0
+            if now - worker.began < _SETTLED:
+                self._lengthen_pause()
+            else:
+                self._pause = 0.0
             self._say(f"worker {pid} {how}; another one takes its place")
+
+    def _lengthen_pause(self) -> None:
+        self._pause = min(max(1.0, 2 * self._pause), _LONGEST_PAUSE)
 
     # ------------------------------------------------------------------------------------------------ changed runs
 
@@ -217,7 +236,7 @@ class Supervisor:
             return
         gc.unfreeze()
         reloaded = [run for run in changed if self._reloader.reload(run)]
-        self._share_memory()
+        self._share_memory(reloaded)
         if reloaded:
             self._reloaded += reloaded
             self._generation += 1

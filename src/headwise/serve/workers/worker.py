@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -66,6 +67,9 @@ def work(served: Served, shared: Shared, parent: socket.socket) -> None:
     gc.freeze()
     # One connection at a time, so that those that come together are shared among the workers.
     serving = server(app, finish=production.limits.seconds_to_finish, accepted_at_once=1)
+    # uvicorn sends the signals that ended it again at its end, for which the default would end this process at once.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: setattr(serving, "should_exit", True))
     asyncio.run(serve(serving, served.listener, production, parent))
 
 
@@ -78,13 +82,14 @@ async def serve(
     while not (serving.started or running.done()):
         await asyncio.sleep(0.01)
     beside: list[asyncio.Task[None]] = []
-    if not running.done():
+    if not (running.done() or serving.should_exit):
         listener.listen(BACKLOG)  # asyncio has set it to what it accepts at once
         beside = [
             asyncio.ensure_future(_publish(production)),
             asyncio.ensure_future(_drain(serving, listener, production, parent)),
         ]
-        parent.send(READY)
+        with suppress(BrokenPipeError):  # where the parent has closed it, which `_drain` sees
+            parent.send(READY)
     await running
     for task in beside:
         task.cancel()
