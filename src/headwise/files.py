@@ -65,19 +65,20 @@ def disk_errors(path: Path) -> Iterator[None]:
 def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
     """Open a temporary file for binary writing that replaces `path` when the block ends without an exception.
 
-    If the block raises, `path` is left unchanged. Raises `TrainingError` if the disk is full or the directory isn't
-    writable.
+    If the block raises, `path` is left unchanged. Who may read an existing file may read the one that replaces it.
+    Raises `TrainingError` if the disk is full or the directory isn't writable.
     """
     path = Path(path)
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        mode = path.stat().st_mode & 0o777 if path.is_file() else 0o666 & ~_UMASK
         handle, name = tempfile.mkstemp(prefix=f".{path.name}{_TEMPORARY}", dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(name, 0o666 & ~_UMASK)
+            os.chmod(name, mode)
             os.replace(name, path)
         except BaseException:
             Path(name).unlink(missing_ok=True)

@@ -73,6 +73,15 @@ def test_permissions_follow_the_umask(tmp_path: Path) -> None:
     assert (tmp_path / "atomic-folder").stat().st_mode == (tmp_path / "folder").stat().st_mode
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs permissions of files")
+def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    private.write_text("")
+    private.chmod(0o600)
+    write_text(private, "new")
+    assert (private.read_text(), private.stat().st_mode & 0o777) == ("new", 0o600)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, the device that is always full")
 def test_a_full_disk_is_said_in_one_sentence() -> None:
     with (
