@@ -75,6 +75,11 @@ def test_a_catalogue_is_filled() -> None:
     assert written("a.po", filled, []) == filled
 
 
+def test_escaped_bytes_of_a_catalogue_are_characters() -> None:  # as `msgcat --escape` writes them
+    assert texts_of("a.po", r'msgid "caf\303\251 \xe2\x82\254\065\n\101"' + '\nmsgstr ""\n') == ["café €5\nA"]
+    assert texts_of("a.po", r'msgid "caf\351s"' + '\nmsgstr ""\n') == ["cafés"]  # of a file in Latin-1
+
+
 @pytest.mark.parametrize("text", ["a", '"\\\n\t', "a\nb\n", "\n", "é\\n", 'x"\n\\', "\\n\n\\\\n"])
 def test_a_message_is_written_as_polib_reads_it(text: str) -> None:
     source = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "a"\nmsgstr ""\n'
