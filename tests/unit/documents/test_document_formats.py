@@ -258,6 +258,14 @@ def test_subtitles_keep_times_lines_and_ends() -> None:
     assert texts_of("a.srt", empty_cue) == ["a"]
 
 
+def test_a_cue_ends_where_the_next_one_begins() -> None:  # some programs write no empty line between them
+    times = "00:00:01,000 --> 00:00:02,000"
+    source = f"1\n{times}\nIn\n1984\n2\n{times}\n3\n{times}\nthe end\n"
+    assert texts_of("a.srt", source) == ["In 1984", "the end"]
+    translation = source.replace("In", "Im Jahr").replace("the end", "das Ende")
+    assert written("a.srt", source, ["Im Jahr 1984", "das Ende"]) == translation
+
+
 def test_speakers_in_tags_are_apart() -> None:
     cue = "1\n00:00:01,000 --> 00:00:02,500\n{}<i>- {}</i>\n<i>-{} <b>{}</b></i>\n"
     source = cue.format("{\\an8}", "Where is the dog that you saw?", "No", "idea")
