@@ -84,9 +84,9 @@ def _value(start: int, end: int, text: str, write: Callable[[str], str]) -> list
 
 
 _PROPERTY = re.compile(
-    r"^[ \t\f]*+(?![#!])(?:[^\s=:\\]|\\(?:\r\n|[\r\n])[ \t\f]*+|\\.)++"  # the key
+    r"(?:\A|(?<=[\r\n]))[ \t\f]*+(?![#!])(?:[^ \t\f\r\n=:\\]|\\(?:\r\n|[\r\n])[ \t\f]*+|\\.)++"  # the key
     r"[ \t\f]*+(?:[=:][ \t\f]*+)?((?:[^\\\r\n]|\\(?:\r\n|.))*+)",
-    re.MULTILINE | re.DOTALL,
+    re.DOTALL,
 )
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(\r\n|[\r\n])[ \t\f]*+|(.))", re.DOTALL)
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}

@@ -104,6 +104,12 @@ def test_properties_are_what_other_programs_read() -> None:
     assert (values["title"], key) == ("HELLO YOU, {0}", '&OPEN "THIS" = É😀')
 
 
+def test_keys_and_lines_of_properties_end_as_in_java() -> None:
+    source = "# one\ra = one\rb\u00a0c = two \\\r  words\r\n\r! two\rd\r"
+    result = "# one\ra = ONE\rb\u00a0c = TWO WORDS\r\n\r! two\rd\r"
+    assert of_file("a.properties", source).decode() == result
+
+
 @pytest.mark.parametrize(
     "text",
     [
