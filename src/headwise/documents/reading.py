@@ -89,12 +89,15 @@ def decode_markup(content: bytes) -> tuple[str, Callable[[str], bytes]]:
         mark, text = read_text(content)
         return text, lambda found: (mark + found).encode()
     check_size(content)
-    try:  # browsers take the one for the other, as many writers do
-        text = content.decode("windows-1252" if encoding == "iso-8859-1" else encoding)
+    # Browsers take the one for the other, as many writers do; a parser of XML doesn't.
+    codec = "windows-1252" if encoding == "iso-8859-1" else encoding
+    try:
+        text = content.decode(codec)
     except UnicodeDecodeError as error:
         sentence = f"file: expected text in {encoding}, which it names, found another byte at {error.start:,}"
         raise DataError(sentence) from None
-    return text, lambda found: found.encode(encoding, "xmlcharrefreplace")
+    written = encoding if text.startswith("<?xml") else codec
+    return text, lambda found: found.encode(written, "xmlcharrefreplace")
 
 
 def named_encoding(content: bytes) -> str:

@@ -177,6 +177,16 @@ def test_a_document_stays_in_its_encoding(charset: str) -> None:
         assert found.content_type(result).endswith(f"charset={charset.lower()}")
 
 
+def test_a_page_has_the_bytes_that_browsers_read() -> None:
+    pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
+    page = '<meta charset="iso-8859-1"><script>say("“{0}”")</script><style>p{{content:"€"}}</style><p>“{0}” é</p>'
+    content = page.format("a").encode("windows-1252")
+    assert of_file("a.html", content, str) == content
+    result = of_file("a.html", content, str.upper)
+    assert html.fromstring(result.decode("windows-1252")).xpath("//p/text()") == ["“A” É"]
+    assert b'say("\x93a\x94")' in result
+
+
 @pytest.mark.parametrize("charset", ["utf-7", "zlib", "windows-1252"])
 def test_an_encoding_that_a_document_is_not_in_is_refused(charset: str) -> None:
     content = f'<html><meta charset="{charset}"><p>'.encode() + b"\x81</p></html>"
