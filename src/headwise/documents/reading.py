@@ -106,6 +106,8 @@ def named_encoding(content: bytes) -> str:
     name = "utf-8" if found is None else (found[1] or found[2]).lower()
     if name in ("utf-8", "utf8"):
         return ""
+    if name == "iso-2022-jp":  # in ASCII, and no UTF-8
+        return name
     if content.isascii():  # a reader would take UTF-8 for the encoding that it names
         return "ascii"
     try:

@@ -153,10 +153,10 @@ def test_a_document_is_in_the_encoding_that_it_names(charset: str) -> None:
         assert ("Ω".encode() in result) is (charset == "utf-8")
 
 
-@pytest.mark.parametrize("charset", ["iso-8859-1", "windows-1252", "iso-8859-15", "KOI8-R", "Shift_JIS"])
+@pytest.mark.parametrize("charset", ["iso-8859-1", "windows-1252", "iso-8859-15", "KOI8-R", "Shift_JIS", "iso-2022-jp"])
 def test_a_document_stays_in_its_encoding(charset: str) -> None:
     pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
-    letters = {"KOI8-R": "Привет", "Shift_JIS": "こんにちは"}.get(charset, "Größe é")
+    letters = {"KOI8-R": "Привет", "Shift_JIS": "こんにちは", "iso-2022-jp": "こんにちは"}.get(charset, "Größe é")
     page = f'<html><head><meta charset="{charset}"></head><!-- {letters} --><p>size</p></html>'
     data = f"<?xml version='1.0' encoding='{charset}'?><a><!-- {letters} --><b>size</b></a>"
     unit = (
