@@ -52,6 +52,14 @@ def test_terms_are_found_however_their_letters_are_written(form: Literal["NFC", 
         assert [match.count for match in glossary.find(text)] == [1]
 
 
+def test_translations_have_the_letters_that_models_write() -> None:
+    written = "Köter", "\u0958"  # the second has no composed form in NFC
+    glossary = Glossary([Entry("dog", (unicodedata.normalize("NFD", written[0]), written[1]))])
+    (match,) = glossary.find("a dog")
+    assert match.entry.targets == written
+    assert [match.missing(f"der {each} {each}!") for each in written] == [0, 0]
+
+
 def test_what_a_translation_lacks() -> None:
     match = Match(Entry("bank", ("Bank", "Banken")), 2)
     assert match.missing("Die Bank und die Banken.") == 0
