@@ -314,7 +314,7 @@ def _placeable(text: str, start: int, end: int) -> tuple[int, bool, list[tuple[i
 def _text(text: str, start: int, end: int) -> list[Value]:
     """Return the paragraphs of a part of a pattern, whose line ends are spaces, without the white space around them."""
     found: list[Value] = []
-    for paragraph in re.finditer(r"\S(?:[^\n]|\n(?!\s*+\n))*+", text[start:end]):
+    for paragraph in re.finditer(r"\S(?:[^\n]|\n(?![^\S\n]*+\n))*+", text[start:end]):
         core = paragraph[0].rstrip()
         if any(map(str.isalpha, _PLACEABLE.sub("", core))):
             parts = re.findall(r"[ ]*+\r?\n\s*+|[^\n]", core)

@@ -296,8 +296,8 @@ def test_strings_of_apple_are_what_other_programs_read(encoding: str) -> None:
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_paragraphs_of_fluent_stay_apart(end: str) -> None:
-    source = f"a ={end}    One {{ $x }}{end}    two.{end}    {end}    Three.{end}{end}b = Four{end}"
-    expected = f"a ={end}    ONE {{ $x }} TWO.{end}    {end}    THREE.{end}{end}b = FOUR{end}"
+    source = f"a ={end}    One {{ $x }}{end}    two{end}    {end}    Three.{end}{end}    four{end}b = Five{end}"
+    expected = f"a ={end}    ONE {{ $x }} TWO{end}    {end}    THREE.{end}{end}    FOUR{end}b = FIVE{end}"
     assert of_file("a.ftl", source).decode() == expected
 
 
