@@ -26,7 +26,7 @@ _JSON = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]:,]', re.DOTALL)
 _CHROME = re.compile(r"\$\w{1,80}\$|\$[1-9]")
 # What a program reads, not a person: index.html, java.util.List, ./img, application/json, #ff00aa, and dd.MM.yyyy.
 _NO_TEXT = re.compile(
-    r"[\w@~./+-]*\w{2}\.\w{2}[\w@~./+-]*(?<!\.)|(?:\.{1,2}|~)?/[\w@~./+-]+|application/[\w.+-]+|#[0-9a-fA-F]{3,8}"
+    r"(?=[\w@~./+-]++(?<!\.)\Z).*?\w{2}\.\w{2}.*+|(?:\.{1,2}|~)?/[\w@~./+-]+|application/[\w.+-]+|#[0-9a-fA-F]{3,8}"
     r"|(?=.*(?:yy|YY|MM|dd|DD|HH|hh|mm))(?:([yYMdDHhmsSELaAZQ])\1{0,4}o?(?:\W+|\Z))+"
 )
 
@@ -317,7 +317,7 @@ def _text(text: str, start: int, end: int) -> list[Value]:
     for paragraph in re.finditer(r"\S(?:[^\n]|\n(?![^\S\n]*+\n))*+", text[start:end]):
         core = paragraph[0].rstrip()
         if any(map(str.isalpha, _PLACEABLE.sub("", core))):
-            parts = re.findall(r"[ ]*+\r?\n\s*+|[^\n]", core)
+            parts = re.findall(r"(?<![ ])[ ]*+\r?\n\s*+|[^\n]", core)
             runs = [(" " if "\n" in part else part, part) for part in parts]
             first = start + paragraph.start()
             found.append(pieces_value(first, first + len(core), runs, _PLACEABLE, _fluent))

@@ -16,7 +16,7 @@ from headwise.errors import DataError
 
 _TIME = r"\d{1,4}:\d{2}:\d{2}[,.]\d{1,3}"
 _TIMES = re.compile(rf"\s*{_TIME}\s+-->\s+{_TIME}(?:\s.*)?", re.ASCII)
-_SPEAKER = re.compile(rf"\s*(?:{SUBTITLE_TAG.pattern})*\s*[-–—‐](?!\d)\s*")
+_SPEAKER = re.compile(rf"\s*+(?:{SUBTITLE_TAG.pattern})*+\s*+[-–—‐](?!\d)\s*")
 
 
 def read_subtitles(content: bytes) -> DocumentFile:
