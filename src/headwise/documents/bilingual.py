@@ -212,7 +212,7 @@ class _File:
         inner = _CDATA.sub(lambda found: escaped(found[1]), self._inner(part))
         before, after = tags
         if "<" not in inner:
-            text = decoded(inner)[0]
+            text = decoded(re.sub(r"\r\n?", "\n", inner))[0]  # as XML's parsers read line ends
             text = text if preserve else re.sub(r"[ \t\r\n]+", " ", text)
 
             def write(found: str) -> str:

@@ -16,7 +16,8 @@ from headwise.documents.values import Value, file_of, plain_value
 from headwise.errors import DataError
 
 _LINE = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d)\])?)?\s*"((?:[^"\\]|\\.)*)"\s*')
-_ESCAPE = re.compile(r"\\(?:([abfnrtv\\\"'?])|x([0-9a-fA-F]{2})|([0-7]{1,3}))")
+_ESCAPE = re.compile(r"\\([abfnrtv\\\"'?])|((?:\\(?:x[0-9a-fA-F]{2}|[0-7]{1,3}))+)")  # a character, bytes
+_BYTE = re.compile(r"\\(?:x(..)|([0-7]+))")
 _CHARSET = re.compile(r"(Content-Type:[^\\\"]{0,80}\bcharset=)(?!utf-?8\b)[\w.:-]+", re.IGNORECASE)
 _LANGUAGE = re.compile(r"((?<!-)Language:)[ \t]*([\w.@-]{0,80})(?=\\n)")
 _MEANING = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
@@ -127,7 +128,11 @@ def _meant(written: str) -> str:
     def replace(match: re.Match[str]) -> str:
         if match[1]:
             return _MEANING.get(match[1], match[1])
-        return chr(int(match[2], 16) if match[2] else int(match[3], 8) & 0xFF)
+        content = bytes(int(hexa, 16) if hexa else int(octal, 8) & 0xFF for hexa, octal in _BYTE.findall(match[2]))
+        try:
+            return content.decode("utf-8")
+        except UnicodeDecodeError:
+            return content.decode("latin-1")
 
     return _ESCAPE.sub(replace, written)
 

@@ -57,14 +57,15 @@ class DocumentFormat:
             return self.media_type
         if content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             return f"{self.media_type}; charset=utf-16"
+        # This module leaves the readers and what they share out.
+        from headwise.documents.reading import named_encoding
+
+        named = named_encoding(content)
         try:
             content.decode("utf-8")
         except UnicodeDecodeError:
-            # This module leaves the readers and what they share out.
-            from headwise.documents.reading import named_encoding
-
-            return f"{self.media_type}; charset={named_encoding(content) or 'iso-8859-1'}"
-        return f"{self.media_type}; charset=utf-8"
+            return f"{self.media_type}; charset={named or 'iso-8859-1'}"
+        return f"{self.media_type}; charset={named if named not in ('', 'ascii') else 'utf-8'}"
 
 
 def _archive(suffix: str, media_type: str) -> DocumentFormat:

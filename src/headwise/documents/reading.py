@@ -89,12 +89,15 @@ def decode_markup(content: bytes) -> tuple[str, Callable[[str], bytes]]:
         mark, text = read_text(content)
         return text, lambda found: (mark + found).encode()
     check_size(content)
-    try:  # browsers take the one for the other, as many writers do
-        text = content.decode("windows-1252" if encoding == "iso-8859-1" else encoding)
+    # Browsers take the one for the other, as many writers do; a parser of XML doesn't.
+    codec = "windows-1252" if encoding == "iso-8859-1" else encoding
+    try:
+        text = content.decode(codec)
     except UnicodeDecodeError as error:
         sentence = f"file: expected text in {encoding}, which it names, found another byte at {error.start:,}"
         raise DataError(sentence) from None
-    return text, lambda found: found.encode(encoding, "xmlcharrefreplace")
+    written = encoding if text.startswith("<?xml") else codec
+    return text, lambda found: found.encode(written, "xmlcharrefreplace")
 
 
 def named_encoding(content: bytes) -> str:
@@ -103,6 +106,8 @@ def named_encoding(content: bytes) -> str:
     name = "utf-8" if found is None else (found[1] or found[2]).lower()
     if name in ("utf-8", "utf8"):
         return ""
+    if name == "iso-2022-jp":  # in ASCII, and no UTF-8
+        return name
     if content.isascii():  # a reader would take UTF-8 for the encoding that it names
         return "ascii"
     try:

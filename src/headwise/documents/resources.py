@@ -26,7 +26,7 @@ _JSON = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]:,]', re.DOTALL)
 _CHROME = re.compile(r"\$\w{1,80}\$|\$[1-9]")
 # What a program reads, not a person: index.html, java.util.List, ./img, application/json, #ff00aa, and dd.MM.yyyy.
 _NO_TEXT = re.compile(
-    r"[\w@~./+-]*\w{2}\.\w{2}[\w@~./+-]*(?<!\.)|(?:\.{1,2}|~)?/[\w@~./+-]+|application/[\w.+-]+|#[0-9a-fA-F]{3,8}"
+    r"(?=[\w@~./+-]++(?<!\.)\Z).*?\w{2}\.\w{2}.*+|(?:\.{1,2}|~)?/[\w@~./+-]+|application/[\w.+-]+|#[0-9a-fA-F]{3,8}"
     r"|(?=.*(?:yy|YY|MM|dd|DD|HH|hh|mm))(?:([yYMdDHhmsSELaAZQ])\1{0,4}o?(?:\W+|\Z))+"
 )
 
@@ -84,9 +84,9 @@ def _value(start: int, end: int, text: str, write: Callable[[str], str]) -> list
 
 
 _PROPERTY = re.compile(
-    r"^[ \t\f]*+(?![#!])(?:[^\s=:\\]|\\(?:\r\n|[\r\n])[ \t\f]*+|\\.)++"  # the key
+    r"(?:\A|(?<=[\r\n]))[ \t\f]*+(?![#!])(?:[^ \t\f\r\n=:\\]|\\(?:\r\n|[\r\n])[ \t\f]*+|\\.)++"  # the key
     r"[ \t\f]*+(?:[=:][ \t\f]*+)?((?:[^\\\r\n]|\\(?:\r\n|.))*+)",
-    re.MULTILINE | re.DOTALL,
+    re.DOTALL,
 )
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(\r\n|[\r\n])[ \t\f]*+|(.))", re.DOTALL)
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -314,10 +314,10 @@ def _placeable(text: str, start: int, end: int) -> tuple[int, bool, list[tuple[i
 def _text(text: str, start: int, end: int) -> list[Value]:
     """Return the paragraphs of a part of a pattern, whose line ends are spaces, without the white space around them."""
     found: list[Value] = []
-    for paragraph in re.finditer(r"\S(?:[^\n]|\n(?!\s*+\n))*+", text[start:end]):
+    for paragraph in re.finditer(r"\S(?:[^\n]|\n(?![^\S\n]*+\n))*+", text[start:end]):
         core = paragraph[0].rstrip()
         if any(map(str.isalpha, _PLACEABLE.sub("", core))):
-            parts = re.findall(r"[ ]*+\r?\n\s*+|[^\n]", core)
+            parts = re.findall(r"(?<![ ])[ ]*+\r?\n\s*+|[^\n]", core)
             runs = [(" " if "\n" in part else part, part) for part in parts]
             first = start + paragraph.start()
             found.append(pieces_value(first, first + len(core), runs, _PLACEABLE, _fluent))

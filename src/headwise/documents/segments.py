@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Literal
 
 from headwise.characters import UNSPACED, join_texts
@@ -41,6 +41,8 @@ _ORDINAL = re.compile(
 _PROSE = re.compile(r"(?:\s|\A[^\W\d_a-z])[^\W\d_A-Z]+[.!?…]+\Z")
 _BEGINS = re.compile(r"[^\W\d_][^\W\d_A-Z]{0,3}(?:['’][^\W\d_]+)?(?:\s|\Z)")
 _NEXT = re.compile(r"(?:Er|Sie|Es|Ich|Wir|Ihr|Der|Die|Das|Dann|Danach|Am|Im|In|Und|Aber)\b")  # sentence
+# Between a capital and a full stop, sentencex panics at white space of several bytes, such as a no-break space.
+_BEFORE_STOP = re.compile(r"([A-Z]\s*)[^\S\x00-\x7f](?=\.)")
 
 
 @dataclass(frozen=True)
@@ -115,9 +117,11 @@ def _sentences(text: str, language: str) -> list[str]:
         return [text]
     split_sentences = optional_module("sentencex", "documents").segment
     language = (language or _UNTOLD).partition("-")[0].lower()
-    parts = split_sentences(language, text)
-    if "".join(parts) != text:
+    split = _BEFORE_STOP.sub(r"\1 ", text)
+    parts = split_sentences(language, split)
+    if "".join(parts) != split:
         return [text]
+    parts = [text[first:last] for first, last in pairwise([0, *accumulate(map(len, parts))])]
     ends = [n for n in range(1, len(parts)) if not _continues(parts[n - 1], parts[n], language)]
     return ["".join(parts[first:last]) for first, last in pairwise([0, *ends, len(parts)])]
 

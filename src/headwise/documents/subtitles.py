@@ -16,7 +16,7 @@ from headwise.errors import DataError
 
 _TIME = r"\d{1,4}:\d{2}:\d{2}[,.]\d{1,3}"
 _TIMES = re.compile(rf"\s*{_TIME}\s+-->\s+{_TIME}(?:\s.*)?", re.ASCII)
-_SPEAKER = re.compile(rf"\s*(?:{SUBTITLE_TAG.pattern})*\s*[-–—‐](?!\d)\s*")
+_SPEAKER = re.compile(rf"\s*+(?:{SUBTITLE_TAG.pattern})*+\s*+[-–—‐](?!\d)\s*")
 
 
 def read_subtitles(content: bytes) -> DocumentFile:
@@ -39,16 +39,22 @@ def _cues(lines: Sequence[str]) -> list[range]:
             continue
         if not (text.isascii() and text.isdigit()):
             raise DataError(f"line {position + 1}: expected the number of a cue, found other text")
-        if position + 1 >= len(lines) or not _TIMES.fullmatch(lines[position + 1].rstrip("\r\n")):
+        if not _has_times(lines, position + 1):
             raise DataError(f"line {position + 2}: expected times such as 00:00:01,000 --> 00:00:02,000, found none")
         start = end = position + 2
         while end < len(lines) and lines[end].strip():
+            if lines[end].strip().isdigit() and _has_times(lines, end + 1):
+                break  # the next cue, without an empty line before it
             end += 1
         speakers = [line for line in range(start, end) if line == start or _SPEAKER.match(lines[line])]
         cues += [range(first, last) for first, last in itertools.pairwise([*speakers, end])]
         check_texts(cues)
         position = end
     return cues
+
+
+def _has_times(lines: Sequence[str], number: int) -> bool:
+    return number < len(lines) and _TIMES.fullmatch(lines[number].rstrip("\r\n")) is not None
 
 
 def _value(lines: Sequence[str], start: int) -> Value:

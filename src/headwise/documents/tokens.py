@@ -60,12 +60,20 @@ def decoded(raw: str, units: re.Pattern[str] = _UNITS) -> tuple[str, Sequence[st
     sources: list[str] = []
     for match in units.finditer(raw):
         unit = match[0]
-        meant = html.unescape(unit) if len(unit) > 1 else unit
+        end = _end_of_reference(unit)
+        meant = html.unescape(unit[:end]) if end > 1 else unit[:end]
         if not meant:  # a reference to no character, which stays where it is
             meant = "\ufffd"
-        text.append(meant)
-        sources += [unit, *[""] * (len(meant) - 1)]
+        text += [meant, unit[end:]]
+        sources += [unit[:end], *[""] * (len(meant) - 1), *unit[end:]]
     return "".join(text), sources
+
+
+def _end_of_reference(unit: str) -> int:
+    """Return the length of the reference or character at the beginning: letters behind a name may be of the text."""
+    if unit[1:2] in ("", "#"):
+        return len(unit)
+    return next((end for end in range(len(unit), 1, -1) if unit[1:end] in html5), 1)
 
 
 def escaped(text: str) -> str:

@@ -114,6 +114,25 @@ def test_units_without_a_translation_get_one() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.xlf", XLIFF),
+        (
+            "a.xlf",
+            XLIFF.replace(UNITS, '<trans-unit id="1" xml:space="preserve"><source>A.\nB.&#13;\n</source></trans-unit>'),
+        ),
+        ("a.tmx", TMX.replace("Hello you", "One.\n Two.\n\nThree.")),
+    ],
+)
+def test_the_line_ends_of_a_file_are_no_part_of_a_translation(name: str, content: str) -> None:
+    unix, windows = (
+        ["".join(each.itertext()) for each in ElementTree.fromstring(translated(name, each)).iter()]
+        for each in (content, content.replace("\n", "\r\n"))
+    )
+    assert windows == unix
+
+
+@pytest.mark.parametrize(
     ("source", "target"),
     [
         (  # as Angular extracts it

@@ -75,6 +75,11 @@ def test_a_catalogue_is_filled() -> None:
     assert written("a.po", filled, []) == filled
 
 
+def test_escaped_bytes_of_a_catalogue_are_characters() -> None:  # as `msgcat --escape` writes them
+    assert texts_of("a.po", r'msgid "caf\303\251 \xe2\x82\254\065\n\101"' + '\nmsgstr ""\n') == ["café €5\nA"]
+    assert texts_of("a.po", r'msgid "caf\351s"' + '\nmsgstr ""\n') == ["cafés"]  # of a file in Latin-1
+
+
 @pytest.mark.parametrize("text", ["a", '"\\\n\t', "a\nb\n", "\n", "é\\n", 'x"\n\\', "\\n\n\\\\n"])
 def test_a_message_is_written_as_polib_reads_it(text: str) -> None:
     source = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "a"\nmsgstr ""\n'
@@ -148,10 +153,10 @@ def test_a_document_is_in_the_encoding_that_it_names(charset: str) -> None:
         assert ("Ω".encode() in result) is (charset == "utf-8")
 
 
-@pytest.mark.parametrize("charset", ["iso-8859-1", "windows-1252", "iso-8859-15", "KOI8-R", "Shift_JIS"])
+@pytest.mark.parametrize("charset", ["iso-8859-1", "windows-1252", "iso-8859-15", "KOI8-R", "Shift_JIS", "iso-2022-jp"])
 def test_a_document_stays_in_its_encoding(charset: str) -> None:
     pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
-    letters = {"KOI8-R": "Привет", "Shift_JIS": "こんにちは"}.get(charset, "Größe é")
+    letters = {"KOI8-R": "Привет", "Shift_JIS": "こんにちは", "iso-2022-jp": "こんにちは"}.get(charset, "Größe é")
     page = f'<html><head><meta charset="{charset}"></head><!-- {letters} --><p>size</p></html>'
     data = f"<?xml version='1.0' encoding='{charset}'?><a><!-- {letters} --><b>size</b></a>"
     unit = (
@@ -170,6 +175,16 @@ def test_a_document_stays_in_its_encoding(charset: str) -> None:
         assert letters.encode(charset) in result  # what isn't translated
         assert (found := format_of(name))
         assert found.content_type(result).endswith(f"charset={charset.lower()}")
+
+
+def test_a_page_has_the_bytes_that_browsers_read() -> None:
+    pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
+    page = '<meta charset="iso-8859-1"><script>say("“{0}”")</script><style>p{{content:"€"}}</style><p>“{0}” é</p>'
+    content = page.format("a").encode("windows-1252")
+    assert of_file("a.html", content, str) == content
+    result = of_file("a.html", content, str.upper)
+    assert html.fromstring(result.decode("windows-1252")).xpath("//p/text()") == ["“A” É"]
+    assert b'say("\x93a\x94")' in result
 
 
 @pytest.mark.parametrize("charset", ["utf-7", "zlib", "windows-1252"])
@@ -251,6 +266,14 @@ def test_subtitles_keep_times_lines_and_ends() -> None:
     assert result.count("\r\n") == SRT.count("\r\n") == result.count("\n")
     empty_cue = "\ufeff1\n00:00:01,000 --> 00:00:02,000\n\n2\n0:00:01,0 --> 0:00:02,0\na"
     assert texts_of("a.srt", empty_cue) == ["a"]
+
+
+def test_a_cue_ends_where_the_next_one_begins() -> None:  # some programs write no empty line between them
+    times = "00:00:01,000 --> 00:00:02,000"
+    source = f"1\n{times}\nIn\n1984\n2\n{times}\n3\n{times}\nthe end\n"
+    assert texts_of("a.srt", source) == ["In 1984", "the end"]
+    translation = source.replace("In", "Im Jahr").replace("the end", "das Ende")
+    assert written("a.srt", source, ["Im Jahr 1984", "das Ende"]) == translation
 
 
 def test_speakers_in_tags_are_apart() -> None:

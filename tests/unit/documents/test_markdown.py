@@ -198,6 +198,11 @@ def test_escapes_are_read_as_the_characters() -> None:
     assert before.upper() == after.upper()
 
 
+def test_a_carriage_return_ends_a_line() -> None:
+    source = "one\rtwo\n\n| a | b |\r\n|---|---|\r| a b | b |\r\rthree\r"
+    assert translated(source) == source.upper().replace("ONE\rTWO", "ONE TWO")
+
+
 @pytest.mark.parametrize(
     "source",
     ["a &lt; b", "a *b", "a ] b [ c", "**a*", "`a", "a <b", "![a](", "[a][]", "_a_b_ c", "\\", "| a |\n|--|"],

@@ -318,6 +318,11 @@ def test_tags_inside_a_word_stay_where_the_word_does(
         assert "<i>" in result
 
 
+def test_a_piece_behind_an_ampersand_is_whole() -> None:
+    source = "<p>See AT&T.com, Q&A.pdf and &copy2024 A.</p>"
+    assert through(source, HTML) == "<p>See AT&amp;T.com, Q&amp;A.pdf and &copy2024 A.</p>"
+
+
 @pytest.mark.parametrize(
     ("source", "translate", "expected"),
     [

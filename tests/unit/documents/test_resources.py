@@ -104,6 +104,12 @@ def test_properties_are_what_other_programs_read() -> None:
     assert (values["title"], key) == ("HELLO YOU, {0}", '&OPEN "THIS" = É😀')
 
 
+def test_keys_and_lines_of_properties_end_as_in_java() -> None:
+    source = "# one\ra = one\rb\u00a0c = two \\\r  words\r\n\r! two\rd\r"
+    result = "# one\ra = ONE\rb\u00a0c = TWO WORDS\r\n\r! two\rd\r"
+    assert of_file("a.properties", source).decode() == result
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -290,8 +296,8 @@ def test_strings_of_apple_are_what_other_programs_read(encoding: str) -> None:
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_paragraphs_of_fluent_stay_apart(end: str) -> None:
-    source = f"a ={end}    One {{ $x }}{end}    two.{end}    {end}    Three.{end}{end}b = Four{end}"
-    expected = f"a ={end}    ONE {{ $x }} TWO.{end}    {end}    THREE.{end}{end}b = FOUR{end}"
+    source = f"a ={end}    One {{ $x }}{end}    two{end}    {end}    Three.{end}{end}    four{end}b = Five{end}"
+    expected = f"a ={end}    ONE {{ $x }} TWO{end}    {end}    THREE.{end}{end}    FOUR{end}b = FIVE{end}"
     assert of_file("a.ftl", source).decode() == expected
 
 

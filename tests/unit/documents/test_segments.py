@@ -71,6 +71,8 @@ def test_a_text_is_reassembled_exactly(parts: list[tuple[str, str]], mode: Mode)
         ("ja", "これはペンです。それは本です。", ["これはペンです。", "それは本です。"]),
         ("hi", "यह एक घर है। वह सोता है।", ["यह एक घर है।", "वह सोता है।"]),
         ("xx", "One. Two.", ["One.", "Two."]),
+        ("fr", "Il dort. Le plan B\u00a0.", ["Il dort.", "Le plan B\u00a0."]),
+        ("ja", "これはプランB\u3000.", ["これはプランB\u3000."]),
         ("pt-BR", "Um. Dois.", ["Um.", "Dois."]),
         (
             "en",

@@ -39,6 +39,16 @@ def test_html_is_its_tokens(source: str) -> None:
     assert "".join(token.raw for token in html_tokens(source)) == source
 
 
+@given(st.lists(st.sampled_from(["&", "&copy", "&not", "&in", "&eacute;", "&#65", "&amp", *";aD1."])).map("".join))
+def test_each_character_has_its_own_source(source: str) -> None:
+    text, sources = decoded(source)
+    assert len(sources) == len(text)
+    assert "".join(sources) == source
+    for end in range(len(text) + 1):
+        parsed = html5lib.parseFragment("".join(sources[:end]), namespaceHTMLElements=False)
+        assert "".join(parsed.itertext()) == text[:end]
+
+
 @given(_HTML)
 def test_start_tags_are_those_of_html5lib(source: str) -> None:
     check_start_tags(source)

@@ -28,7 +28,7 @@ def pairs(path: Path, *fields: str) -> list[tuple[str, str, int]]:
     return [(a.decode(), b.decode(), line) for a, b, line in read_pairs(pair_files(path, None), *fields)]
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "latin-1"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "latin-1", "gb18030", "euc-jp"])
 def test_a_memory_is_read(tmp_path: Path, encoding: str) -> None:
     file = tmp_path / "a.tmx"
     file.write_bytes(TMX.format(encoding).encode(encoding))
@@ -36,6 +36,13 @@ def test_a_memory_is_read(tmp_path: Path, encoding: str) -> None:
     assert pairs(file, "en", "de-DE") == PAIRS
     assert pairs(file, "en", "fr") == [("Hello you é", "", 5), ("Alone", "", 6)]
     assert pairs(file, "de", "en")[0] == ("Hallo Du & ich", "Hello you é", 5)
+
+
+def test_letters_of_several_bytes_are_read_in_any_chunks(tmp_path: Path) -> None:
+    text = "犬です。" * 40_000
+    content = TMX.format("Shift_JIS").replace("é", text).replace("Alone", "caf&eacute;&nbsp;&foo;")
+    (tmp_path / "a.tmx").write_bytes(content.encode("shift_jis"))
+    assert [source for source, _, _ in pairs(tmp_path / "a.tmx")] == [f"Hello you {text}", "café\u00a0"]
 
 
 def test_what_others_write_is_read(tmp_path: Path) -> None:
@@ -61,6 +68,8 @@ def test_xliff_is_read(tmp_path: Path) -> None:
     [
         ("<html/>", "line 1: expected an element tmx or xliff, found html"),
         ("<tmx>", "line 1: expected well-formed XML, found no element found"),
+        ("<?xml version='1.0' encoding='foo'?><tmx/>", "line 1: expected .* encoding .*, found unknown encoding: foo"),
+        ("<?xml version='1.0' encoding='big5'?><tmx>Ā</tmx>", "line 1: expected .*, found 'big5' codec can't decode"),
         ("<!DOCTYPE a [<!ENTITY b 'c'>]><tmx/>", "expected a document without entity declarations"),
         ("<tmx>" + "<a>" * 300, "expected elements nested at most 256 deep"),
         (f"<tmx a='{'x' * 2**21}", "expected tags of at most 1,048,576 bytes"),

@@ -35,11 +35,18 @@ def test_trees_are_over_words_as_written(tmp_path: Path) -> None:
     assert tree.coreference == ((0, 3),)
 
 
+def test_comments_alone_are_no_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "a.conllu"
+    file.write_text(f"# a license\n\n{WORD.format(1)}\n# the end\n")
+    assert [tree.text for tree in read_trees(file)] == ["Er"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("1\tEr\n", "line 1: expected a CoNLL-U word"),
         ("", "found none"),
+        ("# a license\n", "found none"),
         (WORD.format("0"), "line 1: expected word 1 of its sentence, which a blank line ends, found 0"),
         (WORD.format("1") * 2, "line 2: expected word 2 of its sentence, which a blank line ends, found 1"),
         (WORD.format("²"), "line 1: expected a CoNLL-U word"),

@@ -52,6 +52,14 @@ def test_terms_are_found_however_their_letters_are_written(form: Literal["NFC", 
         assert [match.count for match in glossary.find(text)] == [1]
 
 
+def test_translations_have_the_letters_that_models_write() -> None:
+    written = "Köter", "\u0958"  # the second has no composed form in NFC
+    glossary = Glossary([Entry("dog", (unicodedata.normalize("NFD", written[0]), written[1]))])
+    (match,) = glossary.find("a dog")
+    assert match.entry.targets == written
+    assert [match.missing(f"der {each} {each}!") for each in written] == [0, 0]
+
+
 def test_what_a_translation_lacks() -> None:
     match = Match(Entry("bank", ("Bank", "Banken")), 2)
     assert match.missing("Die Bank und die Banken.") == 0
@@ -174,6 +182,8 @@ def test_a_term_base_of_another_program(tmp_path: Path) -> None:
         ("terms.tsv", b"a\tb\nbank Bank\n", "line 2: expected a term, a tab and its translation, found 'bank Bank'"),
         ("terms.tsv", b"a\tb\nbank\t\n", "line 2: expected a term, a tab and its translation"),
         ("terms.tsv", b"\tBank\n", "line 1: expected a term and its translation, found an empty one"),
+        ("terms.tsv", "\u200b\tBank\n".encode(), "line 1: expected a term and its translation, found an empty one"),
+        ("terms.tsv", "bank\t\u00ad\n".encode(), "line 1: expected a term and its translation, found an empty one"),
         ("terms.tsv", b"a\tb\t\tc\n", "line 1: expected a term and its translation, found an empty one"),
         ("terms.tsv", b"a\tb\na\tc\n", "line 2: expected each source term once, found 'a' again, after .* line 1"),
         ("terms.tsv", b"a\t" + b"b" * 501 + b"\n", "line 1: expected terms of at most 500 characters, found 501"),

@@ -7,7 +7,10 @@ calls deprecated or superseded are left out.
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from html.entities import html5
 from pathlib import Path
 from typing import NamedTuple
 from xml.parsers import expat
@@ -19,6 +22,11 @@ from headwise.text.reading.compression import open_binary
 
 SUFFIXES = (".tmx", ".xlf", ".xliff")
 _CHUNK = 1 << 16  # bytes that expat gets at once
+# Encodings of several bytes a letter, which expat doesn't know.
+_DECLARED = re.compile(
+    rb"""<\?xml\s[^<>]{0,200}?\bencoding\s*=\s*["'](shift_jis|euc-(?:jp|kr)|gb(?:k|2312|18030)|big5)["']""",
+    re.IGNORECASE,
+)
 _MOST_DEPTH = 256
 _MOST_TERMS = 1_000  # of a concept in a language
 _LONGEST = 1 << 20  # characters of a segment, and bytes of a tag
@@ -48,10 +56,13 @@ def read_units(path: Path, kinds: Sequence[str] = _KINDS) -> Iterator[Unit]:
     Raises `DataError` for another file, for XML that isn't well-formed, for a document type that declares
     anything, and for what is nested too deeply or too long.
     """
-    reader = _Reader(path, kinds)
     with open_binary(path) as file, read_errors(path):
-        while chunk := file.read(_CHUNK):
+        chunk = file.read(_CHUNK)
+        encoding = _DECLARED.match(chunk)
+        reader = _Reader(path, kinds, None if encoding is None else encoding[1].decode())
+        while chunk:
             yield from reader.feed(chunk)
+            chunk = file.read(_CHUNK)
         yield from reader.feed(b"")
 
 
@@ -106,14 +117,18 @@ def _texts(unit: Unit, wanted: str, path: Path) -> tuple[str, ...]:
 class _Reader:
     """Collects units from the events of expat."""
 
-    def __init__(self, path: Path, kinds: Sequence[str]) -> None:
+    def __init__(self, path: Path, kinds: Sequence[str], encoding: str | None) -> None:
+        """`encoding` is that of the file if expat doesn't know it."""
         self._path, self._kinds = path, kinds
-        self._parser = parser = expat.ParserCreate()
+        self._decoder = None if encoding is None else codecs.getincrementaldecoder(encoding)()
+        self._parser = parser = expat.ParserCreate(None if encoding is None else "utf-8")
         parser.UseForeignDTD(True)
         parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
         parser.StartElementHandler = self._open
         parser.EndElementHandler = self._close
         parser.CharacterDataHandler = self._characters
+        # HTML's names for characters are known, in documents that don't declare them, too.
+        parser.SkippedEntityHandler = lambda name, _: self._characters(html5.get(f"{name};", ""))
         parser.StartDoctypeDeclHandler = self._document_type
         self._units: list[Unit] = []
         self._stack: list[str] = []
@@ -127,11 +142,15 @@ class _Reader:
 
     def feed(self, chunk: bytes) -> list[Unit]:
         """Return the units that end in a chunk; an empty one ends the file."""
+        last = not chunk
         try:
-            self._parser.Parse(chunk, not chunk)
+            chunk = chunk if self._decoder is None else self._decoder.decode(chunk, last).encode()
+            self._parser.Parse(chunk, last)
         except expat.ExpatError as error:
             reason = expat.ErrorString(error.code)
             raise self._error(f"expected well-formed XML, found {reason}", error.lineno) from None
+        except (LookupError, ValueError) as error:  # of an encoding
+            raise self._error(f"expected text in a known encoding that it names, found {error}") from None
         self._fed += len(chunk)
         if self._fed - max(self._parser.CurrentByteIndex, 0) > _LONGEST:
             raise self._error(f"expected tags of at most {_LONGEST:,} bytes, found a longer one")

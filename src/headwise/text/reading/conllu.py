@@ -33,7 +33,8 @@ def read_trees(path: str | Path) -> list[Tree]:
     path = Path(path)
     lines = ((number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1))
     blocks = groupby(lines, lambda line: line[1] == [""])
-    trees = [_tree(list(block), path) for blank, block in blocks if not blank]
+    found = (_tree(list(block), path) for blank, block in blocks if not blank)
+    trees = [tree for tree in found if tree.words]  # comments alone, such as a license, are no sentence
     if not trees:
         raise DataError(f"{path}: expected CoNLL-U sentences, found none")
     return trees

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import csv
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headwise.characters import UNSPACED, as_seen, check_characters
@@ -78,7 +79,7 @@ class Glossary:
                     f"{place}: expected each source term once, found {entry.source[:_SHOWN]!r} again, "
                     f"after {first_places[key]}; other translations of a term belong in the same entry"
                 )
-            self._by_words[key] = entry
+            self._by_words[key] = replace(entry, targets=tuple(map(_composed, entry.targets)))
             self._lengths[key[0]].add(len(key))
             first_places[key] = place
 
@@ -193,9 +194,15 @@ def _checked(entry: Entry, place: str) -> Entry:
     for term in (entry.source, *entry.targets):
         if len(term) > LONGEST:
             raise DataError(f"{place}: expected terms of at most {LONGEST} characters, found {len(term)}")
-        if not words(check_characters(term, place)):
+        if not words(as_seen(check_characters(term, place))):
             raise DataError(f"{place}: expected a term and its translation, found an empty one")
     return entry
+
+
+def _composed(text: str) -> str:
+    """Return a translation with composed letters, as models write them, where Unicode has these."""
+    composed = unicodedata.normalize("NFC", text)
+    return composed if len(composed) < len(text) else text
 
 
 def _occurrences(text: Sequence[str], forms: Sequence[str]) -> int:
