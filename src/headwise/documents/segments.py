@@ -43,6 +43,8 @@ _BEGINS = re.compile(r"[^\W\d_][^\W\d_A-Z]{0,3}(?:['’][^\W\d_]+)?(?:\s|\Z)")
 _NEXT = re.compile(r"(?:Er|Sie|Es|Ich|Wir|Ihr|Der|Die|Das|Dann|Danach|Am|Im|In|Und|Aber)\b")  # sentence
 # Between a capital and a full stop, sentencex panics at white space of several bytes, such as a no-break space.
 _BEFORE_STOP = re.compile(r"([A-Z]\s*)[^\S\x00-\x7f](?=\.)")
+# What sentencex gets at once, up to the end of a sentence or of a word: its time may grow with the square of a text.
+_AT_ONCE = re.compile(r".{1,5000}(?<=[.!?…]\s)|.{1,5000}(?<=\s)|.{1,5000}", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ def _sentences(text: str, language: str) -> list[str]:
     split_sentences = optional_module("sentencex", "documents").segment
     language = (language or _UNTOLD).partition("-")[0].lower()
     split = _BEFORE_STOP.sub(r"\1 ", text)
-    parts = split_sentences(language, split)
+    parts = [part for found in _AT_ONCE.finditer(split) for part in split_sentences(language, found[0])]
     if "".join(parts) != split:
         return [text]
     parts = [text[first:last] for first, last in pairwise([0, *accumulate(map(len, parts))])]
