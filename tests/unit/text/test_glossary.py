@@ -174,6 +174,7 @@ def test_a_term_base_of_another_program(tmp_path: Path) -> None:
         ("terms.tsv", b"a\tb\nbank Bank\n", "line 2: expected a term, a tab and its translation, found 'bank Bank'"),
         ("terms.tsv", b"a\tb\nbank\t\n", "line 2: expected a term, a tab and its translation"),
         ("terms.tsv", b"\tBank\n", "line 1: expected a term and its translation, found an empty one"),
+        ("terms.tsv", b"\xe2\x80\x8b\tBank\n", "line 1: expected a term and its translation, found an empty one"),
         ("terms.tsv", b"a\tb\t\tc\n", "line 1: expected a term and its translation, found an empty one"),
         ("terms.tsv", b"a\tb\na\tc\n", "line 2: expected each source term once, found 'a' again, after .* line 1"),
         ("terms.tsv", b"a\t" + b"b" * 501 + b"\n", "line 1: expected terms of at most 500 characters, found 501"),

@@ -193,7 +193,7 @@ def _checked(entry: Entry, place: str) -> Entry:
     for term in (entry.source, *entry.targets):
         if len(term) > LONGEST:
             raise DataError(f"{place}: expected terms of at most {LONGEST} characters, found {len(term)}")
-        if not words(check_characters(term, place)):
+        if not words(as_seen(check_characters(term, place))):
             raise DataError(f"{place}: expected a term and its translation, found an empty one")
     return entry
 
