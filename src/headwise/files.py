@@ -149,8 +149,8 @@ def locked(file: Path, path: Path, *, wait: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def appending(path: str | Path, size: int) -> Iterator[BinaryIO]:
-    """Open a file for writing behind its first `size` bytes, and `lock` it; raises `TrainingError`."""
+def appending(path: str | Path, size: int | None = None) -> Iterator[BinaryIO]:
+    """Open a file for writing behind its first `size` bytes, or its end, and `lock` it; raises `TrainingError`."""
     path = Path(path)
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -158,7 +158,7 @@ def appending(path: str | Path, size: int) -> Iterator[BinaryIO]:
     with file:
         lock(file, path)
         with disk_errors(path):
-            if file.tell() > size:
+            if size is not None and file.tell() > size:
                 file.truncate(size)
         yield file
 

@@ -23,8 +23,8 @@ def shaped(log_probs: Tensor, temperature: float = 1.0, top_k: int = 0, top_p: f
     """
     size = log_probs.shape[-1]
     scaled = log_probs.double() / temperature
-    if top_k and top_k < size:
-        tokens = top(log_probs, top_k)
+    if top_k:
+        tokens = top(log_probs, min(top_k, size))
         probabilities = torch.softmax(scaled.gather(-1, tokens), dim=-1)
         return _nucleus(probabilities, top_p), tokens
     probabilities = torch.softmax(scaled, dim=-1)

@@ -37,7 +37,7 @@ def word_links(
 
     `weights` are those of the subwords, (target, source). Words are separated by spaces.
     """
-    if not source_pieces or not target_pieces:
+    if not all("".join(pieces).strip(_WORD_START) for pieces in (source_pieces, target_pieces)):
         return ()
     target_words, source_words = word_numbers(target_pieces), word_numbers(source_pieces)
     by_word = np.zeros((target_words[-1] + 1, source_words[-1] + 1), dtype=np.float32)
@@ -46,9 +46,14 @@ def word_links(
 
 
 def word_numbers(pieces: Sequence[str]) -> list[int]:
-    """Return the index of the word, from 0, that each subword belongs to."""
-    numbers, number = [], 0
-    for position, piece in enumerate(pieces):
-        number += position > 0 and piece.startswith(_WORD_START)
+    """Return the index of the word, from 0, that each subword belongs to.
+
+    A space alone belongs to the word behind it, or the last one: several spaces in a row separate two words.
+    """
+    numbers, number, begun = [], 0, False
+    for piece in pieces:
+        number += begun and piece.startswith(_WORD_START)
+        begun = bool(piece.strip(_WORD_START)) or (begun and not piece.startswith(_WORD_START))
         numbers.append(number)
-    return numbers
+    last = number if begun else max(number - 1, 0)
+    return [min(each, last) for each in numbers]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -89,6 +90,9 @@ class _Options:
         for setting in settings:
             name, value = parse_setting(setting, "-s", "KEY=VALUE")
             cls.known(name, "-s ")
+            if name in cls.reals and isinstance(value, str):
+                with contextlib.suppress(ValueError):
+                    value = float(value)  # 1e-6 is text in YAML, and a number in a configuration
             try:
                 cls.check(name, value)
             except ConfigError as error:

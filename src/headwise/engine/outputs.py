@@ -171,5 +171,5 @@ def _join_alignments(outputs: Sequence[Output], parts: Sequence[Translation]) ->
             return None
         links += [(source + source_words, target + target_words) for source, target in output.alignment]
         source_words += word_numbers(part.source_pieces)[-1] + 1
-        target_words += word_numbers(output.pieces[:-1])[-1] + 1 if output.tokens else 0
+        target_words += word_numbers(output.pieces[:-1])[-1] + 1 if output.text.strip() else 0
     return tuple(links)

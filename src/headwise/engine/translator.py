@@ -252,7 +252,7 @@ class Translator:
             [spelled[number].restore(part) for part in texts] if number in spelled else texts
             for number, (texts, _) in enumerate(encoded)
         ]
-        rooms = [self._room(each.prefix, lettered=each.lettered) for each in searched]
+        rooms = [self._room(longest, each.prefix, lettered=each.lettered) for each in searched]
         return result.with_glossary(glossary, glossary_texts or written, parts, self.subwords, rooms)
 
     def readings(
@@ -277,14 +277,15 @@ class Translator:
         lettered = not options.allow_empty and self.needs_letter(text, prefix)
         numbers = words = None
         if options.guard:
-            room = self._room(prefix, lettered=lettered)
+            assert options.max_length is not None  # they are `within` what the model writes
+            room = self._room(options.max_length, prefix, lettered=lettered)
             numbers = SourceNumbers.of(text, self.subwords, room)
             words = SeldomWords.of(text, self.dictionary, self.subwords, room)
         return SearchSentence(source, options, prefix, allowed, lettered=lettered, numbers=numbers, words=words)
 
-    def _room(self, prefix: Sequence[int] | None, *, lettered: bool) -> int:
-        """Return the most tokens of all terms of an output."""
-        return self.engine.max_length - 1 - len(self.symbols.beginning(prefix)) - lettered
+    def _room(self, longest: int, prefix: Sequence[int] | None, *, lettered: bool) -> int:
+        """Return the most tokens of all terms of an output of at most `longest` tokens."""
+        return longest - len(self.symbols.beginning(prefix)) - lettered
 
     def about_words(self, text: str) -> tuple[str, ...]:
         """Return sentences about a text in capitals, and about words that a shipped run's training text lacks."""

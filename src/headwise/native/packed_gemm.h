@@ -254,7 +254,7 @@ class Linear {
         const int blocks = (rows + TILE_ROWS - 1) / TILE_ROWS;
         for (int column = 0; column < outputs_; column += PANEL)
             for (int block = 0; block < blocks; ++block) {
-                const int first = rows * block / blocks, last = rows * (block + 1) / blocks;
+                const int first = int(int64_t(rows) * block / blocks), last = int(int64_t(rows) * (block + 1) / blocks);
                 tiles<TILE_ROWS>(x, column, begin + first, last - first, take);
             }
     }

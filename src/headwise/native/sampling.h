@@ -32,8 +32,9 @@ class Distribution {
             write(&weights_[i], power < -87.0f ? Floats{} : exponential(power));
         }
         order_.clear();
-        const bool some = draws.top_k && draws.top_k < count;
-        if (some || draws.top_p < 1) rank(logits, some ? draws.top_k : count, some ? 1 : draws.top_p, count);
+        const bool some = draws.top_k > 0;
+        if (some || draws.top_p < 1)
+            rank(logits, some ? std::min(draws.top_k, count) : count, some ? 1 : draws.top_p, count);
         size_ = order_.empty() ? count : int(order_.size());
         sums_.resize(size_);
         double sum = 0;

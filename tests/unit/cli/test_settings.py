@@ -33,6 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("patience=2", 2.0),
         ("patience=.inf", math.inf),
+        ("temperature=1e-6", 1e-6),
         ("max_length=null", None),
         ("guard=true", True),
         ("seed=0x10", 16),

@@ -128,6 +128,13 @@ def test_no_result_depends_on_the_batch(library: Library, precision: str) -> Non
     assert together == alone == refilled
 
 
+def test_a_step_may_have_more_rows_than_32_bits_can_square() -> None:
+    fast = native_engine(transformer(encoder_layers=1, decoder_layers=1, d_model=8, d_ff=8))
+    options = SearchOptions(beam=40, min_length=1, max_length=2)
+    found = search_at_once(fast, [[EOS]] * 3000, options, 3000)
+    assert {hypotheses[0] for hypotheses in found} == {search_at_once(fast, [[EOS]], options, 1)[0][0]}
+
+
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 def test_forced_decoding_gives_what_the_search_reported(library: Library, precision: str) -> None:
     fast, sources = shared_engine(library, precision), sentences(9, VOCABULARY, seed=3)

@@ -42,6 +42,7 @@ SAMPLED = {
     "all": SearchOptions(sample=True, n_best=5, seed=4),
     "one": SearchOptions(sample=True, allow_unknown=True),
     "likeliest": SearchOptions(sample=True, n_best=3, top_k=9, min_length=4),
+    "most": SearchOptions(sample=True, n_best=3, top_k=VOCABULARY - 1, max_length=9),  # more than are listed
     "nucleus": SearchOptions(sample=True, n_best=3, top_p=0.7),
     "cold": SearchOptions(sample=True, n_best=3, top_k=40, top_p=0.9, temperature=0.5, max_length=9),
     "hot": SearchOptions(sample=True, n_best=3, temperature=3.0, no_repeat_ngram=1, min_length=9),

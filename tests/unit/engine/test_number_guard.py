@@ -150,6 +150,14 @@ def test_a_number_that_is_lacking_is_placed(run: Path, engine: str) -> None:
     assert not any("42" in warning for warning in with_term.warnings)
 
 
+@pytest.mark.parametrize("longest", [1, 3, 6])
+def test_what_is_placed_leaves_an_output_within_its_bound(longest: int, run: Path) -> None:
+    translator = Translator.load(run, device="cpu")
+    for line in ("There are 4711 dogs.", "1234567890"):
+        (found,) = translator.translate([line], guard=True, max_length=longest)
+        assert len(found.outputs[0].tokens) <= longest
+
+
 def test_a_run_that_is_guarded_samples_unguarded(run: Path) -> None:
     translator = Translator.load(run, engine="pytorch", device="cpu")
     translator.options = translator.options_with(guard=True)

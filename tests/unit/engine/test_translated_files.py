@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,9 @@ from headwise.engine.corpus import progress
 from headwise.engine.corpus.columns import Columns
 from headwise.engine.corpus.rows import TextFile
 from headwise.engine.corpus.runs import Runs
+from headwise.engine.corpus.translation import FileTranslation, appended
 from headwise.engine.corpus.work import TextWork
+from headwise.errors import LockedError
 from headwise.shipped.runs import find_run
 from headwise.text.tokens.pair_vocabulary import Side
 from multilingual_run import make_multilingual
@@ -40,6 +44,28 @@ def test_a_line_is_as_long_as_what_the_model_reads_of_it(tmp_path: Path) -> None
         assert chunk.data.decode().split("\n")[:-1] == lines
         assert chunk.counts.get("too_long", 0) == too_long
         assert ("line 2: expected at most 511 subwords" in str(chunk.failure)) == (rule == "stop")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there is no such lock on Windows")
+def test_a_command_beside_another_one_of_the_same_output_changes_nothing(tmp_path: Path) -> None:
+    source, out = tmp_path / "text.en", tmp_path / "text.de"
+    source.write_text("A man reads.\nA woman sleeps.\nA dog runs.\n")
+    runs = Runs([find_run("demo")], {"beam": 1, "max_length": 8}, {"device": "cpu"})
+    work = TextWork(runs, TextFile(source), appended(out), Columns())
+    whole = [each.text for each in runs.load().translate(source.read_text().splitlines(), runs.options())]
+    command, again = (FileTranslation(work, out, chunk=1, restart=restart) for restart in (False, True))
+
+    def interrupted(_: object) -> None:
+        with pytest.raises(LockedError):
+            again.run(print, print)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        command.run(print, interrupted)
+    assert json.loads(command.progress.read_text())["lines"] == 1
+    command.run(lambda _: out.exists() or command.run(print, print), print)  # another one ends while this one begins
+    assert out.read_text().splitlines() == whole
+    assert sorted(tmp_path.iterdir()) == [out, source]
 
 
 def test_progress_is_printed_line_by_line_without_a_terminal(

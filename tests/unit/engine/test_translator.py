@@ -389,6 +389,7 @@ def test_word_links_follow_the_weights() -> None:
     )
     assert word_links(weights, source, target) == ((0, 0), (1, 1))
     assert word_links(weights[:, :0], [], target) == ()
+    assert word_links(weights[:1], source, ["▁"]) == ()
 
 
 def test_links_are_read_from_subwords_alone(translator: Translator) -> None:
@@ -407,6 +408,16 @@ def test_links_are_read_from_subwords_alone(translator: Translator) -> None:
 def test_words_are_what_spaces_separate() -> None:
     assert word_numbers(["▁A", "▁", "xy", "▁man", "."]) == [0, 1, 1, 2, 2]
     assert word_numbers(["la", "te"]) == [0, 0]
+    assert word_numbers(["▁", "▁A", "▁", "▁", "▁man", ".", "▁"]) == [0, 0, 1, 1, 1, 1, 1]
+
+
+@given(pieces=st.lists(st.sampled_from(["▁", "▁A", "b", ""]), max_size=9))
+def test_words_are_those_of_the_decoded_text(pieces: list[str]) -> None:
+    words = "".join(pieces).replace("▁", " ").split()
+    assert max(word_numbers(pieces), default=0) == max(len(words) - 1, 0)
+    for number, word in enumerate(words):
+        own = [piece for piece, each in zip(pieces, word_numbers(pieces), strict=True) if each == number]
+        assert "".join(own).strip("▁") == word
 
 
 def test_cross_attention_is_a_distribution_over_the_source_alone(translator: Translator) -> None:

@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from headwise.chunks import chunks
 from headwise.data.prepared import files_checksum
@@ -99,32 +99,37 @@ class FileTranslation:
         """
         self._check_formats()
         request = self.request()
-        begun = self._begun(request)
 
         with find_place(self.work) as (engine, description, name):
             say(description)
-            manifest = begun or self._begin(request, name)
-            manifest.check_engine(name, self.out)
-            if manifest.lines:
-                say(f"{self.out}: {manifest.lines:,} of {manifest.total:,} lines are translated already")
-            try:
-                self._translate(manifest, engine, notice)
-            except KeyboardInterrupt:
-                say(f"{self.out}: {manifest.lines:,} lines are saved; the same command goes on from there")
-                raise
+            self._open_place()
+            # Locked before anything of an earlier command is read, so that a running one isn't disturbed.
+            with appending(self.work.output) as file:
+                manifest = self._begun(request) or self._begin(request, name)
+                manifest.check_engine(name, self.out)
+                if manifest.lines:
+                    say(f"{self.out}: {manifest.lines:,} of {manifest.total:,} lines are translated already")
+                with disk_errors(self.work.output):
+                    file.truncate(manifest.bytes)
+                try:
+                    self._translate(manifest, engine, notice, file)
+                except KeyboardInterrupt:
+                    say(f"{self.out}: {manifest.lines:,} lines are saved; the same command goes on from there")
+                    raise
         self._finish()
         return manifest
 
     def _translate(
-        self, manifest: Manifest, engine: ChunkTranslator, notice: Callable[[TranslatedChunk], None]
+        self,
+        manifest: Manifest,
+        engine: ChunkTranslator,
+        notice: Callable[[TranslatedChunk], None],
+        file: BinaryIO,
     ) -> None:
         output = self.work.output
         digest = digest_of(output, manifest.bytes)
         rows = _Readable(self._rows(manifest.lines))
-        with (
-            TranslationProgress(manifest.total, manifest.lines) as progress,
-            appending(output, manifest.bytes) as file,
-        ):
+        with TranslationProgress(manifest.total, manifest.lines) as progress:
             for result in engine(chunks(rows, itertools.repeat(self.chunk))):
                 with disk_errors(output):
                     file.write(result.data)
@@ -150,6 +155,13 @@ class FileTranslation:
         prefixes = None if self.prefixes is None else itertools.islice(read_lines(self.prefixes), first, None)
         for _, row, prefix in with_prefixes(self.work.source.rows(first), prefixes, first + 1):
             yield row if prefix is None else dataclasses.replace(row, prefix=prefix)
+
+    def _open_place(self) -> None:
+        """Create the folder and the file that is appended to, so that an error names the output."""
+        with disk_errors(self.out):
+            if not self.out.parent.exists():
+                self.out.parent.mkdir(parents=True)
+            open(self.work.output, "ab").close()
 
     def _check_formats(self) -> None:
         """Raise `ConfigError` if a file's format doesn't allow what is asked, or needs a package that is missing."""
@@ -189,10 +201,6 @@ class FileTranslation:
 
     def _begin(self, request: dict[str, Any], engine: str) -> Manifest:
         manifest = Manifest(request=request, engine=engine, total=self.work.source.count())
-        with disk_errors(self.out):
-            if not self.out.parent.exists():
-                self.out.parent.mkdir(parents=True)
-            open(self.work.output, "ab").close()  # so that an error names it
         manifest.save(self.progress)
         return manifest
 
