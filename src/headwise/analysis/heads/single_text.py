@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from headwise.analysis.attention import SentenceWords, shared_bytes
+from headwise.analysis.attention import SentenceWords, shared_bytes, spaced
 from headwise.analysis.heads.measuring import Annotated, PartReport, StackTexts, measured, similarity_of
 from headwise.analysis.interventions import attention_parts
 from headwise.analysis.recording import Stack
@@ -68,7 +68,7 @@ def split_words(vocabulary: Vocabulary, sentence: SentenceWords) -> tuple[list[i
 
     A text whose spelling the vocabulary changes (letters in another case, unknown characters) is encoded word by word.
     """
-    text = " ".join(sentence.text.split())
+    text = spaced(sentence.text)
     ids = vocabulary.encode(text)
     spelled = b"".join(map(vocabulary.spelled, ids))
     if ids and spelled.removeprefix(b" ") == text.encode():
