@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from damages import VERSION, Damage, Damages, changed, in_directory, repacked, written
+from damages import COMPRESSED, SIZE, VERSION, Damage, Damages, changed, in_directory, repacked, written
 
 
 def edit_options(**changes: Any) -> Damage:
@@ -50,6 +50,19 @@ def npy(header: dict[str, Any]) -> bytes:
     return content.getvalue() + bytes(64)
 
 
+def beyond_the_file(folder: Path) -> None:
+    """Let the first array be larger than the file, by its header and by the zip file's directory."""
+    entry = npy({"descr": "<f4", "fortran_order": False, "shape": (10**8,)})
+    size = (len(entry) - 64 + 4 * 10**8).to_bytes(4, "little")
+    first = repacked(
+        lambda entries: {"Wemb.npy": entry, **{name: e for name, e in entries.items() if name != "Wemb.npy"}},
+        "model.npz",
+        zipfile.ZIP_STORED,
+    )
+    first(folder)
+    in_directory({COMPRESSED: size, SIZE: size}, "model.npz")(folder)
+
+
 def options_text(text: bytes) -> Any:
     return edit_arrays(**{"special:model.yml": np.frombuffer(text, np.int8)})
 
@@ -82,6 +95,11 @@ MARIAN: Damages = {
     "a negative header": (raw_entry(npy(VAST | {"shape": (-4, 4)})), "found the shape (-4, 4)"),
     "code in a header": (raw_entry(b"\x93NUMPY\x01\x00\x10\x00print('boom')   "), "found another header"),
     "deep brackets": (raw_entry(b"\x93NUMPY\x01\x00\x10\x27" + b"(" * 10000), "found another header"),
+    "a structured type": (
+        edit_arrays(Wemb=np.zeros(3, [("boom", "<f4")])),
+        "expected float32, float16, int8 (little-endian), found [('boom', '<f4')]",
+    ),
+    "an array beyond the file": (beyond_the_file, "found a damaged one"),
     "text": (
         edit_arrays(Wemb=np.array(["boom"])),
         "expected float32, float16, int8 (little-endian), found <U4",
