@@ -63,6 +63,14 @@ def beyond_the_file(folder: Path) -> None:
     in_directory({COMPRESSED: size, SIZE: size}, "model.npz")(folder)
 
 
+def twice_among_many(folder: Path) -> None:
+    """Let the last two of 200,000 pieces be equal, which takes hours to find by comparing each with all others."""
+    edit_options(dim_vocabs=[200_000, 200_000])(folder)
+    edit_file("vocab.yml", lambda t: t + "".join(f"w{n}: {n}\n" for n in range(180, 199_999)) + "w199998: 199999\n")(
+        folder
+    )
+
+
 def options_text(text: bytes) -> Any:
     return edit_arrays(**{"special:model.yml": np.frombuffer(text, np.int8)})
 
@@ -161,6 +169,7 @@ MARIAN: Damages = {
         edit_file("vocab.yml", lambda t: t.replace("y: ", '"z": ', 1)),
         "expected different pieces",
     ),
+    "a piece twice among many": (twice_among_many, "expected different pieces, found 'w199998' twice"),
     "an escape": (edit_file("vocab.yml", lambda t: t + '"\\q": 9999\n'), "expected a piece, found"),
     "two models": (
         edit_file("decoder.yml", lambda t: t.replace("- model.npz", "- a.npz\n- b.npz")),
