@@ -357,6 +357,9 @@ def test_decoding_and_recording_are_those_of_the_formula(model: Seq2Seq, subword
     for fractions in ([[5.5]], torch.tensor([[5.5]])):
         with pytest.raises(DataError, match=r"source 1: expected ids that are whole numbers, found 5\.5"):
             headwise.decode(model, fractions)  # type: ignore[arg-type]
+    for wrong in (["Hello"], ["12"], [[None]], np.array([[5.5]], np.float32), [torch.tensor([5.5])]):
+        with pytest.raises(DataError, match="source 1: expected ids that are whole numbers, found"):
+            headwise.decode(model, wrong)
     for ask in (lambda: headwise.decode(model, [[5] * 40]), lambda: headwise.record(model, [5], [5] * 40)):
         with pytest.raises(DataError, match=r"expected at most 40 positions \(model.max_length\), found 41"):
             ask()
