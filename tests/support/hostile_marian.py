@@ -130,6 +130,11 @@ MARIAN: Damages = {
         "found array more, which Headwise has no place",
     ),
     "other positions": (edit_arrays(Wpos=np.ones((9, 24), np.float32)), "expected Wpos to be sinusoids"),
+    "no positions": (edit_arrays(Wpos=np.ones((0, 24), np.float32)), "expected Wpos to be sinusoids"),
+    "odd heads": (
+        edit_options(transformer_heads=5),
+        "special:model.yml: d_model must be a multiple of heads unless d_k and d_v are given",
+    ),
     "no options": (edit_arrays(**{"special:model.yml": None}), "found none of them"),
     "options that aren't YAML": (options_text(b"{a: ["), "special:model.yml: expected YAML"),
     "options with an alias": (
