@@ -165,6 +165,15 @@ def test_errors_name_arguments_and_not_options(run: headwise.Run, toy: Toy, tmp_
             lambda: run.export(out, to="run", precision="int3"),
         ),
         ("predict: expected a list of texts, found one string", lambda: run.predict("A man.")),
+        (
+            "imports: expected a list, found one string, 'my_attention'",
+            lambda: headwise.load(run.path or "", imports="my_attention"),
+        ),
+        (
+            "mix: expected a list, found one string, 'runs/de=0.3'",
+            lambda: headwise.train(toy.source, toy.target, out=out, mix="runs/de=0.3"),
+        ),
+        ("others: expected a list, found one string, 'a'", lambda: run.export(out, to="run", others="a")),
     ):
         with pytest.raises(HeadwiseError) as raised:
             wrong()
