@@ -11,7 +11,7 @@ from typing import Any
 Damage = Callable[[Path], Any]
 Damages = dict[str, tuple[Damage, str]]  # name -> what is done, and what the sentence says
 # Places in an entry of the directory of a zip file, which is behind the contents.
-VERSION, FLAGS, NAME = 6, 8, 46
+VERSION, FLAGS, COMPRESSED, SIZE, NAME = 6, 8, 20, 24, 46
 
 
 def changed(change: Callable[[bytes], bytes], name: str = "") -> Damage:

@@ -81,6 +81,19 @@ def long_unknown(folder: Path) -> None:
     (folder / "model.bin").write_bytes(content)
 
 
+def vast_embedding(folder: Path) -> None:
+    """Let an embedding have no rows and vast columns, and the file no positions, which are then made of that width."""
+    file = folder / "model.bin"
+    content, name = file.read_bytes(), "decoder/embeddings/weight"
+    before, header, after = content.partition(named(name, (126, 24), 0, 126 * 24 * 4))
+    assert header
+    content = before + named(name, (0, 2**28), 0, 0) + after[126 * 24 * 4 :]
+    for side in ("encoder", "decoder"):
+        old, new = (f"{side}/{part}".encode() + b"\0" for part in ("position_encodings/encodings", "unk_token"))
+        content = content.replace(struct.pack("<H", len(old)) + old, struct.pack("<H", len(new)) + new)
+    file.write_bytes(content)
+
+
 config = partial(edit, "config.json")
 NORM = "encoder/layer_norm/beta"
 HEADER = named(NORM, (24,), 0, 96)
@@ -104,6 +117,16 @@ CTRANSLATE2: Damages = {
     "a size that wraps around": (
         replaced(HEADER, named(NORM, (2**31, 2**31, 4), 0, 0)),
         "expected encoder/layer_norm/beta of shape",
+    ),
+    "a vast width without a row": (vast_embedding, "of 1 to 524288 columns, found 268435456"),
+    "no heads": (
+        changed(
+            lambda content: content.replace(HEADS + b"\4", HEADS + b"\0").replace(
+                HEADS.replace(b"decoder", b"encoder") + b"\4", HEADS.replace(b"decoder", b"encoder") + b"\0"
+            ),
+            "model.bin",
+        ),
+        "model.bin: heads: Input should be greater than 0",
     ),
     "many dimensions": (replaced(HEADER, named(NORM, (1,) * 200, 0, 4)), "at most 8 dimensions"),
     "no such type": (replaced(HEADER, named(NORM, (24,), 9, 96)), "a type from 0 to 5"),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from damages import VERSION, Damage, Damages, changed, in_directory, repacked, written
+from damages import COMPRESSED, SIZE, VERSION, Damage, Damages, changed, in_directory, repacked, written
 
 
 def edit_options(**changes: Any) -> Damage:
@@ -50,6 +50,27 @@ def npy(header: dict[str, Any]) -> bytes:
     return content.getvalue() + bytes(64)
 
 
+def beyond_the_file(folder: Path) -> None:
+    """Let the first array be larger than the file, by its header and by the zip file's directory."""
+    entry = npy({"descr": "<f4", "fortran_order": False, "shape": (10**8,)})
+    size = (len(entry) - 64 + 4 * 10**8).to_bytes(4, "little")
+    first = repacked(
+        lambda entries: {"Wemb.npy": entry, **{name: e for name, e in entries.items() if name != "Wemb.npy"}},
+        "model.npz",
+        zipfile.ZIP_STORED,
+    )
+    first(folder)
+    in_directory({COMPRESSED: size, SIZE: size}, "model.npz")(folder)
+
+
+def twice_among_many(folder: Path) -> None:
+    """Let the last two of 200,000 pieces be equal, which takes hours to find by comparing each with all others."""
+    edit_options(dim_vocabs=[200_000, 200_000])(folder)
+    edit_file("vocab.yml", lambda t: t + "".join(f"w{n}: {n}\n" for n in range(180, 199_999)) + "w199998: 199999\n")(
+        folder
+    )
+
+
 def options_text(text: bytes) -> Any:
     return edit_arrays(**{"special:model.yml": np.frombuffer(text, np.int8)})
 
@@ -82,6 +103,11 @@ MARIAN: Damages = {
     "a negative header": (raw_entry(npy(VAST | {"shape": (-4, 4)})), "found the shape (-4, 4)"),
     "code in a header": (raw_entry(b"\x93NUMPY\x01\x00\x10\x00print('boom')   "), "found another header"),
     "deep brackets": (raw_entry(b"\x93NUMPY\x01\x00\x10\x27" + b"(" * 10000), "found another header"),
+    "a structured type": (
+        edit_arrays(Wemb=np.zeros(3, [("boom", "<f4")])),
+        "expected float32, float16, int8 (little-endian), found [('boom', '<f4')]",
+    ),
+    "an array beyond the file": (beyond_the_file, "found a damaged one"),
     "text": (
         edit_arrays(Wemb=np.array(["boom"])),
         "expected float32, float16, int8 (little-endian), found <U4",
@@ -104,6 +130,11 @@ MARIAN: Damages = {
         "found array more, which Headwise has no place",
     ),
     "other positions": (edit_arrays(Wpos=np.ones((9, 24), np.float32)), "expected Wpos to be sinusoids"),
+    "no positions": (edit_arrays(Wpos=np.ones((0, 24), np.float32)), "expected Wpos to be sinusoids"),
+    "odd heads": (
+        edit_options(transformer_heads=5),
+        "special:model.yml: d_model must be a multiple of heads unless d_k and d_v are given",
+    ),
     "no options": (edit_arrays(**{"special:model.yml": None}), "found none of them"),
     "options that aren't YAML": (options_text(b"{a: ["), "special:model.yml: expected YAML"),
     "options with an alias": (
@@ -143,6 +174,7 @@ MARIAN: Damages = {
         edit_file("vocab.yml", lambda t: t.replace("y: ", '"z": ', 1)),
         "expected different pieces",
     ),
+    "a piece twice among many": (twice_among_many, "expected different pieces, found 'w199998' twice"),
     "an escape": (edit_file("vocab.yml", lambda t: t + '"\\q": 9999\n'), "expected a piece, found"),
     "two models": (
         edit_file("decoder.yml", lambda t: t.replace("- model.npz", "- a.npz\n- b.npz")),

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from damages import FLAGS, VERSION, Damages, edit, in_directory, repacked, without, written
+from damages import COMPRESSED, FLAGS, SIZE, VERSION, Damages, edit, in_directory, repacked, without, written
 from transformers_models import edit_tensors
 
 
@@ -105,6 +105,7 @@ def replaced(replacement: str, times: int = 1) -> dict[str, Any]:
 config, tokenizer = partial(edit, "config.json"), partial(edit, "tokenizer.json")
 WORDS = "bert__embeddings__word_embeddings__weight"
 QUERY = "encoder__block__0__layer__0__SelfAttention__q__weight"
+VAST = b"\xff\xff\xff\x7f"
 PROCESSOR = "preprocessor_config.json"
 # Of the tokenizer, in every model of single texts.
 TOKENIZER: Damages = {
@@ -283,6 +284,7 @@ MARIAN: Damages = {
     "compressed tensors": (compressed, "expected uncompressed tensors"),
     "another class": (pickled({"a": Other()}), "found a pickle that needs more (hostile_transformers.Other)"),
     "a zip file of the future": (in_zip({VERSION: b"\xff"}), "in its zip format"),
+    "a pickle beyond the file": (in_zip({COMPRESSED: VAST, SIZE: VAST}), "in its zip format"),
     "an encrypted file": (in_zip({FLAGS: b"\1"}), "in its zip format"),
     "no zip": (
         lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
@@ -296,6 +298,11 @@ MARIAN: Damages = {
     "a number for a name": (
         pickled({7: torch.zeros(3)}),
         "expected tensors by name, found a Tensor for a number",
+    ),
+    "a tensor without content": (pickled({"a": torch.empty(3, device="meta")}), "expected tensors of real numbers"),
+    "complex numbers": (
+        pickled({"a": torch.zeros(3, dtype=torch.complex64)}),
+        "expected tensors of real numbers, found 'a'",
     ),
     "an expanded tensor": (expanded, "expected tensors within its"),
     "a shard outside": (shard_outside, "expected names of files beside it, found '../../secret.safetensors'"),

@@ -104,15 +104,20 @@ def joining(shared: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[n
     return rows, shared / np.maximum(shared.sum(axis=0), 1)
 
 
+def spaced(text: str) -> str:
+    """Return a text without spaces around it or twice within it, as subwords have it; no other white space changes."""
+    return " ".join(filter(None, text.split(" ")))
+
+
 def overlap(sentence: SentenceWords, pieces: Sequence[str]) -> NDArray[np.float64]:
     """Return how many bytes each word shares with each subword, (words, pieces); a space belongs to the next word."""
-    text = " " + " ".join(sentence.text.split())
+    text = " " + spaced(sentence.text)
     return shared_bytes(sentence, _byte_lengths(pieces, text.encode()))
 
 
 def shared_bytes(sentence: SentenceWords, lengths: Sequence[int]) -> NDArray[np.float64]:
     """Return `overlap` with units that cover these numbers of bytes of the text, in which a space is before it."""
-    text = " " + " ".join(sentence.text.split())
+    text = " " + spaced(sentence.text)
     ends, end = [], 0
     for word in sentence.words:
         end = text.index(word, end) + len(word)

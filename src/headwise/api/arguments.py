@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar
 
-from headwise.errors import HeadwiseError
+from headwise.errors import ConfigError, HeadwiseError
 
 # Options whose argument has another name; `--max-steps` is max_steps, and so on.
 _ARGUMENTS = {
@@ -28,6 +28,7 @@ _COMMAND = re.compile(r"`[a-z][^`]*`")  # what a terminal runs stays as it is
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
+_Value = TypeVar("_Value")
 
 
 def with_arguments(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
@@ -42,6 +43,13 @@ def with_arguments(function: Callable[_Parameters, _Result]) -> Callable[_Parame
             raise
 
     return call
+
+
+def several(name: str, values: Sequence[_Value]) -> Sequence[_Value]:
+    """Return the values of an argument; raises `ConfigError` for one string, whose characters aren't meant."""
+    if isinstance(values, str):
+        raise ConfigError(f"{name}: expected a list, found one string, {values!r}")
+    return values
 
 
 def in_arguments(message: str) -> str:

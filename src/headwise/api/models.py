@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -118,14 +119,19 @@ def record(model: Seq2Seq, source: Sequence[int], target: Sequence[int]) -> Mode
 
 
 def _ended(ids: Ids, name: str) -> list[list[int]]:
-    """Return lists of ids that end with the end symbol, without padding; raises `DataError`.
-
-    Fractions stay what they are, so that `check_ids` finds them.
-    """
+    """Return lists of ids that end with the end symbol, without padding; raises `DataError`."""
     rows = []
     for number, row in enumerate(ids.tolist() if isinstance(ids, Tensor) else ids, start=1):
         if not isinstance(row, Iterable):
             raise DataError(f"{name} {number}: expected a list of ids, found {row!r}")
-        kept = [token if isinstance(token, float) else int(token) for token in row if token != PAD]
+        kept = [_whole(token) for token in row if token != PAD]
         rows.append(kept if kept and kept[-1] == EOS else [*kept, EOS])
     return rows
+
+
+def _whole(token: Any) -> Any:
+    """Return an id as Python's integer; what is no whole number stays what it is, so that `check_ids` finds it."""
+    try:
+        return operator.index(token)
+    except TypeError:
+        return token

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headwise.api.arguments import with_arguments
+from headwise.api.arguments import several, with_arguments
 from headwise.config import Config, ModelConfig
 from headwise.engine.outputs import Output, Translation
 from headwise.engine.translator import Translator
@@ -246,7 +246,7 @@ class Run:
         from headwise.api.exporting import export
 
         self._check_single("export")
-        runs = [find_run(os.fspath(other)) for other in others]
+        runs = [find_run(os.fspath(other)) for other in several("others", others)]
         with self._saved() as run:
             return export(run, Path(path), to, precision, average, languages, shortlist=shortlist, others=runs)
 
@@ -289,7 +289,7 @@ def load(
     Raises `CheckpointError` if a run is missing or damaged, and `ConfigError` or `DeviceError` if it can't be decoded
     with these options.
     """
-    import_modules(imports)
+    import_modules(several("imports", imports))
     decoding = {
         "precision": precision,
         "engine": engine,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headwise.api.arguments import with_arguments
+from headwise.api.arguments import several, with_arguments
 from headwise.config import Config
 from headwise.config.languages import parse_languages
 from headwise.config.presets import STUDENT, STUDENT_LAYERS, preset_changes, student_changes
@@ -206,7 +206,7 @@ def train(
     """
     from headwise.api.run import Run
 
-    import_modules(imports)
+    import_modules(several("imports", imports))
     request = TrainingRequest(
         changes=settings(keys),
         config=Path(config) if isinstance(config, str | os.PathLike) else config,
@@ -216,7 +216,7 @@ def train(
         dev_target=dev_target,
         languages=languages,
         initialize_from=initialize_from,
-        mix=mix,
+        mix=several("mix", mix),
         out=Path(out),
         preset=preset,
         max_steps=max_steps,

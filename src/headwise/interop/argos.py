@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from headwise.config import Config
 from headwise.config.languages import language_name
 from headwise.errors import CheckpointError, ConfigError
-from headwise.files import write_bytes, write_text
+from headwise.files import disk_errors, write_bytes, write_text
 from headwise.interop import base
 from headwise.interop.base import Imported, Trained, checked
 from headwise.interop.ctranslate2 import importer
@@ -134,10 +134,14 @@ def _members(archive: zipfile.ZipFile, source: Path) -> dict[str, zipfile.ZipInf
 
 
 def _unpack(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], folder: Path) -> None:
-    """Write members under their names; none becomes larger than its header says, which `zipfile` sees to."""
+    """Write members under their names; none becomes larger than its header says, which `zipfile` sees to.
+
+    Raises `TrainingError` where the disk is full.
+    """
     (folder / _MODEL).mkdir()
     for name, entry in members.items():
-        with archive.open(entry) as content, open(folder / name, "wb") as file:
+        file_name = folder / name
+        with archive.open(entry) as content, disk_errors(file_name), open(file_name, "wb") as file:
             shutil.copyfileobj(content, file)
 
 

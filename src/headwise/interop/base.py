@@ -44,6 +44,13 @@ def checked(kind: type[Kind], tree: Any, place: object) -> Kind:
         raise CheckpointError(f"{place}: {key}: {message}, found {str(problem['input'])[:60]!r}") from None
 
 
+def problem_of(error: ValidationError) -> str:
+    """Return the first problem of a configuration, behind its key if it is of one key."""
+    problem = error.errors()[0]
+    key = ".".join(map(str, problem["loc"]))
+    return f"{key and f'{key}: '}{problem['msg'].removeprefix('Value error, ')}"
+
+
 @dataclass(frozen=True)
 class Imported:
     """A model that was read, in Headwise's terms.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,7 +85,7 @@ def arranged(
     rest = [number for number in range(len(pieces)) if number not in used]
     names = [f"<unused {n}>" if not pieces[n] or pieces[n] in SPECIAL_PIECES else pieces[n] for n in rest]
     if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = Counter(names).most_common(1)[0][0]
         raise CheckpointError(f"{place}: expected different pieces, found {twice[:60]!r} twice")
     return (*SPECIAL_PIECES, *names), Rows((*special, *rest), copy)
 

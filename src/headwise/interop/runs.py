@@ -20,7 +20,7 @@ from headwise.config.languages import is_code
 from headwise.engine.native.shapes import parameter_shapes
 from headwise.errors import CheckpointError, ConfigError
 from headwise.extras import optional_module
-from headwise.files import atomic_directory, atomic_file, check_new, write_bytes, write_text
+from headwise.files import atomic_directory, atomic_file, check_new, disk_errors, write_bytes, write_text
 from headwise.interop.base import Exporter, Imported, Trained
 from headwise.text.tokens.subwords import Subwords
 from headwise.weights import Weights, check_finite, model_file, quantized, read_recipe, saved
@@ -153,7 +153,8 @@ def _check_languages(languages: tuple[str | None, str | None], config: Config, e
 def _packed(file: Path) -> Iterator[Path]:
     """Yield an empty directory that is packed as a zip file when the block ends without an exception."""
     with tempfile.TemporaryDirectory() as scratch:
-        yield Path(scratch)
+        with disk_errors(Path(scratch)):
+            yield Path(scratch)
         with atomic_file(file) as packed, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
             for folder, _, names in sorted(os.walk(scratch)):
                 for name in sorted(names):

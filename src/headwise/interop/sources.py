@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def _check_links(source: Path) -> None:
     blobs = inside.parent.parent / "blobs" if inside.parent.name == "snapshots" else inside
     for pattern in ("*", "*/*"):
         for file in source.glob(pattern):
-            target = file.resolve()
+            target = Path(os.path.realpath(file))  # resolve() raises for a link to itself before Python 3.13
             if not target.is_relative_to(inside) and not target.is_relative_to(blobs):
                 raise CheckpointError(f"{file}: expected a file inside {source}, found a link to {target}")
 

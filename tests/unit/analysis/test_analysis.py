@@ -44,6 +44,16 @@ def test_overlap_counts_shared_bytes() -> None:
     ]
 
 
+def test_a_space_that_does_not_break_is_a_character_of_a_word_and_of_a_piece() -> None:
+    number = SentenceWords("10\u00a0000 men", ("10\u00a0000", "men"))  # as a treebank may have it
+    assert overlap(number, ["▁10", "\u00a0", "000", "▁men"]).tolist() == [[3, 2, 3, 0], [0, 0, 0, 4]]
+    assert overlap(SentenceWords.of("a\u00a0b cd"), ["▁a", "\u00a0b", "▁c", "d"]).tolist() == [
+        [2, 0, 0, 0],
+        [0, 3, 0, 0],
+        [0, 0, 2, 1],
+    ]
+
+
 def test_an_unknown_subword_reaches_to_the_next_known_character() -> None:
     unknown = SentenceWords("漢字 ab 漢", ("漢字", "ab", "漢"))
     assert overlap(unknown, ["▁", "<unk>", "▁ab", "▁", "<unk>"]).tolist() == [

@@ -28,6 +28,7 @@ from headwise.analysis.heads.similarity import SimilarityCounts
 from headwise.analysis.heads.summary import draw_heads
 from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.translator import Translator
+from headwise.errors import ConfigError
 from headwise.nn.multihead import MultiHeadAttention
 from headwise.text.tokens.subwords import EOS
 from planted_heads import Planted, antecedent, previous, subject
@@ -44,6 +45,15 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 def pairs() -> list[Annotated]:
     """The first English sentences of the built-in world's development set, with their trees."""
     return [Annotated.of_tree(tree, tokenized=True) for tree in world_trees("dev.en.conllu", 120)]
+
+
+def test_sentences_that_are_too_long_to_measure_are_left_out(tmp_path: Path) -> None:
+    translator = Translator.load(make_run(tmp_path / "run", max_length=4096))
+    long, short = (Annotated.of("a man sleeps . " * times) for times in (400, 1))
+    assert 2048 < len(translator.subwords.encode_source(long.sentence.text)) < 4096
+    assert [report.sentences for report in measure_heads(translator, [long, short], [short, short])] == [1, 1, 1]
+    with pytest.raises(ConfigError, match=r"of at most 2048 subwords \(model.max_length=4096\), found none"):
+        measure_heads(translator, [short], [long])
 
 
 # ------------------------------------------------------------------------------------------------- planted heads

@@ -165,6 +165,15 @@ def test_errors_name_arguments_and_not_options(run: headwise.Run, toy: Toy, tmp_
             lambda: run.export(out, to="run", precision="int3"),
         ),
         ("predict: expected a list of texts, found one string", lambda: run.predict("A man.")),
+        (
+            "imports: expected a list, found one string, 'my_attention'",
+            lambda: headwise.load(run.path or "", imports="my_attention"),
+        ),
+        (
+            "mix: expected a list, found one string, 'runs/de=0.3'",
+            lambda: headwise.train(toy.source, toy.target, out=out, mix="runs/de=0.3"),
+        ),
+        ("others: expected a list, found one string, 'a'", lambda: run.export(out, to="run", others="a")),
     ):
         with pytest.raises(HeadwiseError) as raised:
             wrong()
@@ -357,6 +366,9 @@ def test_decoding_and_recording_are_those_of_the_formula(model: Seq2Seq, subword
     for fractions in ([[5.5]], torch.tensor([[5.5]])):
         with pytest.raises(DataError, match=r"source 1: expected ids that are whole numbers, found 5\.5"):
             headwise.decode(model, fractions)  # type: ignore[arg-type]
+    for wrong in (["Hello"], ["12"], [[None]], np.array([[5.5]], np.float32), [torch.tensor([5.5])]):
+        with pytest.raises(DataError, match="source 1: expected ids that are whole numbers, found"):
+            headwise.decode(model, wrong)
     for ask in (lambda: headwise.decode(model, [[5] * 40]), lambda: headwise.record(model, [5], [5] * 40)):
         with pytest.raises(DataError, match=r"expected at most 40 positions \(model.max_length\), found 41"):
             ask()

@@ -141,6 +141,30 @@ def test_wrong_options_of_an_export(
     assert not (tmp_path / out).exists()
 
 
+def test_a_temporary_folder_without_room_gets_a_sentence(
+    opennmt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, scratch = write_package(tmp_path / "a.argosmodel", opennmt), tmp_path / "scratch"
+    run = make_run(tmp_path / "run", share_embeddings="all")
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    capsys.readouterr()
+    resource = pytest.importorskip("resource", reason="needs the limits of POSIX")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))  # of any file
+    try:
+        codes = [
+            headwise(["import", str(file), "-o", str(tmp_path / "imported")]),
+            headwise(["export", str(run), "--to", "argos", "-o", str(tmp_path / "b.argosmodel"), *LANGUAGES]),
+        ]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert codes == [2, 2]
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all(f"error: {scratch}/" in line and "can't be written (File too large)" in line for line in lines)
+
+
 def test_languages_are_told_by_the_names_of_the_training_files(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", share_embeddings="all")
     files = "  source: [a.fr.gz]\n  target: [a.it]"

@@ -240,12 +240,14 @@ def test_a_tokenizer_of_before_2020_does_not_name_its_model(write: Any, tmp_path
     assert all(ours.encode(text) == again.encode(text) for text in HARD)
 
 
-def test_vocab_json_and_merges_give_the_same_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+def test_vocab_json_and_merges_give_the_same_run(line_end: bytes, tmp_path: Path) -> None:
     new, old = write_gpt2(tmp_path / "new"), tmp_path / "old"
     old.mkdir()
     model = json.loads((new / "tokenizer.json").read_text())["model"]
     (old / "vocab.json").write_text(json.dumps(model["vocab"]))
-    (old / "merges.txt").write_text("#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in model["merges"]))
+    lines = ["#version: 0.2", *(f"{a} {b}" for a, b in model["merges"])]
+    (old / "merges.txt").write_bytes(b"".join(line.encode() + line_end for line in lines))
     (old / "config.json").write_bytes((new / "config.json").read_bytes())
     tensors = load_file(new / "model.safetensors")
     masks = {f"h.{number}.attn.bias": torch.ones(1, 1, 160, 160, dtype=torch.uint8).tril() for number in (0, 1)}

@@ -54,6 +54,11 @@ def test_scores_signature_hardware_and_seed(trained: Path, tmp_path: Path) -> No
     assert "(1 threads" in text
 
 
+def test_the_current_directory_has_a_name(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(trained)
+    assert "\n# run\n" in card(Path(), tmp_path / "out")
+
+
 def test_ended_trainings_keep_their_record(trained: Path) -> None:
     file = trained / "measured.json"
     before = json.loads(file.read_text())

@@ -99,6 +99,12 @@ def test_a_malformed_name_is_refused(name: str) -> None:
         locate(name)
 
 
+def test_a_link_to_itself_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    assert headwise(["import", str(tmp_path), "-o", str(tmp_path / "run")]) == 2
+    assert f"{tmp_path}: expected a model in one of the formats" in capsys.readouterr().err
+
+
 def test_a_missing_path_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="expected a model's directory or file"):
         locate(str(tmp_path / "no"))

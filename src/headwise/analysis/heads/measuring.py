@@ -14,7 +14,7 @@ from torch import nn
 
 from headwise.analysis.attention import SentenceWords, joining, overlap
 from headwise.analysis.heads.roles import HeadRoles, LinkCounts, RelationRate, TokenCounts, head_roles
-from headwise.analysis.heads.similarity import SimilarityCounts
+from headwise.analysis.heads.similarity import REACH, SimilarityCounts
 from headwise.analysis.interventions import PARTS, Part
 from headwise.analysis.recording import Stack, attention_by_part
 from headwise.decoding.batching import batches, padded
@@ -149,8 +149,8 @@ def measure_heads(
 
     `frequencies` of source and target ids, for the rare-word role, are counted in these sentences by default.
 
-    Pairs with an empty side, or longer than the model reads, and parts that the model lacks are left out. Raises
-    `ConfigError` for an ensemble, and if no pair is left.
+    Pairs with an empty side, or longer than the model reads or than `REACH`, and parts that the model lacks are left
+    out. Raises `ConfigError` for an ensemble, and if no pair is left.
     """
     model, subwords = pytorch_model(translator), translator.subwords
     if isinstance(model, Ensemble):
@@ -159,14 +159,15 @@ def measure_heads(
     source_ids = [[*subwords.encode_source(annotated.sentence.text), EOS] for annotated in sources]
     target_ids = [subwords.encode_target(annotated.sentence.text) for annotated in targets]
     max_length = translator.engine.max_length
+    longest = min(max_length, REACH)
     kept = [
         n
         for n, (s, t) in enumerate(zip(source_ids, target_ids, strict=True))
-        if len(s) > 1 and t and max(len(s), len(t) + 1) <= max_length
+        if len(s) > 1 and t and max(len(s), len(t) + 1) <= longest
     ]
     if not kept:
         raise ConfigError(
-            f"heads: expected a sentence pair of at most model.max_length={max_length} subwords, found none"
+            f"heads: expected a sentence pair of at most {longest} subwords (model.max_length={max_length}), found none"
         )
     source_counts, target_counts = frequencies or (
         Counter(token for ids in source_ids for token in ids),

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.analysis.heads.similarity import SimilarityCounts
+from headwise.analysis.heads.similarity import REACH, SimilarityCounts
 
 POSITIONAL = 0.9  # share of argmaxes at one offset (Voita et al. 2019, section 5.1)
 ABOVE = 0.1  # margin over the best fixed offset (section 5.2), or three standard errors if they are larger
@@ -27,8 +27,6 @@ SEPARATED = 0.5  # mean weight on separators
 SIMILAR = 0.1  # correlation of weights with the similarity of embeddings
 FEWEST = 20  # cases; with fewer, a head gets no role
 
-
-_REACH = 2048  # largest offset between query and key, in positions
 Case = tuple[int, int, float, NDArray[np.bool_]]  # sentence, offset, chance, correct (L, H)
 
 
@@ -101,9 +99,9 @@ class TokenCounts:
 
     def __init__(self, causal: bool = False) -> None:
         self.causal, self.sentences, self.rows = causal, 0, 0
-        # Argmaxes at key minus query, from -_REACH, (L, H, 2 _REACH + 1), and how many there are by chance.
+        # Argmaxes at key minus query, from -REACH, (L, H, 2 REACH + 1), and how many there are by chance.
         self.offsets: NDArray[np.int64] | None = None
-        self.chances = np.zeros(2 * _REACH + 1)
+        self.chances = np.zeros(2 * REACH + 1)
         self.totals: defaultdict[str, NDArray[np.float64] | float] = defaultdict(float)  # (L, H) by measurement
         self.baselines: defaultdict[str, float] = defaultdict(float)
 
@@ -123,18 +121,18 @@ class TokenCounts:
         self.sentences += 1
         first = 1 if self.causal else 0
         rows, columns = weights.shape[2:]
-        assert max(rows, columns) <= _REACH
+        assert max(rows, columns) <= REACH
         counts = np.asarray(frequencies, np.float64)
         is_separator = np.asarray(separators)
         if self.offsets is None:
-            self.offsets = np.zeros((*weights.shape[:2], 2 * _REACH + 1), np.int64)
+            self.offsets = np.zeros((*weights.shape[:2], 2 * REACH + 1), np.int64)
         heads = np.ogrid[: weights.shape[0], : weights.shape[1]]
         for row in range(first, rows):
             visible = row + 1 if self.causal else columns
             row_weights = weights[:, :, row, :visible].astype(np.float64)  # (L, H, visible)
             argmax = row_weights.argmax(-1)
-            self.chances[_REACH - row : _REACH - row + visible] += 1 / visible
-            self.offsets[*heads, argmax - row + _REACH] += 1
+            self.chances[REACH - row : REACH - row + visible] += 1 / visible
+            self.offsets[*heads, argmax - row + REACH] += 1
             is_rarest = counts[:visible] == counts[:visible].min()
             logarithms = np.log(np.where(row_weights > 0, row_weights, 1.0))
             separator = row_weights[..., is_separator[:visible]].sum(-1)
@@ -254,7 +252,7 @@ def head_roles(
     results = []
     for layer in range(layers):
         for head in range(heads):
-            offset = int(tokens.offsets[layer, head].argmax()) - _REACH
+            offset = int(tokens.offsets[layer, head].argmax()) - REACH
             relation = links.best_of_head(layer, head, relations)
             antecedent = coreference.best_of_head(layer, head, pronouns)
             similar = None
@@ -283,7 +281,7 @@ def _head(
         return Rate(float(total[layer, head]) / n, baselines, n)
 
     assert tokens.offsets is not None
-    index = offset + _REACH
+    index = offset + REACH
     chance = float(tokens.chances[index]) / n
     position = Rate(float(tokens.offsets[layer, head, index]) / n, {"chance": chance}, n)
     rare, separator = rate("rare", "chance"), rate("separator", "uniform")

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PERMUTATIONS = 50  # a head without the role exceeds them all with probability 1 / 51
-_REACH = 2048  # largest offset
+REACH = 2048  # largest offset between query and key; tokens of a sentence, at most
 
 
 class SimilarityCounts:
@@ -37,8 +37,8 @@ class SimilarityCounts:
         self._orders = np.stack(orders)  # (1 + K, ids)
         self.pairs = 0
         self._shape: tuple[int, int] = (0, 0)
-        self._counts = np.zeros(2 * _REACH + 1)
-        self._cosines = np.zeros((2 * _REACH + 1, 1 + PERMUTATIONS))  # sums by offset
+        self._counts = np.zeros(2 * REACH + 1)
+        self._cosines = np.zeros((2 * REACH + 1, 1 + PERMUTATIONS))  # sums by offset
         self._weights: NDArray[np.float64] | None = None  # sums by offset, (offsets, L H)
         self._cosine_squares = np.zeros(1 + PERMUTATIONS)
         self._weight_squares: NDArray[np.float64] | float = 0.0  # (L H,)
@@ -47,7 +47,7 @@ class SimilarityCounts:
     def add(self, weights: NDArray[np.float32], ids: Sequence[int]) -> None:
         """Add one sentence: weights (L, H, n, n) over its tokens without symbols, and their ids."""
         n = len(ids)
-        assert n <= _REACH
+        assert n <= REACH
         allowed = ~np.eye(n, dtype=np.bool_)
         query, key = np.nonzero(np.tril(allowed) if self.causal else allowed)
         self._shape = weights.shape[:2]
@@ -56,8 +56,8 @@ class SimilarityCounts:
         vectors = self._unit[self._orders[:, self._row[np.asarray(ids, np.int64)]]]  # (1 + K, n, d_model)
         cosines = (vectors @ vectors.swapaxes(1, 2))[:, query, key].astype(np.float64)  # (1 + K, P)
         if self._weights is None:
-            self._weights = np.zeros((2 * _REACH + 1, len(scaled)))
-        offsets = key - query + _REACH
+            self._weights = np.zeros((2 * REACH + 1, len(scaled)))
+        offsets = key - query + REACH
         np.add.at(self._counts, offsets, 1)
         np.add.at(self._cosines, offsets, cosines.T)
         np.add.at(self._weights, offsets, scaled.T)

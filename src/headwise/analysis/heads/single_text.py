@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from headwise.analysis.attention import SentenceWords, shared_bytes
+from headwise.analysis.attention import SentenceWords, shared_bytes, spaced
 from headwise.analysis.heads.measuring import Annotated, PartReport, StackTexts, measured, similarity_of
+from headwise.analysis.heads.similarity import REACH
 from headwise.analysis.interventions import attention_parts
 from headwise.analysis.recording import Stack
 from headwise.config import Config
@@ -39,10 +40,12 @@ def measure_single_text(
     begin = first_token(config, vocabulary) if causal else BOS
     words = [split_words(vocabulary, annotated.sentence)[0] for annotated in sentences]
     ids = [[begin, *numbers] if causal else [begin, *numbers, EOS] for numbers in words]
-    kept = [index for index, row in enumerate(ids) if words[index] and len(row) <= config.model.max_length]
+    max_length = config.model.max_length
+    longest = min(max_length, REACH)
+    kept = [index for index, row in enumerate(ids) if words[index] and len(row) <= longest]
     if not kept:
         raise ConfigError(
-            f"heads: expected a sentence of at most model.max_length={config.model.max_length} tokens, found none"
+            f"heads: expected a sentence of at most {longest} tokens (model.max_length={max_length}), found none"
         )
     stack: Stack = "decoder" if causal else "encoder"
     if not attention_parts(model)[stack]:
@@ -68,7 +71,7 @@ def split_words(vocabulary: Vocabulary, sentence: SentenceWords) -> tuple[list[i
 
     A text whose spelling the vocabulary changes (letters in another case, unknown characters) is encoded word by word.
     """
-    text = " ".join(sentence.text.split())
+    text = spaced(sentence.text)
     ids = vocabulary.encode(text)
     spelled = b"".join(map(vocabulary.spelled, ids))
     if ids and spelled.removeprefix(b" ") == text.encode():

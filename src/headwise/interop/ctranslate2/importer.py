@@ -15,9 +15,10 @@ import numpy as np
 from pydantic import ValidationError
 
 from headwise.config import DecodingConfig, ModelConfig
+from headwise.config.model import LARGEST_TABLE
 from headwise.engine.native.positions import sinusoids, tensor2tensor_sinusoids
 from headwise.errors import CheckpointError
-from headwise.interop.base import Array, Imported, assembled
+from headwise.interop.base import Array, Imported, assembled, problem_of
 from headwise.interop.ctranslate2.binary import ModelFile
 from headwise.interop.ctranslate2.layout import (
     ACTIVATIONS,
@@ -151,7 +152,7 @@ def _model(
             source_end=source_end,
         )
     except ValidationError as error:
-        raise CheckpointError(f"{file.path}: {error.errors()[0]['msg']}") from None
+        raise CheckpointError(f"{file.path}: {problem_of(error)}") from None
 
 
 def _attribute(file: ModelFile, name: str, default: float) -> float:
@@ -269,6 +270,10 @@ def _read_positions(file: ModelFile, d_model: int) -> tuple[str, Array]:
     """
     present = [name for name in POSITIONS if name in file.variables]
     if not present:
+        if not 0 < d_model <= LARGEST_TABLE // _MADE:  # also of an embedding without rows, which needs no bytes
+            raise CheckpointError(
+                f"{file.path}: expected {TARGET_EMBEDDING} of 1 to {LARGEST_TABLE // _MADE} columns, found {d_model}"
+            )
         return "learned", tensor2tensor_sinusoids(_MADE, d_model, start=1)
     if len(present) < len(POSITIONS):
         raise CheckpointError(f"{file.path}: expected {' and '.join(POSITIONS)}, found only {present[0]}")

@@ -53,7 +53,7 @@ def _model_card(trained: TrainedRun, architecture: str) -> str:
         f"tags: [headwise, {tag}]",
         "---",
         "",
-        f"# {trained.run.name}",
+        f"# {trained.run.resolve().name}",
         "",
         f"A Transformer (Vaswani et al. 2017) trained with Headwise {__version__}, as `{architecture}`.",
         "",

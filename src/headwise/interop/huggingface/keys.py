@@ -18,7 +18,7 @@ from headwise.config import Config, DecodingConfig, ModelConfig
 from headwise.config.base import Length, Natural, Section
 from headwise.config.support import Support
 from headwise.errors import CheckpointError
-from headwise.interop.base import checked
+from headwise.interop.base import checked, problem_of
 from headwise.parsing import read_object
 
 # Their names of activations, and ours.
@@ -109,11 +109,7 @@ def make_config(source: Path, kind: type[Made], **values: Any) -> Made:
     try:
         return kind(**values)
     except ValidationError as error:
-        problem = error.errors()[0]
-        key = ".".join(map(str, problem["loc"]))
-        raise CheckpointError(
-            f"{source / 'config.json'}: {key and f'{key}: '}{problem['msg'].removeprefix('Value error, ')}"
-        ) from None
+        raise CheckpointError(f"{source / 'config.json'}: {problem_of(error)}") from None
 
 
 def model_config(source: Path, fields: Keys, keys: Mapping[str, str], **values: Any) -> ModelConfig:

@@ -133,7 +133,7 @@ def read_settings(source: Path) -> dict[str, Any]:
 
 def _wordpiece(file: Path, settings: dict[str, Any]) -> bytes:
     """Return the tokenizer.json of BERT's vocab.txt, which has a piece on each line."""
-    vocabulary = {piece.removesuffix("\r"): n for n, piece in enumerate(_lines(file, "pieces"))}
+    vocabulary = {piece: n for n, piece in enumerate(_lines(file, "pieces"))}
     accents = settings.get("strip_accents")
     normalizer = {
         "type": "BertNormalizer",
@@ -164,12 +164,13 @@ def _byte_level(source: Path) -> bytes:
 
 
 def _lines(file: Path, kind: str) -> list[str]:
-    """Return the lines of a file; raises `CheckpointError` with what they are where it is damaged."""
+    """Return the lines of a file, without LF or CRLF; raises `CheckpointError` with what they are if it is damaged."""
     content = read_bounded(file, MOST_BYTES, CheckpointError, f"{kind}, one on each line")
     try:
-        return content.decode("utf-8").removesuffix("\n").split("\n")
+        lines = content.decode("utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError:
         raise CheckpointError(f"{file}: expected {kind} in UTF-8, found other bytes") from None
+    return [line.removesuffix("\r") for line in lines]
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ def torch_file(path: Path) -> Tensors:
     """Return the tensors of a state dictionary of `torch.save`, mapped from the file by torch's restricted loader.
 
     Raises `CheckpointError` for a damaged file, for the format before PyTorch 1.6, for compressed content (which may
-    expand without bound), for a pickle that needs more than tensors, and for a tensor with more elements than the file
-    has bytes, as an expanded one may.
+    expand without bound), for a pickle that needs more than tensors of real numbers, and for a tensor with
+    more elements than the file has bytes, as an expanded one may.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -41,7 +41,7 @@ def torch_file(path: Path) -> Tensors:
             stored = all(entry.compress_type == zipfile.ZIP_STORED for entry in entries)
             names = [entry.filename for entry in entries if entry.filename.endswith("data.pkl")]
             pickles = [archive.read(name) for name in names if stored]
-    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError):
+    except (OSError, RuntimeError, ValueError, EOFError, zipfile.BadZipFile):
         raise CheckpointError(
             f"{path}: expected a file of torch.save in its zip format (PyTorch 1.6 or newer), found another file"
         ) from None
@@ -66,6 +66,11 @@ def torch_file(path: Path) -> Tensors:
         if not isinstance(name, str) or not name.isprintable() or not isinstance(tensor, Tensor):
             shown = repr(name[:60]) if isinstance(name, str) else kind_of(name)
             raise CheckpointError(f"{path}: expected tensors by name, found {kind_of(tensor)} for {shown}")
+        if tensor.is_nested or tensor.is_meta or tensor.is_quantized or tensor.is_complex():
+            raise CheckpointError(
+                f"{path}: expected tensors of real numbers, found {name[:60]!r}, which is nested, without content, "
+                "quantized or complex"
+            )
         if math.prod(tensor.shape) * tensor.element_size() > most or tensor.layout != torch.strided:
             raise CheckpointError(
                 f"{path}: expected tensors within its {most:,} bytes, found one of shape {tuple(tensor.shape)}"

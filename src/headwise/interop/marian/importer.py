@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from headwise.config import DecodingConfig, ModelConfig
 from headwise.engine.native.positions import sinusoids, tensor2tensor_sinusoids
 from headwise.errors import CheckpointError
-from headwise.interop.base import Imported, assembled
+from headwise.interop.base import Imported, assembled, problem_of
 from headwise.interop.marian.npz import Array, npz_arrays
 from headwise.interop.marian.options import (
     ACTIVATIONS,
@@ -141,7 +141,7 @@ def _model(options: ModelOptions, path: Path) -> ModelConfig:
             share_embeddings="all" if tied else "target" if options.tied_embeddings else "none",
         )
     except ValidationError as error:
-        raise CheckpointError(f"{path}: {OPTIONS}: {error.errors()[0]['msg']}") from None
+        raise CheckpointError(f"{path}: {OPTIONS}: {problem_of(error)}") from None
 
 
 def _tie(arrays: dict[str, Array], options: ModelOptions) -> None:
@@ -216,7 +216,7 @@ def _set_positions(arrays: dict[str, Array], model: ModelConfig, path: Path) -> 
         return False
     stored = arrays.pop(POSITIONS).read()
     for name, make in (("tensor2tensor", tensor2tensor_sinusoids), ("sinusoidal", sinusoids)):
-        if stored.ndim != 2 or stored.shape[1] != model.d_model or len(stored) > _LENGTH * 128:
+        if stored.ndim != 2 or stored.shape[1] != model.d_model or not 0 < len(stored) <= _LENGTH * 128:
             break
         expected = make(len(stored), model.d_model)
         if np.array_equal(stored, sines_first(expected, 1) if name == "sinusoidal" else expected):

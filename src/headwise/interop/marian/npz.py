@@ -27,6 +27,8 @@ _SUFFIX = ".npy"
 _LONGEST_HEADER = 10_000  # characters
 _LONGEST_NAME = 300
 _TYPES = {"<f4": "float32", "<f2": "float16", "|i1": "int8", "<i1": "int8"}
+# What zipfile raises, also for an encrypted entry and one that ends early.
+_DAMAGED = (OSError, RuntimeError, ValueError, EOFError, zipfile.BadZipFile)
 _FIRST_DATE = (1980, 1, 1, 0, 0, 0)  # of zip's calendar; the same arrays give the same bytes
 
 
@@ -45,8 +47,10 @@ class Array:
         try:
             with zipfile.ZipFile(self.path) as archive:
                 content = archive.read(self.name + _SUFFIX)
-        except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-            raise CheckpointError(f"{self.path}: expected array {self.name}, found a damaged one ({error})") from None
+        except _DAMAGED as error:
+            raise CheckpointError(
+                f"{self.path}: expected array {self.name}, found a damaged one ({_reason(error)})"
+            ) from None
         array = np.frombuffer(content, np.dtype(self.kind).newbyteorder("<"), offset=self.offset)
         return array.reshape(self.shape).astype(np.int8 if self.kind == "int8" else np.float32)
 
@@ -60,14 +64,18 @@ def npz_arrays(path: Path) -> dict[str, Array]:
     try:
         with zipfile.ZipFile(path) as archive:
             arrays = [_array(path, archive, entry) for entry in archive.infolist()]
-    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError) as error:
+    except _DAMAGED as error:
         if isinstance(error, CheckpointError):
             raise
-        raise CheckpointError(f"{path}: expected an .npz file, found a damaged one ({error})") from None
+        raise CheckpointError(f"{path}: expected an .npz file, found a damaged one ({_reason(error)})") from None
     found = {array.name: array for array in arrays}
     if len(found) != len(arrays):
         raise CheckpointError(f"{path}: expected a different name for each array, found one twice")
     return found
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or "it ends early"  # an EOFError says nothing
 
 
 def _array(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
@@ -102,7 +110,7 @@ def _header(file: IO[bytes], place: str) -> tuple[str, bool, tuple[int, ...]]:
         raise CheckpointError(f"{place}: expected an .npy array, found another header") from None
     if kind == "|O":
         raise CheckpointError(f"{place}: expected numbers, found Python objects, which only a pickle can hold")
-    if kind not in _TYPES:
+    if not isinstance(kind, str) or kind not in _TYPES:  # a list of fields, of a structured type
         raise CheckpointError(
             f"{place}: expected {', '.join(dict.fromkeys(_TYPES.values()))} (little-endian), found {str(kind)[:40]}"
         )
