@@ -44,7 +44,7 @@ _NEXT = re.compile(r"(?:Er|Sie|Es|Ich|Wir|Ihr|Der|Die|Das|Dann|Danach|Am|Im|In|U
 # Between a capital and a full stop, sentencex panics at white space of several bytes, such as a no-break space.
 _BEFORE_STOP = re.compile(r"([A-Z]\s*)[^\S\x00-\x7f](?=\.)")
 # What sentencex gets at once, up to the end of a sentence or of a word: its time may grow with the square of a text.
-_AT_ONCE = re.compile(r".{1,5000}(?<=[.!?…]\s)|.{1,5000}(?<=\s)|.{1,5000}", re.DOTALL)
+_AT_ONCE = re.compile(r".{1,5000}(?:\Z|(?<=[.!?…]\s))|.{1,5000}(?<=\s)|.{1,5000}", re.DOTALL)
 
 
 @dataclass(frozen=True)

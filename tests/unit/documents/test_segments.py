@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
 
+import sentencex
+
 from headwise.documents.segments import Mode, segment
 
 WHITE = st.sampled_from([" ", "  ", "\n", "\r\n", "\n\n", "\t", "\u2028", "\n- ", "\n  * ", "\n1. ", "\n2) ", ""])
@@ -114,6 +116,22 @@ def test_a_text_is_reassembled_exactly(parts: list[tuple[str, str]], mode: Mode)
 )
 def test_sentences_of_many_languages(language: str, text: str, sentences: list[str]) -> None:
     assert list(segment(text, language).sentences) == sentences
+
+
+def test_a_long_paragraph_is_split_in_parts_that_end_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    split, lengths = sentencex.segment, []
+
+    def counting(language: str, text: str) -> list[str]:
+        lengths.append(len(text))
+        return split(language, text)
+
+    monkeypatch.setattr(sentencex, "segment", counting)
+    sentences = [f"Sentence {number} of a long paragraph." for number in range(1_000)]
+    assert list(segment(" ".join(sentences), "en").sentences) == sentences
+    hostile = "''' a" * 20_000
+    segments = segment(hostile, "en")
+    assert segments.join(segments.sentences) == hostile
+    assert max(lengths) <= 5_000  # its time grows with the square of such a text
 
 
 def test_lists_keep_their_markers() -> None:
