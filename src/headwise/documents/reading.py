@@ -24,6 +24,8 @@ _HEAD = 4096  # bytes in which HTML and XML name their encoding
 _ENCODINGS = re.compile(
     r"iso-8859-(?:[1-9]|1[013456])|windows-125[0-8]|koi8-[ru]|shift_jis|euc-(?:jp|kr)|gb(?:k|2312|18030)|big5"
 )
+# Browsers take these for others, which have more characters, as many writers do; a parser of XML doesn't.
+_AS_BROWSERS_READ = {"iso-8859-1": "windows-1252", "shift_jis": "cp932", "gb2312": "gbk", "euc-kr": "cp949"}
 
 
 @dataclass(frozen=True)
@@ -89,15 +91,14 @@ def decode_markup(content: bytes) -> tuple[str, Callable[[str], bytes]]:
         mark, text = read_text(content)
         return text, lambda found: (mark + found).encode()
     check_size(content)
-    # Browsers take the one for the other, as many writers do; a parser of XML doesn't.
-    codec = "windows-1252" if encoding == "iso-8859-1" else encoding
+    is_xml = content.startswith(b"<?xml")
+    codec = encoding if is_xml and encoding != "iso-8859-1" else _AS_BROWSERS_READ.get(encoding, encoding)
     try:
         text = content.decode(codec)
     except UnicodeDecodeError as error:
         sentence = f"file: expected text in {encoding}, which it names, found another byte at {error.start:,}"
         raise DataError(sentence) from None
-    written = encoding if text.startswith("<?xml") else codec
-    return text, lambda found: found.encode(written, "xmlcharrefreplace")
+    return text, lambda found: found.encode(encoding if is_xml else codec, "xmlcharrefreplace")
 
 
 def named_encoding(content: bytes) -> str:

@@ -187,6 +187,18 @@ def test_a_page_has_the_bytes_that_browsers_read() -> None:
     assert b'say("\x93a\x94")' in result
 
 
+@pytest.mark.parametrize(
+    ("charset", "read_as", "text"),
+    [("Shift_JIS", "cp932", "① 髙い"), ("gb2312", "gbk", "镕"), ("euc-kr", "cp949", "뷁")],
+)
+def test_a_page_has_the_characters_that_browsers_know_in_its_encoding(charset: str, read_as: str, text: str) -> None:
+    pytest.importorskip("sentencex", reason="needs pip install 'headwise[documents]'")
+    content = f'<meta charset="{charset}"><p>words {text}</p>'.encode(read_as)
+    assert of_file("a.html", content, str) == content
+    result = of_file("a.html", content, str.upper).decode(read_as)
+    assert html.fromstring(result).xpath("//p/text()") == [f"WORDS {text}"]
+
+
 @pytest.mark.parametrize("charset", ["utf-7", "zlib", "windows-1252"])
 def test_an_encoding_that_a_document_is_not_in_is_refused(charset: str) -> None:
     content = f'<html><meta charset="{charset}"><p>'.encode() + b"\x81</p></html>"
