@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import io
+import lzma
 import re
 import zipfile
 import zlib
@@ -214,7 +215,16 @@ def _readable(content: bytes, suffix: str) -> Iterator[zipfile.ZipFile]:
             yield archive
     except DataError:
         raise
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError, OSError):
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        lzma.LZMAError,
+        NotImplementedError,
+        RuntimeError,
+        EOFError,
+        ValueError,
+        OSError,
+    ):
         raise DataError(f"file: expected a {suffix} file, found a damaged or encrypted archive") from None
 
 

@@ -268,6 +268,16 @@ def test_an_archive_whose_header_lies_is_refused() -> None:
         read_file("a.docx", bytes(content))
 
 
+def test_damage_of_any_method_of_compression_is_told() -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_LZMA) as file:
+        file.writestr("word/document.xml", "<w:document>Hello</w:document>" * 20)
+    content = bytearray(out.getvalue())
+    content[70] ^= 0xFF
+    with pytest.raises(DataError, match=r"expected a \.docx file, found a damaged or encrypted archive"):
+        read_file("a.docx", bytes(content))
+
+
 def test_subtitles_keep_times_lines_and_ends() -> None:
     texts = ["Two dogs are <i>playing</i> in the snow & rain.", "Yes.", "No, {\\an8}never."]
     assert ["".join(map(source, text.blocks)) for text in read_file("a.srt", SRT.encode()).texts] == texts
