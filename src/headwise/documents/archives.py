@@ -204,7 +204,9 @@ def _as_cell(block: Block) -> None:
 
 
 def _control(match: re.Match[str]) -> str:
-    return chr(int(match[1], 16))
+    """Return the end of a line or a tab; XML has no other control character, which is read as a space."""
+    character = chr(int(match[1], 16))
+    return character if character.isspace() else " "
 
 
 @contextmanager

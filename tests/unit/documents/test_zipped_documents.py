@@ -137,6 +137,13 @@ def test_line_ends_of_sheets_as_excel_writes_them() -> None:
     assert "One line" in seen  # without what stands for a line end
 
 
+def test_a_control_character_of_a_sheet_is_none_of_its_xml() -> None:
+    parts = {**FILES["a.xlsx"], "xl/sharedStrings.xml": "<sst><si><t>One_x0007_two_x0001_</t></si></sst>"}
+    with zipfile.ZipFile(io.BytesIO(of_file("a.xlsx", archive(parts)))) as result:
+        root = ElementTree.fromstring(result.read("xl/sharedStrings.xml"))
+    assert "".join(root.itertext()) == "ONE TWO_x0001_"
+
+
 def test_tabs_of_a_presentation_stay() -> None:
     pptx = pytest.importorskip("pptx", reason="needs pip install python-pptx")
     out = io.BytesIO()
