@@ -298,6 +298,12 @@ def test_a_cue_ends_where_the_next_one_begins() -> None:  # some programs write 
     assert written("a.srt", source, ["Im Jahr 1984", "das Ende"]) == translation
 
 
+def test_a_cue_stays_whole_where_a_translation_is_empty() -> None:
+    source = "1\n00:00:01,000 --> 00:00:02,000\nUh.\n- Yes?\n"
+    result = written("a.srt", source, ["", "Ja?"])
+    assert texts_of("a.srt", result) == ["Ja?"]
+
+
 def test_speakers_in_tags_are_apart() -> None:
     cue = "1\n00:00:01,000 --> 00:00:02,500\n{}<i>- {}</i>\n<i>-{} <b>{}</b></i>\n"
     source = cue.format("{\\an8}", "Where is the dog that you saw?", "No", "idea")
