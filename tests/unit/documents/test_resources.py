@@ -328,7 +328,14 @@ def texts(ast: Any, node: Any, change) -> list[str]:
 
 @pytest.mark.parametrize(
     ("translation", "whole"),
-    [("ein {0} b %s", True), ("ein {0} b", False), ("{0} {0} b %s", False), ("{0} {1} b %s", False)],
+    [
+        ("ein {0} b %s", True),
+        ("ein {0} b", False),
+        ("{0} {0} b %s", False),
+        ("{0} {1} b %s", False),
+        ("ein {0} <b>b %s", False),  # Android's XML would be malformed
+        ("ein {0} < b %s", True),
+    ],
 )
 def test_a_translation_with_other_placeholders_is_refused(translation: str, whole: bool) -> None:
     pieces = ProtectedPiece("{0}", "{0}", "placeholder"), ProtectedPiece("%s", "%s", "format")
