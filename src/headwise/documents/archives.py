@@ -27,6 +27,7 @@ from headwise.documents.tokens import check_tokens, xml_tokens
 from headwise.errors import DataError
 
 _MOST_ENTRIES = 2_000
+_MANIFEST = "META-INF/manifest.xml"  # of OpenDocument: it says how parts are encrypted
 _PLAIN = '<w:r plain="">'  # around a text that is in no run
 _RUNS_OF_PLAIN = re.compile(rf"{_PLAIN}(.*?)</w:r>", re.DOTALL)
 _SPACE = '<w:t xml:space="preserve">'
@@ -125,6 +126,8 @@ def read_archive(content: bytes, suffix: str) -> DocumentFile:
                 f"found {len(entries):,} of {size:,}"
             )
         every = [entry.filename for entry in entries]
+        if _MANIFEST in every and "encryption-data" in _part(archive, _MANIFEST):
+            raise _unreadable(suffix)
         names = [name for name in every if kind.parts.fullmatch(name)]
         if every.count(kind.main) != 1 or len(set(names)) < len(names):
             raise DataError(f"file: expected a {suffix} file with one {kind.main}, found none or several")
@@ -227,7 +230,11 @@ def _readable(content: bytes, suffix: str) -> Iterator[zipfile.ZipFile]:
         ValueError,
         OSError,
     ):
-        raise DataError(f"file: expected a {suffix} file, found a damaged or encrypted archive") from None
+        raise _unreadable(suffix) from None
+
+
+def _unreadable(suffix: str) -> DataError:
+    return DataError(f"file: expected a {suffix} file, found a damaged or encrypted archive")
 
 
 def _part(archive: zipfile.ZipFile, name: str) -> str:

@@ -209,6 +209,13 @@ def test_notes_inside_each_other_are_read_to_a_bound() -> None:
         assert result.read("content.xml").decode() == f"<a xmlns:office='o'>{part.replace('a ', 'A ')}</a>"
 
 
+def test_an_encrypted_text_is_called_so() -> None:
+    encrypted = "<manifest:file-entry><manifest:encryption-data/></manifest:file-entry>"
+    content = archive({"content.xml": "no XML", "META-INF/manifest.xml": encrypted})
+    with pytest.raises(DataError, match=r"file: expected a \.odt file, found a damaged or encrypted archive"):
+        read_file("a.odt", content)
+
+
 def test_an_archive_without_its_main_part_is_refused() -> None:
     with pytest.raises(DataError, match=r"file: expected a \.odt file with one content\.xml, found none"):
         read_file("a.odt", archive({"a": "b"}))
