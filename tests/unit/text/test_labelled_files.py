@@ -173,6 +173,9 @@ def test_columns_of_conll_2003(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("-DOCSTART- -X- O O\n\nAda NNP I-NP B-PER\nslept VBD I-VP O\n")
     (sentence,) = tagging(spans=True).read([tmp_path / "a.txt"])
     assert (sentence.words, sentence.tags, sentence.line) == (["Ada", "slept"], ["B-PER", "O"], 3)
+    (tmp_path / "a.txt").write_text("10\u00a0000  CD O\neuros NNS O \n")
+    (sentence,) = tagging().read([tmp_path / "a.txt"])
+    assert (sentence.words, sentence.tags) == (["10\u00a0000", "euros"], ["O", "O"])
 
 
 @pytest.mark.parametrize(
