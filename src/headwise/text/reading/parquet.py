@@ -77,7 +77,7 @@ class ParquetText:
             column = self._arrow.compute.struct_field(column, part)
         if types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        if not (types.is_string(column.type) or types.is_large_string(column.type)):
+        if str(column.type) not in ("string", "large_string", "string_view"):
             raise DataError(f"{self.path}: expected text in column {name!r}, found {column.type}")
         try:
             return column.to_pylist()
