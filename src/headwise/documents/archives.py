@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import io
+import lzma
 import re
 import zipfile
 import zlib
@@ -26,6 +27,7 @@ from headwise.documents.tokens import check_tokens, xml_tokens
 from headwise.errors import DataError
 
 _MOST_ENTRIES = 2_000
+_MANIFEST = "META-INF/manifest.xml"  # of OpenDocument: it says how parts are encrypted
 _PLAIN = '<w:r plain="">'  # around a text that is in no run
 _RUNS_OF_PLAIN = re.compile(rf"{_PLAIN}(.*?)</w:r>", re.DOTALL)
 _SPACE = '<w:t xml:space="preserve">'
@@ -124,6 +126,8 @@ def read_archive(content: bytes, suffix: str) -> DocumentFile:
                 f"found {len(entries):,} of {size:,}"
             )
         every = [entry.filename for entry in entries]
+        if _MANIFEST in every and "encryption-data" in _part(archive, _MANIFEST):
+            raise _unreadable(suffix)
         names = [name for name in every if kind.parts.fullmatch(name)]
         if every.count(kind.main) != 1 or len(set(names)) < len(names):
             raise DataError(f"file: expected a {suffix} file with one {kind.main}, found none or several")
@@ -203,7 +207,9 @@ def _as_cell(block: Block) -> None:
 
 
 def _control(match: re.Match[str]) -> str:
-    return chr(int(match[1], 16))
+    """Return the end of a line or a tab; XML has no other control character, which is read as a space."""
+    character = chr(int(match[1], 16))
+    return character if character.isspace() else " "
 
 
 @contextmanager
@@ -214,8 +220,21 @@ def _readable(content: bytes, suffix: str) -> Iterator[zipfile.ZipFile]:
             yield archive
     except DataError:
         raise
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError, OSError):
-        raise DataError(f"file: expected a {suffix} file, found a damaged or encrypted archive") from None
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        lzma.LZMAError,
+        NotImplementedError,
+        RuntimeError,
+        EOFError,
+        ValueError,
+        OSError,
+    ):
+        raise _unreadable(suffix) from None
+
+
+def _unreadable(suffix: str) -> DataError:
+    return DataError(f"file: expected a {suffix} file, found a damaged or encrypted archive")
 
 
 def _part(archive: zipfile.ZipFile, name: str) -> str:

@@ -7,13 +7,12 @@ Nothing but sentences is written anew: what lies between and around them is copi
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headwise.documents.codes import code_tokens, range_tokens
-from headwise.documents.protected import find_arguments
+from headwise.documents.protected import TAG, find_arguments
 from headwise.documents.rules import BLOCKS, NEVER, TagRules
 from headwise.documents.sentence import Item, Mark, ProtectedPiece, Range, Sentence
 from headwise.documents.tokens import (
@@ -38,8 +37,6 @@ TOKENS = {
     "codes": code_tokens,
     "odf": range_tokens,
 }
-_RUBY = r"(?<=(?<![\d%])%)<\w{1,80}>[-+0#]{0,4}[\d.]{0,9}[diouxXeEfFgGaAcsp](?!\w)"  # %<name>s isn't a tag
-TAG = re.compile(rf"(?!{_RUBY})<(/?)(?:\d{{1,3}}|[a-zA-Z][\w.:-]{{0,80}}(?:\s[^<>]{{0,1000}})?)/?>")
 _KEPT = "xliff:g"  # around what the model reads, but mustn't change, in Android's strings
 _MOST_NESTED = 8  # notes inside each other; further ones are inside sentences as other elements are
 _MOST_UNOPENED = 64  # end tags of a block for elements that began before it

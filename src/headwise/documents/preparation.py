@@ -242,6 +242,8 @@ def _protected(run: TextRun, rules: _Rules) -> list[TextRun | ProtectedPiece]:
     for start, end, kind in every:
         if start < position:
             continue  # inside the one before
+        while end < len(run.sources) and not run.sources[end]:  # of a reference to two characters
+            end += 1
         items.append(TextRun(run.text[position:start], run.sources[position:start]))
         raw = "".join(run.sources[start:end])
         items.append(ProtectedPiece(run.text[start:end], raw, kind, hidden=kind == "emoji"))

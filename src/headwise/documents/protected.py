@@ -16,6 +16,8 @@ from headwise.documents.sentence import Found, Mark, ProtectedPiece, Sentence
 
 _MOST_SOUGHT = 200  # different pieces of a sentence: the time to find them is the product with its length
 _PLACEHOLDERS = frozenset({"placeholder", "format", "icu"})
+_RUBY = r"(?<=(?<![\d%])%)<\w{1,80}>[-+0#]{0,4}[\d.]{0,9}[diouxXeEfFgGaAcsp](?!\w)"  # %<name>s isn't a tag
+TAG = re.compile(rf"(?!{_RUBY})<(/?)(?:\d{{1,3}}|[a-zA-Z][\w.:-]{{0,80}}(?:\s[^<>]{{0,1000}})?)/?>")
 
 
 def locate(sentence: Sentence, translation: str) -> tuple[list[Found], list[int]]:
@@ -54,7 +56,10 @@ def intact(sentence: Sentence, translation: str) -> bool:
 
 
 def _placeholders(text: str) -> Counter[str]:
-    return Counter(text[start:end] for start, end, kind in find_pieces(text) if kind in _PLACEHOLDERS)
+    """Return the placeholders and tags of a text."""
+    found = Counter(text[start:end] for start, end, kind in find_pieces(text) if kind in _PLACEHOLDERS)
+    found.update(match[0] for match in TAG.finditer(text))
+    return found
 
 
 def _pattern(piece: ProtectedPiece) -> str:

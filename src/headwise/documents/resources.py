@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from headwise.documents.blocks import TAG
+from headwise.documents.protected import TAG
 from headwise.documents.reading import DocumentFile, decode_markup, read_whole
 from headwise.documents.tokens import end_of_element, raw_of, xml_tokens
 from headwise.documents.values import Value, decode, file_of, pieces_value, plain_value
@@ -179,7 +179,8 @@ def _joined_halves(text: str) -> str:
 
 _RESOURCES = re.compile(r"(?:[^<]++|<\?|<!--(?:(?!-->).)*+-->)*+<resources[\s>]", re.DOTALL)
 _WHOLE = re.compile(r'\s*+(?:<!\[CDATA\[(.*)\]\]>|"((?:[^"\\<]|\\.|<[^<>]*+>)*+)")\s*+', re.DOTALL)
-_TO_ESCAPE = re.compile(rf"{TAG.pattern}|[\\'\"\n\t<]|&(?!#?\w{{1,31}};)|\A[@?]")
+# Android takes white space off the ends, and XML has no other control characters than these.
+_TO_ESCAPE = re.compile(rf"{TAG.pattern}|[\\'\"\x00-\x1f<]|&(?!#?\w{{1,31}};)|\A[@? ]|[ ]\Z")
 _ANDROID_WRITTEN = {"\n": "\\n", "\t": "\\t", "<": "&lt;", "&": "&amp;"}
 
 
@@ -228,11 +229,14 @@ def _android(start: int, inner: str) -> list[Value]:
     if core.startswith(("@", "?")):
         return []
     section = whole is not None and whole[1] is not None
+    quoted = whole is not None and not section
 
     def escape(match: re.Match[str]) -> str:
         one = match[0]
-        if len(one) > 1 or (section and one in "<&"):
+        if len(one) > 1 or (section and one in "<&") or (quoted and one == " "):
             return one
+        if one <= " " and one not in _ANDROID_WRITTEN:
+            return f"\\u{ord(one):04x}"
         return _ANDROID_WRITTEN.get(one, f"\\{one}")
 
     return _value(start, start + len(core), text, lambda found: _TO_ESCAPE.sub(escape, found))

@@ -64,7 +64,10 @@ def _value(lines: Sequence[str], start: int) -> Value:
     text = " ".join(line.strip() for line in lines)[len(dash) :]
 
     def write(translation: str) -> str:
-        parts = wrapped(dash + " ".join(translation.split()), len(lines))
+        translation = dash + " ".join(translation.split())
+        if not translation:  # an empty line would end the cue before its next speaker
+            return ""
+        parts = wrapped(translation, len(lines))
         ends = [line[len(line.rstrip("\r\n")) :] for line in lines]
         return "".join(part + end for part, end in zip(parts, ends, strict=False))
 

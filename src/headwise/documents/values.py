@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from html.entities import html5
 
 from headwise.characters import UNSPACED
-from headwise.documents.blocks import TAG, Block, BlockItem, TextRun
+from headwise.documents.blocks import Block, BlockItem, TextRun
 from headwise.documents.pieces import find_pieces
 from headwise.documents.preparation import ParsedText, read
-from headwise.documents.protected import find_arguments
+from headwise.documents.protected import TAG, find_arguments
 from headwise.documents.reading import Confidence, DocumentFile, check_size, check_texts, read_text
 from headwise.documents.sentence import ProtectedPiece
 from headwise.documents.tokens import decoded

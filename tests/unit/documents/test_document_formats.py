@@ -268,6 +268,16 @@ def test_an_archive_whose_header_lies_is_refused() -> None:
         read_file("a.docx", bytes(content))
 
 
+def test_damage_of_any_method_of_compression_is_told() -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_LZMA) as file:
+        file.writestr("word/document.xml", "<w:document>Hello</w:document>" * 20)
+    content = bytearray(out.getvalue())
+    content[70] ^= 0xFF
+    with pytest.raises(DataError, match=r"expected a \.docx file, found a damaged or encrypted archive"):
+        read_file("a.docx", bytes(content))
+
+
 def test_subtitles_keep_times_lines_and_ends() -> None:
     texts = ["Two dogs are <i>playing</i> in the snow & rain.", "Yes.", "No, {\\an8}never."]
     assert ["".join(map(source, text.blocks)) for text in read_file("a.srt", SRT.encode()).texts] == texts
@@ -286,6 +296,12 @@ def test_a_cue_ends_where_the_next_one_begins() -> None:  # some programs write 
     assert texts_of("a.srt", source) == ["In 1984", "the end"]
     translation = source.replace("In", "Im Jahr").replace("the end", "das Ende")
     assert written("a.srt", source, ["Im Jahr 1984", "das Ende"]) == translation
+
+
+def test_a_cue_stays_whole_where_a_translation_is_empty() -> None:
+    source = "1\n00:00:01,000 --> 00:00:02,000\nUh.\n- Yes?\n"
+    result = written("a.srt", source, ["", "Ja?"])
+    assert texts_of("a.srt", result) == ["Ja?"]
 
 
 def test_speakers_in_tags_are_apart() -> None:

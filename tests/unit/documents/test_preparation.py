@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import io
 import random
 import re
@@ -321,6 +322,11 @@ def test_tags_inside_a_word_stay_where_the_word_does(
 def test_a_piece_behind_an_ampersand_is_whole() -> None:
     source = "<p>See AT&T.com, Q&A.pdf and &copy2024 A.</p>"
     assert through(source, HTML) == "<p>See AT&amp;T.com, Q&amp;A.pdf and &copy2024 A.</p>"
+
+
+def test_a_reference_to_two_characters_is_written_once() -> None:
+    source = "<p>We say a &NotEqualTilde; b, and the set c&caps; of d.</p>"
+    assert html.unescape(through(source, HTML)) == html.unescape(source)
 
 
 @pytest.mark.parametrize(

@@ -253,6 +253,21 @@ def test_strings_of_android_keep_what_its_build_wants() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (r"Name:\u0020", r"NAME:\u0020"),  # a build takes other white space off the ends
+        (r"\u0020of it", r"\u0020OF IT"),
+        ('" quoted "', '" QUOTED "'),
+        (r"a bell \u0007 and\r more", r"A BELL \u0007 AND\u000d MORE"),
+    ],
+)
+def test_escapes_of_androids_strings_stay_where_xml_or_a_build_needs_them(source: str, expected: str) -> None:
+    etree = pytest.importorskip("lxml.etree")
+    written = of_file("a.xml", f"<resources><string>{source}</string></resources>")
+    assert etree.fromstring(written)[0].text == expected
+
+
 def test_escaped_halves_of_a_character_are_one_in_androids_and_apples_strings() -> None:
     for name, form in (
         ("a.xml", "<resources><string>{}</string></resources>"),
@@ -328,7 +343,14 @@ def texts(ast: Any, node: Any, change) -> list[str]:
 
 @pytest.mark.parametrize(
     ("translation", "whole"),
-    [("ein {0} b %s", True), ("ein {0} b", False), ("{0} {0} b %s", False), ("{0} {1} b %s", False)],
+    [
+        ("ein {0} b %s", True),
+        ("ein {0} b", False),
+        ("{0} {0} b %s", False),
+        ("{0} {1} b %s", False),
+        ("ein {0} <b>b %s", False),  # Android's XML would be malformed
+        ("ein {0} < b %s", True),
+    ],
 )
 def test_a_translation_with_other_placeholders_is_refused(translation: str, whole: bool) -> None:
     pieces = ProtectedPiece("{0}", "{0}", "placeholder"), ProtectedPiece("%s", "%s", "format")

@@ -137,6 +137,13 @@ def test_line_ends_of_sheets_as_excel_writes_them() -> None:
     assert "One line" in seen  # without what stands for a line end
 
 
+def test_a_control_character_of_a_sheet_is_none_of_its_xml() -> None:
+    parts = {**FILES["a.xlsx"], "xl/sharedStrings.xml": "<sst><si><t>One_x0007_two_x0001_</t></si></sst>"}
+    with zipfile.ZipFile(io.BytesIO(of_file("a.xlsx", archive(parts)))) as result:
+        root = ElementTree.fromstring(result.read("xl/sharedStrings.xml"))
+    assert "".join(root.itertext()) == "ONE TWO_x0001_"
+
+
 def test_tabs_of_a_presentation_stay() -> None:
     pptx = pytest.importorskip("pptx", reason="needs pip install python-pptx")
     out = io.BytesIO()
@@ -200,6 +207,13 @@ def test_notes_inside_each_other_are_read_to_a_bound() -> None:
     content = archive({"content.xml": f"<a xmlns:office='o'>{part}</a>"})
     with zipfile.ZipFile(io.BytesIO(of_file("a.odt", content))) as result:
         assert result.read("content.xml").decode() == f"<a xmlns:office='o'>{part.replace('a ', 'A ')}</a>"
+
+
+def test_an_encrypted_text_is_called_so() -> None:
+    encrypted = "<manifest:file-entry><manifest:encryption-data/></manifest:file-entry>"
+    content = archive({"content.xml": "no XML", "META-INF/manifest.xml": encrypted})
+    with pytest.raises(DataError, match=r"file: expected a \.odt file, found a damaged or encrypted archive"):
+        read_file("a.odt", content)
 
 
 def test_an_archive_without_its_main_part_is_refused() -> None:

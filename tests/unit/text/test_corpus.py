@@ -256,6 +256,26 @@ def test_parquet_text_that_is_not_unicode_is_counted(tmp_path: Path) -> None:
         ]  # fmt: skip
 
 
+def test_every_type_of_text_in_parquet_is_read(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    for kind in (arrow.string(), arrow.large_string(), arrow.string_view()):
+        column = arrow.array(["a dog", None], kind)
+        parquet.write_table(arrow.table({"source": column, "target": column}), tmp_path / "a.parquet")
+        assert read(tmp_path / "a.parquet") == [(b"a dog", b"a dog", 1), (b"", b"", 2)]
+
+
+def test_columns_of_parquet_with_dots_in_their_names_and_with_one_name(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {"text.en": ["a dog"], "text": [{"de": "ein Hund"}]}
+    parquet.write_table(arrow.table(columns), tmp_path / "a.parquet")
+    files = pair_files(tmp_path / "a.parquet", None)
+    assert list(read_pairs(files, "text.en", "text.de")) == [(b"a dog", b"ein Hund", 1)]
+    twice = arrow.Table.from_arrays([arrow.array(["a"])] * 3, names=["source", "target", "target"])
+    parquet.write_table(twice, tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a\.parquet: expected one column 'target', found 2"):
+        list(read_pairs(files))
+
+
 def test_nothing_left_and_mostly_undecodable() -> None:
     files = pair_files("a.en", "a.de")
     _, report = cleaned([(b"", b"x")])

@@ -85,6 +85,28 @@ def test_all_pairs_are_in_the_shards_or_the_development_set(corpus: Toy, prepare
     assert listed == {path.name for path in prepared.glob("shard-*")}
 
 
+def test_at_most_a_pair_in_twenty_is_held_out_of_a_file_that_is_given_again_and_again(tmp_path: Path) -> None:
+    files = write_toy(tmp_path, toy_pairs(60, seed=7))
+    keep = Rules(CleaningConfig(drop_duplicates=False))
+    again = job(*[files.source] * 6, targets=(files.target,) * 6, rules=keep, shard_pairs=100)
+    prepare_corpus(again, tmp_path / "out")
+    data = open_corpora(DataConfig(prepared=[str(tmp_path / "out")]))
+    different = len(set(files.pairs))
+    assert len(data.dev) == different // 20
+    held_out = set(zip(data.dev_source, data.dev_target, strict=True))
+    assert set(texts(data)) == set(files.pairs) - held_out
+
+
+def test_the_sample_has_pairs_where_the_first_shard_has_none(corpus: Toy, tmp_path: Path) -> None:
+    (tmp_path / "long.tsv").write_text(f"{'a ' * 40}\t{'b ' * 40}\n")
+    again = job(tmp_path / "long.tsv", corpus.source, targets=(corpus.target,), longest=30, dev_pairs=0)
+    prepare_corpus(again, tmp_path / "out")
+    train = shards(open_corpora(DataConfig(prepared=[str(tmp_path / "out")])))
+    assert train.corpora[0].sizes[0] == 0
+    assert len(train.sample) == 64
+    assert len(train.block([(0, 64)])) == 64
+
+
 def test_a_given_development_set_stays_whole_and_in_order(corpus: Toy, tmp_path: Path) -> None:
     pairs = toy_pairs(150, seed=6)  # more than a shard holds
     files = tmp_path / "dev.src", tmp_path / "dev.tgt"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import unicodedata
 from pathlib import Path
 from typing import Literal
@@ -83,6 +85,15 @@ def test_comma_separated_columns(tmp_path: Path) -> None:
     packed = tmp_path / "terms.CSV.gz"
     packed.write_bytes(gzip.compress(file.read_bytes()))
     assert read_glossary(packed).entries == expected
+
+
+def test_a_term_in_quotation_marks_may_begin_like_a_comment(tmp_path: Path) -> None:
+    cells = io.StringIO()
+    terms = [["source", "target"], ["#topic", "#Thema"], ["a\n#b", "c"]]
+    csv.writer(cells, quoting=csv.QUOTE_ALL).writerows(terms)
+    (tmp_path / "terms.csv").write_text(f"# of our posts, and others\n{cells.getvalue()}#x,y\n", newline="")
+    found = [[entry.source, *entry.targets] for entry in read_glossary(tmp_path / "terms.csv").entries]
+    assert found == [["#topic", "#Thema"], ["a #b", "c"]]
 
 
 TBX_2008 = """<?xml version="1.0"?><!DOCTYPE martif SYSTEM "TBXcoreStructV02.dtd">

@@ -77,6 +77,8 @@ def test_the_same_texts_from_every_format(tmp_path: Path) -> None:
         ("a.jsonl", "fine\n", "a.jsonl line 1: expected a JSON object, found"),
         ("a.jsonl", "[1]\n", "a.jsonl line 1: expected a JSON object, found a list"),
         ("a.csv", 'text,label\n"fine,1\n', "a.csv line 2: expected comma-separated values, found"),
+        ("a.tsv", "text\tlabel\ttext\nfine\t1\tbad\n", "a.tsv line 1: expected each field once, found 'text' again"),
+        ("a.csv", "text,label,text\nfine,1,bad\n", "a.csv line 1: expected each field once, found 'text' again"),
         ("a.tsv", "text\tlabel\nfine\t\xff\n", "a.tsv line 2: expected UTF-8 text, found other bytes"),
     ],
 )  # fmt: skip
@@ -85,6 +87,12 @@ def test_texts_that_are_not_as_they_should_be(name: str, content: str, sentence:
     with pytest.raises(DataError) as caught:
         classification().read([tmp_path / name])
     assert f"{tmp_path}/{sentence}" in str(caught.value)
+
+
+def test_a_cell_may_be_a_long_document(tmp_path: Path) -> None:
+    text = "word " * 30_000 + "end"
+    (tmp_path / "a.csv").write_text(f"text,label,,\n{text},good,,\nfair,bad,,\n")
+    assert [example.text for example in classification().read([tmp_path / "a.csv"])] == [text, "fair"]
 
 
 def test_labels_that_do_not_fit(tmp_path: Path) -> None:
@@ -165,6 +173,9 @@ def test_columns_of_conll_2003(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("-DOCSTART- -X- O O\n\nAda NNP I-NP B-PER\nslept VBD I-VP O\n")
     (sentence,) = tagging(spans=True).read([tmp_path / "a.txt"])
     assert (sentence.words, sentence.tags, sentence.line) == (["Ada", "slept"], ["B-PER", "O"], 3)
+    (tmp_path / "a.txt").write_text("10\u00a0000  CD O\neuros NNS O \n")
+    (sentence,) = tagging().read([tmp_path / "a.txt"])
+    assert (sentence.words, sentence.tags) == (["10\u00a0000", "euros"], ["O", "O"])
 
 
 @pytest.mark.parametrize(

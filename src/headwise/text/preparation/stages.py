@@ -101,9 +101,9 @@ class Stages:
         name = "{:05}" if job.shard_pairs else TRAIN_TEXT
         title = "reading and cleaning the text"
         tables, read = self._clean(title, groups, name, job.rules, job.shard_pairs)
-        selected = self._select(tables, read)
+        selected, different = self._select(tables, read)
         if job.development is None:
-            self._split(tables, selected, [part.source for part in parts])
+            self._split(tables, selected, different, [part.source for part in parts])
         else:
             self._read_development(tables, *job.development)
         rows = sum(len(training_rows(self._work / table, job.seed)[0]) for table in tables)
@@ -146,10 +146,16 @@ class Stages:
         check_cleaning(total, f"{groups[0][0].source} …")
         return [table["name"] for result in results for table in result["tables"]], total
 
-    def _select(self, tables: list[str], read: CleaningReport) -> list[Task]:
-        """Select the rows of each table that aren't duplicates, and report what was read and removed."""
+    def _select(self, tables: list[str], read: CleaningReport) -> tuple[list[Task], int]:
+        """Select the rows of each table that aren't duplicates, and report what was read and removed.
+
+        Returns the results, and the number of different pairs from which a development set may be split off.
+        """
         job, folder = self._job, str(self._work)
-        keys = (1 if read.limits.drop_duplicates or job.near else 0) + (BANDS if job.near else 0)
+        drop = read.limits.drop_duplicates or job.near
+        # Tables may have pairs in common, of which a development set has each once.
+        across = not drop and len(tables) > 1 and job.development is None and job.dev_pairs > 0
+        keys = (1 if drop or across else 0) + (BANDS if job.near else 0)
         count = max(1, -(-read.kept // _RANGE))
         bounds = [(1 << 64) * number // count for number in range(count + 1)]
         finding = [
@@ -164,8 +170,8 @@ class Stages:
             for key in range(keys)
             for number in range(count)
         ]
-        self._run("finding duplicates", finding)
-        duplicates = [["near" if task["key"] else "exact", f"duplicates-{task['name']}"] for task in finding]
+        repeated = sum(result["duplicates"] for result in self._run("finding duplicates", finding))
+        dropped = [["near" if task["key"] else "exact", f"duplicates-{task['name']}"] for task in finding if drop]
         selecting = [
             {
                 "stage": "select",
@@ -173,7 +179,7 @@ class Stages:
                 "folder": folder,
                 "table": table,
                 "number": number,
-                "duplicates": duplicates,
+                "duplicates": dropped,
                 "seed": job.seed,
                 "dev_pairs": job.dev_pairs,
                 "new_files": job.new_files,
@@ -181,16 +187,17 @@ class Stages:
             for number, table in enumerate(tables)
         ]
         results = self._run("selecting pairs", selecting)
+        different = read.kept - repeated if across else sum(result["different"] for result in results)
         read.duplicates, read.near = (sum(r[name] for r in results) for name in ("duplicates", "near"))
         read.kept -= read.duplicates + read.near
         self.report.append(str(read))
-        return results
+        return results, different
 
     # ---------------------------------------------------------------------------------------------- development set
 
-    def _split(self, tables: list[str], selected: list[Task], names: Sequence[str]) -> None:
+    def _split(self, tables: list[str], selected: list[Task], different: int, names: Sequence[str]) -> None:
         """Split off the pairs with the smallest hashes under the seed, so that duplicates stay together."""
-        job, different = self._job, sum(result["different"] for result in selected)
+        job = self._job
         if job.dev_pairs and different < 2:
             raise DataError(
                 f"expected at least 2 different pairs, one of them for the development set, found {different}"

@@ -149,8 +149,8 @@ class ShardedStore:
 
     @cached_property
     def sample(self) -> ParallelStore:
-        """The first shard, from which statistics are computed."""
-        return self._open(0)
+        """The first shard that isn't empty, from which statistics are computed."""
+        return self._open(int(np.flatnonzero(self._sizes)[0]))
 
     def _shard(self, row: int) -> tuple[int, int]:
         shard = int(np.searchsorted(self._ends, row, side="right"))

@@ -113,7 +113,9 @@ def read_glossary(
     if suffix(path) == ".tbx":
         return _read_concepts(path, languages, ignore_case)
     lines = _read_lines(path)
-    return parse_lines(csv_lines(lines) if suffix(path) == ".csv" else lines, ignore_case=ignore_case)
+    if suffix(path) == ".csv":
+        return parse_lines(csv_lines(lines, comments=True), ignore_case=ignore_case, comments=False)
+    return parse_lines(lines, ignore_case=ignore_case)
 
 
 def _read_lines(path: Path) -> Iterator[tuple[str, str]]:
@@ -141,21 +143,25 @@ def _read_concepts(path: Path, languages: tuple[str | None, str | None], ignore_
     return Glossary(entries, ignore_case=ignore_case, places=[*places.values()])
 
 
-def csv_lines(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def csv_lines(lines: Iterable[tuple[str, str]], *, comments: bool = False) -> Iterator[tuple[str, str]]:
     """Yield lines of comma-separated columns, each with its place, as lines of tab-separated ones.
 
-    The first two columns are read, because DeepL's others are languages, and no heading `source,target`. Raises
-    `DataError` for a line that isn't comma-separated values.
+    The first two columns are read, because DeepL's others are languages, and no heading `source,target`. With
+    `comments`, lines that begin with # are left out; a term in quotation marks may begin with it. Raises `DataError`
+    for a line that isn't comma-separated values.
     """
-    place = ""
+    place, begins = "", True  # the place of the row that the reader returns next, and whether it begins
 
     def texts() -> Iterator[str]:
-        nonlocal place
-        for place, line in lines:  # noqa: B007 - the place of the row that the reader returns next
-            yield f"{line}\n"
+        nonlocal place, begins
+        for place, line in lines:  # noqa: B007 - read where the row arrives
+            if not (comments and begins and line.startswith("#")):
+                begins = False
+                yield f"{line}\n"
 
     try:
         for number, row in enumerate(csv.reader(texts(), strict=True)):
+            begins = True
             columns = [" ".join(column.split()) for column in row[:2]]
             if number or [column.lower() for column in columns] != ["source", "target"]:
                 yield place, "\t".join(columns)

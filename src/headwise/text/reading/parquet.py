@@ -34,14 +34,16 @@ class ParquetText:
     def tuples(self, columns: list[str], first: int = 0) -> Iterator[tuple[str | None, ...]]:
         """Yield the texts of columns from row `first` on, row by row; None for a missing one.
 
-        A name with dots is a field of a structure: `translation.en`. Bytes that aren't UTF-8, which nothing keeps a
-        writer from, are surrogates, as in file names (PEP 383). Raises `DataError` if there is no such column of text,
-        or the file is damaged.
+        A name with dots is a field of a structure, `translation.en`, unless a column has it. Bytes that aren't UTF-8,
+        which nothing keeps a writer from, are surrogates, as in file names (PEP 383). Raises `DataError` if there is no
+        such column of text, or several, or the file is damaged.
         """
-        roots = list(dict.fromkeys(name.partition(".")[0] for name in columns))
         names = self._file.schema_arrow.names
+        roots = list(dict.fromkeys(name if name in names else name.partition(".")[0] for name in columns))
         if missing := [root for root in roots if root not in names]:
             raise DataError(f"{self.path}: expected a column {missing[0]!r}, found {', '.join(names[:20]) or 'none'}")
+        if repeated := [root for root in roots if names.count(root) > 1]:
+            raise DataError(f"{self.path}: expected one column {repeated[0]!r}, found {names.count(repeated[0])}")
         groups, skipped = self._groups_from(first)
         for batch in self._batches(groups, roots):
             rest = batch.slice(min(skipped, batch.num_rows))
@@ -66,7 +68,7 @@ class ParquetText:
             yield from self._file.iter_batches(ROWS, row_groups=groups, columns=columns)
 
     def _column(self, batch: Any, name: str) -> list[str | None]:
-        root, *path = name.split(".")
+        root, *path = [name] if name in batch.schema.names else name.split(".")
         column = batch.column(root)
         types = self._arrow.types
         for part in path:
@@ -75,7 +77,7 @@ class ParquetText:
             column = self._arrow.compute.struct_field(column, part)
         if types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        if not (types.is_string(column.type) or types.is_large_string(column.type)):
+        if str(column.type) not in ("string", "large_string", "string_view"):
             raise DataError(f"{self.path}: expected text in column {name!r}, found {column.type}")
         try:
             return column.to_pylist()

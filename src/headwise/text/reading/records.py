@@ -6,6 +6,7 @@ The first line of a `.tsv` or `.csv` file names the fields. A tab in a `.tsv` al
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 from headwise.errors import DataError
 from headwise.parsing import kind_of, parse_object
 from headwise.text.reading.compression import suffix
-from headwise.text.reading.lines import decoded_lines, one_line, one_line_each, open_text
+from headwise.text.reading.lines import MOST_BYTES, decoded_lines, one_line, one_line_each, open_text
 
 SUFFIXES = (".jsonl", ".tsv", ".csv")
 
@@ -36,7 +37,7 @@ def read_records(path: Path) -> Iterator[TextRecord]:
 
     Raises:
         DataError: the file can't be read, or a line isn't UTF-8, isn't a JSON object, or has another number of
-            columns than the first line.
+            columns than the first line, which names no field twice.
     """
     if suffix(path) == ".jsonl":
         for line, number in read_lines_of(path):
@@ -44,7 +45,9 @@ def read_records(path: Path) -> Iterator[TextRecord]:
         return
     lines = read_lines_of(path)
     rows = _csv_rows(path, lines) if suffix(path) == ".csv" else ((t.split("\t"), n) for t, n in lines)
-    header, _ = next(rows, ([], 0))
+    header, first = next(rows, ([], 0))
+    if repeated := [name for name, count in Counter(header).items() if name and count > 1]:
+        raise DataError(f"{path} line {first}: expected each field once, found {repeated[0]!r} again")
     for values, number in rows:
         if len(values) != len(header):
             raise DataError(
@@ -69,6 +72,7 @@ def text_field(fields: dict[str, Any], name: str, location: str) -> str:
 
 
 def _csv_rows(path: Path, lines: Iterable[tuple[str, int]]) -> Iterator[tuple[list[str], int]]:
+    csv.field_size_limit(MOST_BYTES)  # Python's own would refuse a long document
     reader = csv.reader((line + "\n" for line, _ in lines), strict=True)
     try:
         yield from ((row, reader.line_num) for row in reader if row)

@@ -2,7 +2,7 @@
 
 In a `.conllu` file the tag is the fourth (universal) or fifth (language-specific) of ten columns; the lines of
 multi-word tokens and empty nodes are skipped, as syntactic words have their own lines. In any other file the word is
-the first and the tag the last column, separated by tabs or else by white space (CoNLL-2003); lines that begin with
+the first and the tag the last column, separated by tabs or else by spaces (CoNLL-2003); lines that begin with
 `-DOCSTART-` are skipped.
 """
 
@@ -101,7 +101,8 @@ def _words(path: Path, block: list[tuple[str, int]], conllu: bool, column: int) 
     for line, number in block:
         if line.startswith("-DOCSTART-") or (conllu and line.startswith("#")):
             continue
-        columns = line.split("\t") if conllu or "\t" in line else line.split()
+        # A word such as 10 000 may have a no-break space inside.
+        columns = line.split("\t") if conllu or "\t" in line else [each for each in line.split(" ") if each]
         if conllu:
             if len(columns) != _CONLLU:
                 raise DataError(
