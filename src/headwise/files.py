@@ -194,11 +194,12 @@ def remove_directory(path: str | Path) -> None:
 def remove_partial(path: str | Path) -> None:
     """Remove the temporary files and directories that interrupted writes of `path` left behind.
 
-    The name may be a glob pattern; `folder / "*"` matches everything in a directory.
+    A `*` in the name stands for anything; `folder / "*"` matches everything in a directory.
     No other process may be writing `path` at the same time.
     """
     path = Path(path)
-    for temporary in path.parent.glob(f".{path.name}{_TEMPORARY}*"):
+    name = path.name.replace("[", "[[]").replace("?", "[?]")  # names of files, which a glob pattern takes otherwise
+    for temporary in path.parent.glob(f".{name}{_TEMPORARY}*"):
         if temporary.is_dir():
             shutil.rmtree(temporary, ignore_errors=True)
         else:

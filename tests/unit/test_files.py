@@ -170,3 +170,10 @@ def test_leftovers_of_everything_in_a_folder_are_removed(tmp_path: Path) -> None
     (tmp_path / "partial-z").touch()
     remove_partial(tmp_path / "*")
     assert names(tmp_path) == ["partial-z"]
+
+
+def test_brackets_in_a_name_are_no_pattern(tmp_path: Path) -> None:
+    for name in ("a", "[ab]?", "[ab]!"):
+        (tmp_path / f".{name}.partial-x").touch()
+    remove_partial(tmp_path / "[ab]?")
+    assert names(tmp_path) == [".[ab]!.partial-x", ".a.partial-x"]
