@@ -13,6 +13,7 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def peak(arguments: list[str]) -> int:
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, arguments)
-    return usage.ru_maxrss * 1024
+    return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def speed(run: Path) -> float:

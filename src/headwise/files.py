@@ -24,6 +24,7 @@ from headwise.errors import CheckpointError, ConfigError, DataError, LockedError
 
 _DISK_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _TEMPORARY = ".partial-"  # part of the name of every temporary file and directory
+_LONGEST = 255 - len(f".{_TEMPORARY}12345678")  # bytes of a file's name that are left for it in a temporary one's
 _UMASK = os.umask(0)  # reading it means setting it, so this is done once, before threads are started
 os.umask(_UMASK)
 
@@ -72,7 +73,7 @@ def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         mode = path.stat().st_mode & 0o777 if path.is_file() else 0o666 & ~_UMASK
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}{_TEMPORARY}", dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=_prefix(path), dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
                 yield file
@@ -110,7 +111,7 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
     path = Path(path)
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}{_TEMPORARY}", dir=path.parent))
+        temporary = Path(tempfile.mkdtemp(prefix=_prefix(path), dir=path.parent))
         try:
             yield temporary
             os.chmod(temporary, 0o777 & ~_UMASK)
@@ -194,20 +195,28 @@ def remove_directory(path: str | Path) -> None:
 def remove_partial(path: str | Path) -> None:
     """Remove the temporary files and directories that interrupted writes of `path` left behind.
 
-    The name may be a glob pattern; `folder / "*"` matches everything in a directory.
+    A `*` in the name stands for anything; `folder / "*"` matches everything in a directory.
     No other process may be writing `path` at the same time.
     """
     path = Path(path)
-    for temporary in path.parent.glob(f".{path.name}{_TEMPORARY}*"):
+    prefix = _prefix(path).replace("[", "[[]").replace("?", "[?]")  # these are part of a file's name
+    for temporary in path.parent.glob(f"{prefix}*"):
         if temporary.is_dir():
             shutil.rmtree(temporary, ignore_errors=True)
         else:
             temporary.unlink(missing_ok=True)
 
 
+def _prefix(path: Path) -> str:
+    """Return how the names of temporary files and directories for `path` begin; a long name is cut."""
+    name = os.fsencode(path.name)
+    kept = path.name if len(name) <= _LONGEST else name[:_LONGEST].decode("utf-8", "ignore")
+    return f".{kept}{_TEMPORARY}"
+
+
 def partial_path(path: Path, name: str) -> Path:
     """Return the path of a temporary file or directory beside `path`, which `remove_partial` removes."""
-    return path.with_name(f".{path.name}{_TEMPORARY}{name}")
+    return path.with_name(f"{_prefix(path)}{name}")
 
 
 def sync_directory(path: str | Path) -> None:
@@ -223,7 +232,7 @@ def sync_directory(path: str | Path) -> None:
 
 def _move_aside(path: Path) -> Path:
     """Move a directory into a new temporary one; returns the temporary directory, for removal."""
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}{_TEMPORARY}", dir=path.parent))
+    temporary = Path(tempfile.mkdtemp(prefix=_prefix(path), dir=path.parent))
     os.rename(path, temporary / "old")
     return temporary
 

@@ -65,11 +65,16 @@ class ChildEnded(TrainingError):
     """A child process ended without a reply; `how` is `by SIGKILL` or `with exit code 1`, for instance."""
 
     def __init__(self, code: int) -> None:
-        self.how = f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
+        self.how = f"with exit code {code}" if code >= 0 else f"by {_signal_name(-code)}"
         super().__init__(
             f"a child process was ended {self.how} (the system does that where memory runs out); "
             "run the same command again"
         )
+
+
+def _signal_name(number: int) -> str:
+    known = {each.value: each.name for each in signal.Signals}
+    return known.get(number, f"signal {number}")  # those between SIGRTMIN and SIGRTMAX have no names
 
 
 class Child:

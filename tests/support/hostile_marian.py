@@ -180,6 +180,10 @@ MARIAN: Damages = {
         edit_file("decoder.yml", lambda t: t.replace("- model.npz", "- a.npz\n- b.npz")),
         "expected one model, found 2",
     ),
+    "an empty decoder.yml": (
+        edit_file("decoder.yml", lambda t: ""),
+        "decoder.yml: expected keys and their values, found nothing",
+    ),
     "a vocabulary elsewhere": (
         edit_file("decoder.yml", lambda t: t.replace("- vocab.yml", "- ../../etc/vocab.spm")),
         "model.npz/vocab.spm",

@@ -348,3 +348,13 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"x\.json: expected the record of a result"):
         read_record(file)
     assert read_record(tmp_path / "none.json") is None
+
+
+def test_where_no_record_can_be_written_nothing_is_run(tmp_path: Path, toy_scale: Scale) -> None:
+    def measure(*, seed: int) -> dict[str, int]:
+        raise AssertionError("it is run")
+
+    (tmp_path / "results").write_text("a file")
+    job = RowJob(MeasuredRow("measured", "", measure), 1)
+    with pytest.raises(TrainingError, match=r"results/measured: can't be written"):
+        run([job], place_in(tmp_path, toy_scale), print)

@@ -17,6 +17,7 @@ from headwise.files import (
     atomic_file,
     disk_errors,
     hold,
+    partial_path,
     remove_partial,
     write_text,
 )
@@ -170,3 +171,22 @@ def test_leftovers_of_everything_in_a_folder_are_removed(tmp_path: Path) -> None
     (tmp_path / "partial-z").touch()
     remove_partial(tmp_path / "*")
     assert names(tmp_path) == ["partial-z"]
+
+
+def test_a_name_may_be_as_long_as_the_file_system_has_them(tmp_path: Path) -> None:
+    for name in ("n" * 255, "ä" * 127):
+        write_text(tmp_path / name, "text")
+        assert (tmp_path / name).read_text() == "text"
+        assert names(tmp_path) == [name]
+        (tmp_path / f".{name[:118]}").touch()
+        (tmp_path / name).rename(partial_path(tmp_path / name, "12345678"))
+        remove_partial(tmp_path / name)
+        (tmp_path / f".{name[:118]}").unlink()
+        assert names(tmp_path) == []
+
+
+def test_brackets_in_a_name_are_no_pattern(tmp_path: Path) -> None:
+    for name in ("a", "[ab]?", "[ab]!"):
+        (tmp_path / f".{name}.partial-x").touch()
+    remove_partial(tmp_path / "[ab]?")
+    assert names(tmp_path) == [".[ab]!.partial-x", ".a.partial-x"]

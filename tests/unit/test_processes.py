@@ -96,6 +96,13 @@ def test_children_answer_and_raise_their_errors_here() -> None:
             children.submit(1).result()
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGRTMIN"), reason="macOS has no such signals")
+def test_the_end_by_a_signal_without_a_name_is_said() -> None:
+    code = f"import os, signal; os.kill(os.getpid(), {signal.SIGRTMIN + 1})"
+    ended = subprocess.run(python_command("-c", code), check=False).returncode
+    assert str(ChildEnded(ended)).startswith(f"a child process was ended by signal {signal.SIGRTMIN + 1} (")
+
+
 def test_children_end_with_the_block_and_with_their_parent() -> None:
     with Children("test_processes:doubled", 1) as children:
         (child,) = children._children

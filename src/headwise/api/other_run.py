@@ -60,7 +60,7 @@ def write_other_run(
         text = ("spm*.model", "bpe.*.codes", VOCABULARY, CHARACTERS_FILE, TOKENIZER_FILE, LABELS_FILE)
         for pattern in ("config.yaml", *text, FORMAT_FILE, WORDS, DICTIONARY, SHORTLIST):
             for file in sorted(run.glob(pattern)):
-                shutil.copy(file, folder / file.name)
+                _copy(file, folder / file.name)
         if last is not None:
             model = folder / _MODEL
             said += f"; the average of steps {', '.join(map(str, _average(run, config, last, model)))}"
@@ -73,13 +73,19 @@ def write_other_run(
         if precision is not None:
             write_quantized(model, folder / _MODEL, precision)
         elif model.parent != folder:
-            shutil.copy(model, folder / _MODEL)
+            _copy(model, folder / _MODEL)
         if shortlist:
             learned, subwords, covered = _learn_shortlist(run)
             learned.save(folder / SHORTLIST, subwords)
             said += f"; {SHORTLIST} of {covered}"
     size = _megabytes(out / _MODEL)
     return f"{out}: {size} in {precision}, from {before}{said}" if precision else f"{out}: {size}{said}"
+
+
+def _copy(file: Path, copy: Path) -> None:
+    with read_errors(file), open(file, "rb"):  # else the copy would be what can't be written
+        pass
+    shutil.copy(file, copy)
 
 
 def _megabytes(file: Path) -> str:

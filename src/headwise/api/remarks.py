@@ -13,7 +13,7 @@ class UnknownWords:
 
     def __init__(self, unit: str = "line") -> None:
         self._unit = unit
-        self._lines = self._words = self._all_words = 0
+        self._lines = self._words = self._all_words = self._more = 0
         self._first: dict[str, int] = {}
 
     def add(self, line: int, words: Sequence[str], all_words: int) -> None:
@@ -24,6 +24,7 @@ class UnknownWords:
         for word in words:
             if len(self._first) < _NAMED:
                 self._first.setdefault(word, line)
+            self._more += word not in self._first
 
     def lines(self, total: int, what: str | None = None) -> list[str]:
         """Return a warning, if there are unknown words: in how many of `total` lines, which, and their share."""
@@ -31,9 +32,8 @@ class UnknownWords:
             return []
         what = what or f"{self._unit}s"
         named = ", ".join(f"{_shown(word)} ({self._unit} {line:,})" for word, line in self._first.items())
-        rest = self._words - len(self._first)
         share = self._words / max(self._all_words, self._words)
-        more = f" and {rest:,} more" if rest else ""
+        more = f" and {self._more:,} more" if self._more else ""
         return [
             f"{self._lines:,} of {total:,} {what} hold words that the model spells by single letters, or not at all "
             f"({self._words:,} of {self._all_words:,} words, {share:.1%}): {named}{more}"

@@ -13,6 +13,7 @@ from headwise.cli.streams import show
 from headwise.files import atomic_file, check_output, disk_errors
 from headwise.text.reading.lines import one_line
 
+_STANDARD_OUTPUT = (None, Path("-"))  # as other programs have it
 T = TypeVar("T")
 
 
@@ -21,7 +22,7 @@ def watched(lines: Iterator[T], path: Path | None, out: Path | None, title: str)
 
     `path` is their file, which may be a pipe, that can be read once; there is no bar between outputs on a terminal.
     """
-    shown = sys.stderr.isatty() and (out is not None or not sys.stdout.isatty())
+    shown = sys.stderr.isatty() and (out not in _STANDARD_OUTPUT or not sys.stdout.isatty())
     if path is None or not shown or not path.is_file():
         return lines
     from rich.console import Console
@@ -35,14 +36,14 @@ def watched(lines: Iterator[T], path: Path | None, out: Path | None, title: str)
 
 @contextmanager
 def line_writer(path: Path | None, *inputs: Path | None, live: bool = False) -> Iterator[Callable[[str], None]]:
-    """Yield a function that writes one line to a file, or to standard output for None.
+    """Yield a function that writes one line to a file, or to standard output for None or `-`.
 
     Line ends inside the text become spaces. A file is replaced when the block ends, and stays as it is if that raises.
     If it is a pipe or a device, or its lines are `live`, as those of what is read from a stream, it is opened with the
     first line instead, and each line is flushed. Raises `ConfigError` as `check_output`, and an error that names the
     file if it can't be written.
     """
-    if path is None:
+    if path is None or path in _STANDARD_OUTPUT:
         yield lambda line: show(one_line(line) + "\n")
         return
     check_output(path, *inputs)

@@ -151,7 +151,9 @@ def _call(name: str, arguments: list[str]) -> int:
         app.command(name)(module.command)
     try:
         result = typer.main.get_command(app).main(args=arguments, prog_name=f"headwise {name}", standalone_mode=False)
-    except typer.Abort:
+    except typer.Abort as abort:
+        if isinstance(abort.__cause__, EOFError):  # typer takes one from anywhere for the end of what is typed
+            raise abort.__cause__ from None
         raise KeyboardInterrupt from None
     except usage_error as error:
         if type(error).__name__ == "NoArgsIsHelpError":

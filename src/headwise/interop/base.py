@@ -39,6 +39,9 @@ def checked(kind: type[Kind], tree: Any, place: object) -> Kind:
         return kind.model_validate(tree)
     except ValidationError as error:
         problem = error.errors()[0]
+        if not problem["loc"] and not isinstance(tree, Mapping):
+            found = "nothing" if tree is None else repr(str(tree)[:60])
+            raise CheckpointError(f"{place}: expected keys and their values, found {found}") from None
         key = ".".join(map(str, problem["loc"])) or "content"
         message = problem["msg"].lower().replace("input should be", "expected", 1)
         raise CheckpointError(f"{place}: {key}: {message}, found {str(problem['input'])[:60]!r}") from None

@@ -304,6 +304,8 @@ def test_a_pruning_curve_is_reproducible_and_leaves_the_model_alone(translator: 
     curves = [pruning_curve(translator, order, ENGLISH, GERMAN, points=3) for _ in range(2)]
     assert curves[0] == curves[1]
     assert [point.removed for point in curves[0]] == [0, 4, 8, 12]
+    finest = pruning_curve(translator, order, ENGLISH[:1], GERMAN[:1], points=1000)
+    assert [point.removed for point in finest] == [*range(13)]
     assert all(torch.equal(before[name], value) for name, value in pytorch_model(translator).state_dict().items())
     assert (
         random_order(pytorch_model(translator), 1)

@@ -120,3 +120,15 @@ def test_runs_and_test_sets_give_one_table(run: Path, files: list[object], tmp_p
     assert title.split()[:4] == ["run", "test", "set", "BLEU"]
     assert all(f"{r['chrf']['score']:.2f}" in row for r, row in zip(results, rows[:4], strict=True))
     assert sum("nrefs:1" in row for row in rows) == 3
+
+
+def test_a_hyphen_is_standard_output(
+    run: Path, files: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Call
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    translations = "".join(f"{t.text}\n" for t in Translator.load(run).translate(ENGLISH))
+    assert program("evaluate", run, *files, "-o", "-").out == translations + program("evaluate", run, *files).out
+    pairs = ["--source", files[1], "--target", files[3]]
+    for words in (["evaluate", run, *files, "--per-line"], ["analyze", "align", run, *pairs]):
+        assert program(*words, "-o", "-").out == program(*words).out != ""
+    assert not (tmp_path / "-").exists()

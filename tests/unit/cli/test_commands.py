@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+
 import pytest
 
 from commands import every_command
@@ -49,3 +52,17 @@ def test_a_name_of_an_earlier_version_says_where_it_went(name: str, program: Cal
     for word, *more in words:
         assert word in COMMANDS
         assert word not in ("analyze", "data") or (word, more[0]) in SUBCOMMANDS
+
+
+def test_the_end_of_a_file_is_no_interruption(monkeypatch: pytest.MonkeyPatch, program: Call) -> None:
+    """An EOFError that nobody has caught is a bug of ours; typer takes it for Ctrl-D."""
+
+    def command() -> None:
+        raise EOFError("No data left in file")
+
+    module = ModuleType("broken")
+    module.command = command  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "broken", module)
+    monkeypatch.setitem(COMMANDS, "demo", ("broken", ""))
+    with pytest.raises(EOFError, match="No data left in file"):
+        program("demo")

@@ -78,3 +78,10 @@ def test_a_tokenizer_of_byte_pairs_comes_along(tmp_path: Path, program: Call) ->
     out = tmp_path / "out"
     program("export", run, "--to", "run", "--precision", "int8", "-o", out).ok()
     assert Translator.load(out, engine="native").subwords.digest() == Subwords.load(run).digest()
+
+
+def test_a_file_that_cannot_be_read_is_the_one_that_is_named(tmp_path: Path, program: Call) -> None:
+    run = make_run(tmp_path / "run")
+    (run / "spm.extra.model").symlink_to("missing")
+    refused = program("export", run, "--to", "run", "--precision", "int8", "-o", tmp_path / "out").error
+    assert refused == f"{run / 'spm.extra.model'}: there is no such file"

@@ -114,8 +114,11 @@ def test_translate_warns_once_and_tells_each_line(
     assert warned == [
         "headwise: warning: 2 of 4 lines hold words that the model spells by single letters, or not at all "
         f"(4 of {words} words, {4 / words:.1%}): "
-        "漢 (line 2), ☃ (line 4), 字 (line 4) and 1 more"
+        "漢 (line 2), ☃ (line 4), 字 (line 4)"
     ]
+    text.write_text("a b c d e f g h i".replace(" ", "漢 ") + "漢 i漢 a漢\n", encoding="utf-8")
+    assert command_line(["translate", str(run), str(text), "--device", "cpu"]) == 0
+    assert capsys.readouterr().err.endswith("h漢 (line 1) and 2 more\n")  # i漢 twice; a漢 is named
     text.write_text(f"{ENGLISH[1]}\n", encoding="utf-8")
     assert command_line(["translate", str(run), str(text), "--device", "cpu"]) == 0
     assert "warning" not in capsys.readouterr().err

@@ -211,10 +211,11 @@ def pruning_curve(
 ) -> list[PruningPoint]:
     """Return BLEU (sacreBLEU's default) of greedy search against the number of heads removed in the given order.
 
-    There is a point without removal, and `points` more, evenly spaced up to all heads. The translator's own model isn't
-    modified.
+    There is a point without removal, and `points` more, evenly spaced up to all heads, or one for each head if there
+    are fewer heads. The translator's own model isn't modified.
     """
     curve, model = [], private_copy(pytorch_model(translator))
+    points = min(points, len(order))
     for step in range(points + 1):
         count = round(len(order) * step / points)
         with gated(model, without(model, order[:count])):

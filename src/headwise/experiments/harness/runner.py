@@ -30,7 +30,7 @@ from headwise.experiments.harness.records import (
 )
 from headwise.experiments.harness.rows import INTERRUPTED, ExperimentRow, Place
 from headwise.experiments.scales import Scale
-from headwise.files import hold
+from headwise.files import disk_errors, hold
 from headwise.processes import child_environment, python_command
 
 # Name -> (attribute of a module of `headwise.experiments`, line of help), in the order of the report.
@@ -166,6 +166,9 @@ def _run_job(job: RowJob, place: Place, say: Callable[[str], None]) -> None:
     row, seed = job.row, job.seed
     command = shlex.join(row.command(seed, place))
     say(f"$ {command}")
+    folder = record_file(place.results, row.scale, row.name, seed).parent
+    with disk_errors(folder):  # before hours of training
+        folder.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     result = row.run(seed, place)
     recipe = {
