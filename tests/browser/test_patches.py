@@ -201,6 +201,32 @@ def test_a_picture_of_ones_own_is_looked_at_and_kept_in_the_link(visit: Visit, d
     assert "pixels" not in visit.state()
 
 
+SLOW = """() => {
+  const decode = createImageBitmap;
+  const later = (file) => new Promise((done) => setTimeout(() => done(decode(file)), 600));
+  window.createImageBitmap = (file) => (file.name === "slow.png" ? later(file) : decode(file));
+}"""
+
+
+def test_a_picture_that_is_read_late_replaces_no_later_choice(visit: Visit, digits: Path, tmp_path: Path) -> None:
+    for name, row in (("slow.png", 3), ("own.png", 5)):
+        imsave(tmp_path / name, held_out(digits, row)[2][0] / 16, cmap="gray", vmin=0, vmax=1)
+    page = visit.open("")
+    page.evaluate(SLOW)
+    choose = page.locator("#patches input[type=file]").set_input_files
+    choose(tmp_path / "own.png")
+    visit.settled()
+    own = visit.state()["pixels"]
+    choose(tmp_path / "slow.png")
+    choose(tmp_path / "own.png")
+    page.wait_for_timeout(900)
+    assert visit.state()["pixels"] == own
+    choose(tmp_path / "slow.png")
+    page.get_by_label("Next image").click()
+    page.wait_for_timeout(900)
+    assert "pixels" not in visit.state()
+
+
 @torch.no_grad()
 def test_words_of_a_caption_meet_patches(visit: Visit, pairs: Path) -> None:
     config, words = Config.load(pairs / "config.yaml"), CaptionWords()

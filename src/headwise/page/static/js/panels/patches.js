@@ -285,19 +285,23 @@ export function patchesPanel({ store, data }) {
     oneStop(grid.querySelectorAll(".head"));
   };
 
+  let read = 0; // pictures, and what was chosen in their place: only the last one is shown
   file.addEventListener("change", async () => {
     const [chosen] = file.files ?? [];
     const shape = data.run.value?.shape;
     if (!chosen || !shape) return;
     fill(fileError);
+    const own = ++read;
     try {
-      store.set({ pixels: await pixelsOf(chosen, shape) });
+      const pixels = await pixelsOf(chosen, shape);
+      if (own === read) store.set({ pixels });
     } catch {
-      fill(fileError, `${chosen.name} is no picture that this browser can read.`);
+      if (own === read) fill(fileError, `${chosen.name} is no picture that this browser can read.`);
     }
     file.value = "";
   });
   store.on((_, changed) => {
+    if (["run", "image", "pixels"].some((key) => changed.has(key))) read += 1;
     showState();
     if (changed.has("word"))
       for (const unit of /** @type {NodeListOf<HTMLElement>} */ (answer.querySelectorAll(".unit")))
