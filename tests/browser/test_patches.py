@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.image import imsave
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 from torch import Tensor
 from torch.nn import functional
 
@@ -21,6 +21,7 @@ from headwise.models.vision import ImageClassifier
 from headwise.tasks.image_classification import load_classifier
 from headwise.tasks.image_text import TEST_SEED, load_image_text, make_gallery
 from image_run import make_image_run
+from translator_run import make_run
 
 pytest.importorskip("sklearn", reason="the digits need pip install 'headwise[digits]'")
 SHOWN = 6e-5  # four decimals
@@ -225,6 +226,32 @@ def test_a_picture_that_is_read_late_replaces_no_later_choice(visit: Visit, digi
     page.get_by_label("Next image").click()
     page.wait_for_timeout(900)
     assert "pixels" not in visit.state()
+
+
+def test_what_was_lost_isnt_asked_for_once_another_run_is_chosen(
+    browser: Browser, digits: Path, tmp_path: Path
+) -> None:
+    translator = make_run(tmp_path / "translator")
+    with serving(digits, translator) as served, visiting(browser, served) as visit:
+        page = visit.open("")
+        page.route("**/api/patches", lambda route: route.abort())
+        page.get_by_label("Next image").click()
+        expect(page.locator("#patches .notice")).to_contain_text("can’t be reached")
+        held: list[Route] = []
+
+        def hold(route: Route) -> None:
+            held.append(route)
+
+        page.route("**/api/runs", hold)
+        page.wait_for_timeout(2500)
+        page.locator("#run").select_option("translator")
+        visit.settled()
+        page.unroute("**/api/patches")
+        held[0].continue_()
+        page.wait_for_timeout(500)
+        visit.settled()
+        expect(page.locator("#architecture .notice")).to_be_empty()
+        visit.refused()
 
 
 @torch.no_grad()

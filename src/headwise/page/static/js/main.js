@@ -180,13 +180,13 @@ function keys() {
 /** Retry the requests that didn't reach the server, as soon as it responds again. */
 function recover() {
   window.setInterval(async () => {
-    const lost = data.slots.filter((slot) => slot.status === "failed" && slot.failure?.lost);
-    if (lost.length === 0) return;
+    const lost = () => data.slots.filter((slot) => slot.status === "failed" && slot.failure?.lost);
+    if (lost().length === 0) return;
     const back = await allRuns().then(
       () => true,
       () => false,
     );
-    if (back) for (const slot of lost) slot.retry();
+    if (back) for (const slot of lost()) slot.retry(); // of another run, meanwhile, none may be lost
   }, RETRY_EVERY);
 }
 
