@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -226,6 +227,17 @@ def test_a_picture_that_is_read_late_replaces_no_later_choice(visit: Visit, digi
     page.get_by_label("Next image").click()
     page.wait_for_timeout(900)
     assert "pixels" not in visit.state()
+
+
+def test_without_held_out_images_there_is_no_next_one(browser: Browser, digits: Path, tmp_path: Path) -> None:
+    shutil.copytree(digits, tmp_path / "digits", ignore=shutil.ignore_patterns("prepared"))
+    with serving(tmp_path / "digits") as served, visiting(browser, served) as visit:
+        page = visit.open("")
+        page.get_by_label("Next image").click()
+        visit.settled()
+        expect(page.locator("#patches .notice")).to_contain_text("prepared: expected")
+        assert "image" not in visit.state()
+        visit.refused()
 
 
 def test_what_was_lost_isnt_asked_for_once_another_run_is_chosen(

@@ -51,7 +51,7 @@ export function patchesPanel({ store, data }) {
     oninput: () => row.value !== "" && store.set({ image: row.valueAsNumber - 1, pixels: null }),
   });
   const step = (/** @type {number} */ by) => {
-    const { images = 1 } = data.run.value ?? {};
+    const images = data.run.value?.images || 1; // there may be none
     store.set({ image: (store.state.image + by + images) % images, pixels: null });
   };
   const of = h("span", { class: "muted" });
