@@ -63,6 +63,20 @@ def test_a_followed_link_without_a_text_keeps_the_one_that_is_there(visit: Visit
 
 
 @SERVER_ONLY
+def test_what_is_typed_stays_where_the_browser_refuses_another_address(visit: Visit) -> None:
+    page = visit.open()
+    # Safari does so after 100 of them in 30 seconds, which is slow typing.
+    page.evaluate("() => { history.replaceState = () => { throw new DOMException('too often', 'SecurityError') } }")
+    page.locator("#source").fill(ENGLISH[1])
+    page.wait_for_timeout(200)
+    page.locator("#source").fill(ENGLISH[2])
+    page.wait_for_timeout(200)
+    assert page.locator("#source").input_value() == ENGLISH[2]
+    page.evaluate("() => { delete history.replaceState }")
+    page.wait_for_function("text => new URLSearchParams(location.hash.slice(1)).get('text') === text", arg=ENGLISH[2])
+
+
+@SERVER_ONLY
 def test_a_link_to_a_run_that_isnt_served_says_so(visit: Visit, run: Path) -> None:
     page = visit.open(f"text={TEXT}&run=other")
     expect(page.locator("#translate .notice")).to_contain_text(f"expected one of {run.name}, found 'other'")

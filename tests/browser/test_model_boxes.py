@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from browser.test_numbers import best, forward
 from headwise.decoding.translator_model import pytorch_model
 from headwise.engine.translator import Translator
 from headwise.models.counting import parameter_count
-from translator_run import make_run
+from translator_run import ENGLISH, make_run
 
 CLOSE = {"rtol": 0, "atol": 3e-4}  # sums and products of numbers with four decimals
 DEEP = {"encoder_layers": 4, "decoder_layers": 3, "norm": "pre", "positions": "rotary"}
@@ -173,6 +174,15 @@ def test_a_deep_pre_norm_model_is_folded_and_says_what_it_has_not_got(browser: B
         pairs = [queries[name].reshape(-1, 2) for name in ("x W^Q", "q")]
         np.testing.assert_allclose(*[np.hypot(*pair.T) for pair in pairs], **CLOSE)  # a rotation keeps lengths
         assert visit.axe() == ""
+
+
+def test_a_wide_model_shows_a_long_text(browser: Browser, tmp_path: Path) -> None:
+    layers = {"encoder_layers": 1, "decoder_layers": 1}
+    run = make_run(tmp_path / "wide", d_model=1024, heads=16, max_length=200, **layers)
+    with serving(run) as served, visiting(browser, served) as visit:
+        page = visit.open(f"box=encoder.self-attention&boxStep=1&text={' '.join(ENGLISH * 4)}")
+        expect(page.locator("#box-step")).to_contain_text("Each of the 129 tokens has a key and a value")
+        expect(page.locator("#box-step .rows").first.locator("li")).to_have_count(129)
 
 
 @SERVER_ONLY

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.image import imsave
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 from torch import Tensor
 from torch.nn import functional
 
@@ -21,6 +22,7 @@ from headwise.models.vision import ImageClassifier
 from headwise.tasks.image_classification import load_classifier
 from headwise.tasks.image_text import TEST_SEED, load_image_text, make_gallery
 from image_run import make_image_run
+from translator_run import make_run
 
 pytest.importorskip("sklearn", reason="the digits need pip install 'headwise[digits]'")
 SHOWN = 6e-5  # four decimals
@@ -199,6 +201,69 @@ def test_a_picture_of_ones_own_is_looked_at_and_kept_in_the_link(visit: Visit, d
     page.locator("#patches button", has_text="Back to the held-out").click()
     visit.settled()
     assert "pixels" not in visit.state()
+
+
+SLOW = """() => {
+  const decode = createImageBitmap;
+  const later = (file) => new Promise((done) => setTimeout(() => done(decode(file)), 600));
+  window.createImageBitmap = (file) => (file.name === "slow.png" ? later(file) : decode(file));
+}"""
+
+
+def test_a_picture_that_is_read_late_replaces_no_later_choice(visit: Visit, digits: Path, tmp_path: Path) -> None:
+    for name, row in (("slow.png", 3), ("own.png", 5)):
+        imsave(tmp_path / name, held_out(digits, row)[2][0] / 16, cmap="gray", vmin=0, vmax=1)
+    page = visit.open("")
+    page.evaluate(SLOW)
+    choose = page.locator("#patches input[type=file]").set_input_files
+    choose(tmp_path / "own.png")
+    visit.settled()
+    own = visit.state()["pixels"]
+    choose(tmp_path / "slow.png")
+    choose(tmp_path / "own.png")
+    page.wait_for_timeout(900)
+    assert visit.state()["pixels"] == own
+    choose(tmp_path / "slow.png")
+    page.get_by_label("Next image").click()
+    page.wait_for_timeout(900)
+    assert "pixels" not in visit.state()
+
+
+def test_without_held_out_images_there_is_no_next_one(browser: Browser, digits: Path, tmp_path: Path) -> None:
+    shutil.copytree(digits, tmp_path / "digits", ignore=shutil.ignore_patterns("prepared"))
+    with serving(tmp_path / "digits") as served, visiting(browser, served) as visit:
+        page = visit.open("")
+        page.get_by_label("Next image").click()
+        visit.settled()
+        expect(page.locator("#patches .notice")).to_contain_text("prepared: expected")
+        assert "image" not in visit.state()
+        visit.refused()
+
+
+def test_what_was_lost_isnt_asked_for_once_another_run_is_chosen(
+    browser: Browser, digits: Path, tmp_path: Path
+) -> None:
+    translator = make_run(tmp_path / "translator")
+    with serving(digits, translator) as served, visiting(browser, served) as visit:
+        page = visit.open("")
+        page.route("**/api/patches", lambda route: route.abort())
+        page.get_by_label("Next image").click()
+        expect(page.locator("#patches .notice")).to_contain_text("can’t be reached")
+        held: list[Route] = []
+
+        def hold(route: Route) -> None:
+            held.append(route)
+
+        page.route("**/api/runs", hold)
+        page.wait_for_timeout(2500)
+        page.locator("#run").select_option("translator")
+        visit.settled()
+        page.unroute("**/api/patches")
+        held[0].continue_()
+        page.wait_for_timeout(500)
+        visit.settled()
+        expect(page.locator("#architecture .notice")).to_be_empty()
+        visit.refused()
 
 
 @torch.no_grad()

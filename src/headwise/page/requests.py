@@ -16,7 +16,7 @@ from headwise.errors import ConfigError
 
 MOST_CHARACTERS = 5_000  # of a text; what exceeds the model's longest input isn't read anyway
 MOST_CHANGES = 512  # interventions: as many as a large model has heads
-MOST_PIXELS = 200_000  # characters that encode an image's bytes
+MOST_PIXELS = 250_000  # characters that encode an image's bytes; 224 x 224 pixels in three colors take 200,704
 MOST_WORDS = 8  # forced words: each needs a search of its own
 
 Text = Annotated[str, Field(max_length=MOST_CHARACTERS)]

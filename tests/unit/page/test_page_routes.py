@@ -92,10 +92,13 @@ def test_an_image_is_looked_at_as_the_library_does(digits: Path) -> None:
     assert np.abs(np.array(patches["attention"]) - expected.seen.attention).max() <= 5.1e-7
     assert np.array(patches["pixels"]).shape == (1, 8, 8)
     assert patches["truth"] == example.truth
+    size = "pixels: expected 64 bytes (channels, height, width: (1, 8, 8)), found"
     for question, sentence in (
         ({"image": 599}, "image: expected a number below 599, found 599"),
-        ({"pixels": "AAAA"}, "pixels: expected 64 bytes (channels, height, width: (1, 8, 8)), found 3"),
+        ({"pixels": "AAAA"}, f"{size} 3"),
         ({"pixels": "?"}, "pixels: expected base64, found something else"),
+        # As many as an imported ViT reads, whose page has no other images than the reader's own.
+        ({"pixels": base64.b64encode(bytes(3 * 224 * 224)).decode()}, f"{size} 150528"),
     ):
         answer = post(client, "/api/patches", run="digits", **question)
         assert (answer.status_code, answer.json()["error"]) == (400, sentence)

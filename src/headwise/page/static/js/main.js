@@ -43,6 +43,7 @@ const PANELS = [
   recurrencePanel,
   trainingPanel,
 ];
+const WRITE_AGAIN = 1000; // milliseconds to the next attempt to write the fragment, which the browser refused
 const RETRY_EVERY = 2000; // milliseconds between attempts to reach the server after a lost connection
 
 const store = new Store(fromFragment(location.hash || (recording?.state ?? "")));
@@ -73,8 +74,13 @@ function syncFragment(followLink) {
   };
   const write = () => {
     if (navigated()) return follow(); // the user followed a link meanwhile
-    fragment = toFragment(store.state);
-    history.replaceState(null, "", fragment ? `#${fragment}` : location.pathname);
+    const written = toFragment(store.state);
+    try {
+      history.replaceState(null, "", written ? `#${written}` : location.pathname);
+    } catch {
+      timer = window.setTimeout(write, WRITE_AGAIN); // Safari takes at most 100 in 30 seconds
+    }
+    fragment = location.hash.slice(1);
   };
   store.on(() => {
     clearTimeout(timer);
@@ -174,13 +180,13 @@ function keys() {
 /** Retry the requests that didn't reach the server, as soon as it responds again. */
 function recover() {
   window.setInterval(async () => {
-    const lost = data.slots.filter((slot) => slot.status === "failed" && slot.failure?.lost);
-    if (lost.length === 0) return;
+    const lost = () => data.slots.filter((slot) => slot.status === "failed" && slot.failure?.lost);
+    if (lost().length === 0) return;
     const back = await allRuns().then(
       () => true,
       () => false,
     );
-    if (back) for (const slot of lost) slot.retry();
+    if (back) for (const slot of lost()) slot.retry(); // of another run, meanwhile, none may be lost
   }, RETRY_EVERY);
 }
 

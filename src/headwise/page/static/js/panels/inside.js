@@ -219,8 +219,8 @@ function shownNames({ names, tokens }, named) {
 function gridView({ label, values, rows, columns, tokens, marked }, named) {
   const readout = h("p", { class: "detail" });
   const [, width] = values.shape;
-  const finite = [...values.data].filter(Number.isFinite);
-  const most = Math.max(1e-9, ...finite.map(Math.abs));
+  // Of a wide model, these are more numbers than a call takes arguments.
+  const most = values.data.reduce((a, b) => (Number.isFinite(b) ? Math.max(a, Math.abs(b)) : a), 1e-9);
   const shown = (/** @type {number} */ row, /** @type {number} */ column) =>
     Number.isFinite(values.data[row * width + column]);
   const names = tokens ? rows.map(named) : rows;

@@ -51,7 +51,7 @@ export function patchesPanel({ store, data }) {
     oninput: () => row.value !== "" && store.set({ image: row.valueAsNumber - 1, pixels: null }),
   });
   const step = (/** @type {number} */ by) => {
-    const { images = 1 } = data.run.value ?? {};
+    const images = data.run.value?.images || 1; // there may be none
     store.set({ image: (store.state.image + by + images) % images, pixels: null });
   };
   const of = h("span", { class: "muted" });
@@ -285,19 +285,23 @@ export function patchesPanel({ store, data }) {
     oneStop(grid.querySelectorAll(".head"));
   };
 
+  let read = 0; // pictures, and what was chosen in their place: only the last one is shown
   file.addEventListener("change", async () => {
     const [chosen] = file.files ?? [];
     const shape = data.run.value?.shape;
     if (!chosen || !shape) return;
     fill(fileError);
+    const own = ++read;
     try {
-      store.set({ pixels: await pixelsOf(chosen, shape) });
+      const pixels = await pixelsOf(chosen, shape);
+      if (own === read) store.set({ pixels });
     } catch {
-      fill(fileError, `${chosen.name} is no picture that this browser can read.`);
+      if (own === read) fill(fileError, `${chosen.name} is no picture that this browser can read.`);
     }
     file.value = "";
   });
   store.on((_, changed) => {
+    if (["run", "image", "pixels"].some((key) => changed.has(key))) read += 1;
     showState();
     if (changed.has("word"))
       for (const unit of /** @type {NodeListOf<HTMLElement>} */ (answer.querySelectorAll(".unit")))
