@@ -173,8 +173,7 @@ class Run:
         """
         from headwise.tasks.registry import find_task
 
-        if isinstance(texts, str):
-            raise ConfigError("predict: expected a list of texts, found one string")
+        several("texts", texts)
         if self.path is None or self.config.task == "translation":
             raise ConfigError("predict: expected a run of another task than translation, found one of it")
         kind = find_task(self.config.task)

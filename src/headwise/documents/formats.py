@@ -61,11 +61,13 @@ class DocumentFormat:
         from headwise.documents.reading import named_encoding
 
         named = named_encoding(content)
+        if named not in ("", "ascii"):
+            return f"{self.media_type}; charset={named}"
         try:
             content.decode("utf-8")
         except UnicodeDecodeError:
-            return f"{self.media_type}; charset={named or 'iso-8859-1'}"
-        return f"{self.media_type}; charset={named if named not in ('', 'ascii') else 'utf-8'}"
+            return f"{self.media_type}; charset=iso-8859-1"
+        return f"{self.media_type}; charset=utf-8"
 
 
 def _archive(suffix: str, media_type: str) -> DocumentFormat:

@@ -13,7 +13,7 @@ from itertools import accumulate, groupby
 
 from headwise.documents.blocks import Block, BlockItem, TextRun, source_of
 from headwise.documents.preparation import ParsedText
-from headwise.documents.reading import DocumentFile, check_texts
+from headwise.documents.reading import DocumentFile, check_texts, split_lines
 from headwise.documents.rules import BLOCKS, NEVER
 from headwise.documents.sentence import Mark, ProtectedPiece
 from headwise.documents.tokens import MOST_DEPTH
@@ -25,7 +25,6 @@ _MOST_BYTES = 2**20  # of a file: its blocks are found by a parser in Python
 _SEPARATOR = "separator"  # the kind of a tag that separates sentences, such as <br>
 _NEEDLESS = "'\".,;:!?%=/-"  # inside a line they need no backslash, which Pandoc writes
 _LONGEST = 50_000  # characters of a paragraph
-_LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")  # as markdown-it counts them
 _FRONT = re.compile(
     r"(?:---[ \t]*\r?\n(?:(?!(?:---|\.\.\.)[ \t]*\r?\n).*\n){0,1000}(?:---|\.\.\.)"
     r"|\+\+\+[ \t]*\r?\n(?:(?!\+\+\+).*\n){0,1000}\+\+\+)[ \t]*\r?\n"
@@ -64,9 +63,9 @@ def read_markdown(content: bytes) -> DocumentFile:
     if len(content) > _MOST_BYTES:
         raise DataError(f"file: expected Markdown of at most {_MOST_BYTES:,} bytes, found more")
     text, encode = decode(content)
-    lines = _LINE.findall(text)
+    lines = split_lines(text)
     front = _FRONT.match(text)
-    first = 0 if front is None else len(_LINE.findall(front[0]))
+    first = 0 if front is None else len(split_lines(front[0]))
     parser = optional_module("markdown_it", ".md").MarkdownIt("commonmark").enable("table").disable("inline")
     known: dict[str, Mapping[str, object]] = {}
     tokens = parser.parse("\n" * first + "".join(lines[first:]), known)

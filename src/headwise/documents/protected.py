@@ -50,12 +50,12 @@ def intact(sentence: Sentence, translation: str) -> bool:
     source = sentence.source
     marks = Counter(item.raw for item in sentence.items if isinstance(item, Mark))
     marks.update(piece.raw for piece in sentence.pieces if piece.kind in _PLACEHOLDERS)
-    return _placeholders(source) == _placeholders(translation) and all(
+    return _placeholders_and_tags(source) == _placeholders_and_tags(translation) and all(
         translation.count(raw) == source.count(raw) for raw in marks
     )
 
 
-def _placeholders(text: str) -> Counter[str]:
+def _placeholders_and_tags(text: str) -> Counter[str]:
     """Return the placeholders and tags of a text."""
     found = Counter(text[start:end] for start, end, kind in find_pieces(text) if kind in _PLACEHOLDERS)
     found.update(match[0] for match in TAG.finditer(text))

@@ -120,9 +120,9 @@ def named_encoding(content: bytes) -> str:
 
 def split_lines(text: str) -> list[str]:
     """Return a text's lines with their ends; raises `DataError` for more than a file may have."""
-    if text.count("\n") > _MOST_LINES:
+    if text.count("\n") + text.count("\r") - text.count("\r\n") > _MOST_LINES:
         raise DataError(f"file: expected at most {_MOST_LINES:,} lines, found more")
-    return re.findall(r"[^\n]*\n|[^\n]+", text)
+    return re.findall(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+", text)
 
 
 def check_texts(texts: Sequence[object]) -> None:

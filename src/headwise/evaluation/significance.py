@@ -176,7 +176,8 @@ def _swapped(
     total, change = system_stats.sum(0), baseline_stats - system_stats
     both = total + baseline_stats.sum(0)
     magnitudes = []
-    # 32 random bits are drawn at once: chunks of a multiple are the swaps that are drawn at once.
+    # The generator takes 32 bits at a time and drops what a chunk leaves of them: chunks of a multiple of 32 rows
+    # give the swaps of one draw.
     step = max(1, _CHUNK // (32 * len(system_stats))) * 32
     for start in range(0, samples, step):
         for swap in rng.integers(2, size=(min(step, samples - start), len(system_stats)), dtype=bool):

@@ -164,7 +164,7 @@ def test_errors_name_arguments_and_not_options(run: headwise.Run, toy: Toy, tmp_
             "precision: expected int8 or bfloat16 for to run, found 'int3'",
             lambda: run.export(out, to="run", precision="int3"),
         ),
-        ("predict: expected a list of texts, found one string", lambda: run.predict("A man.")),
+        ("texts: expected a list, found one string, 'A man.'", lambda: run.predict("A man.")),
         (
             "imports: expected a list, found one string, 'my_attention'",
             lambda: headwise.load(run.path or "", imports="my_attention"),

@@ -220,6 +220,7 @@ def test_an_encoding_that_a_document_is_not_in_is_refused(charset: str) -> None:
         ("a.json", b"[" * 100 + b"]" * 100, "file: expected JSON"),
         ("a.strings", b"a b", 'file: expected strings such as "name" = "text";'),
         ("a.ftl", b"a = \xff", "file: expected text in UTF-8"),
+        *[(f"a.{kind}", b"\r" * 500_001, "file: expected at most 500,000 lines") for kind in ("md", "po", "srt")],
         (
             "a.html",
             b"\xff",
@@ -295,7 +296,9 @@ def test_a_cue_ends_where_the_next_one_begins() -> None:  # some programs write 
     source = f"1\n{times}\nIn\n1984\n2\n{times}\n3\n{times}\nthe end\n"
     assert texts_of("a.srt", source) == ["In 1984", "the end"]
     translation = source.replace("In", "Im Jahr").replace("the end", "das Ende")
-    assert written("a.srt", source, ["Im Jahr 1984", "das Ende"]) == translation
+    for end in ("\n", "\r\n", "\r"):
+        of_end = written("a.srt", source.replace("\n", end), ["Im Jahr 1984", "das Ende"])
+        assert of_end == translation.replace("\n", end)
 
 
 def test_a_cue_stays_whole_where_a_translation_is_empty() -> None:
