@@ -279,6 +279,19 @@ def test_another_text_has_no_hypothesis_of_the_one_before(visit: Visit) -> None:
 
 
 @SERVER_ONLY
+def test_a_word_that_was_pointed_at_isnt_marked_in_another_text(visit: Visit) -> None:
+    page = visit.open()
+    caption = page.locator("#ribbon .body > .detail")
+    hint = caption.inner_text()
+    page.locator("#ribbon .source .unit").nth(2).hover()
+    expect(caption).not_to_have_text(hint)
+    page.locator("#source").fill("I I")  # nothing is below the pointer then
+    visit.settled()
+    expect(page.locator("#ribbon .source .unit")).to_have_count(3)
+    expect(caption).to_have_text(hint)
+
+
+@SERVER_ONLY
 def test_stale_answers_are_thrown_away(visit: Visit) -> None:
     page = visit.open()
     delayed: list[Route] = []

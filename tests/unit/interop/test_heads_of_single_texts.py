@@ -97,4 +97,4 @@ def test_a_sentence_that_is_too_long_is_refused(tmp_path: Path, capsys: pytest.C
     imported(write_gpt2(tmp_path / "model"), tmp_path / "run")
     (tmp_path / "long").write_text("word " * 500)
     assert headwise(["analyze", "heads", str(tmp_path / "run"), "--source", str(tmp_path / "long")]) == 2
-    assert "expected a sentence of at most 160 tokens (model.max_length=160)" in capsys.readouterr().err
+    assert "expected a sentence with text, of at most 160 tokens (model.max_length=160)" in capsys.readouterr().err

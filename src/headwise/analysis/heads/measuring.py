@@ -167,7 +167,8 @@ def measure_heads(
     ]
     if not kept:
         raise ConfigError(
-            f"heads: expected a sentence pair of at most {longest} subwords (model.max_length={max_length}), found none"
+            f"heads: expected a sentence pair with text on both sides, of at most {longest} subwords "
+            f"(model.max_length={max_length}), found none"
         )
     source_counts, target_counts = frequencies or (
         Counter(token for ids in source_ids for token in ids),

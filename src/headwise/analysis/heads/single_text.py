@@ -45,7 +45,8 @@ def measure_single_text(
     kept = [index for index, row in enumerate(ids) if words[index] and len(row) <= longest]
     if not kept:
         raise ConfigError(
-            f"heads: expected a sentence of at most {longest} tokens (model.max_length={max_length}), found none"
+            f"heads: expected a sentence with text, of at most {longest} tokens (model.max_length={max_length}), "
+            "found none"
         )
     stack: Stack = "decoder" if causal else "encoder"
     if not attention_parts(model)[stack]:

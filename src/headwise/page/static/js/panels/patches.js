@@ -139,6 +139,7 @@ export function patchesPanel({ store, data }) {
       `${what}. ${width} × ${height} pixels in ${columns} × ${rows} patches.`,
     );
     caption.placeholder = view.truth ?? "a bright seven at the top left";
+    hovered = null; // the pointer doesn't leave a word that is taken away
     fill(answer, ...(view.probabilities ? classes(view, data.run.value?.classes ?? []) : words(view)));
     oneStop(answer.querySelectorAll(".unit"));
   };

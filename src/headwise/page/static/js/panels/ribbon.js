@@ -134,6 +134,7 @@ export function ribbonPanel({ store, data, say }) {
     const [top, bottom] = [line("source", "Source"), line("target", "Target")];
     const curves = s("svg", { class: "links", "aria-hidden": "true" });
     const stage = h("div", { class: "stage" }, top, curves, bottom);
+    hovered = null; // the pointer doesn't leave a word that is taken away
     fill(chart, stage);
     for (const side of [top, bottom]) {
       oneStop(side.querySelectorAll(".unit"));
