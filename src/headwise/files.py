@@ -1,8 +1,9 @@
 """Atomic writing of files and directories, and I/O errors that name the path.
 
 Every file or directory is written under a temporary name in its parent directory, flushed to the disk, and then
-renamed, so that other processes see either the complete old one or the complete new one. An error of the operating
-system becomes a `DataError` on reading and a `TrainingError` on writing.
+renamed, so that other processes see either the complete old one or the complete new one. A symbolic link stays: what
+it leads to is replaced. An error of the operating system becomes a `DataError` on reading and a `TrainingError` on
+writing.
 """
 
 from __future__ import annotations
@@ -67,10 +68,15 @@ def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
     """Open a temporary file for binary writing that replaces `path` when the block ends without an exception.
 
     If the block raises, `path` is left unchanged. Who may read an existing file may read the one that replaces it.
+    A pipe or a device, such as /dev/null, is written to as it is.
     Raises `TrainingError` if the disk is full or the directory isn't writable.
     """
-    path = Path(path)
-    with disk_errors(path):
+    named, path = Path(path), _target(path)
+    with disk_errors(named):
+        if named.exists() and not (named.is_file() or named.is_dir()):
+            with open(named, "wb") as file:
+                yield file
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         mode = path.stat().st_mode & 0o777 if path.is_file() else 0o666 & ~_UMASK
         handle, name = tempfile.mkstemp(prefix=_prefix(path), dir=path.parent)
@@ -108,8 +114,8 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
     Raises:
         TrainingError: the disk is full or the parent directory isn't writable.
     """
-    path = Path(path)
-    with disk_errors(path):
+    named, path = Path(path), _target(path)
+    with disk_errors(named):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=_prefix(path), dir=path.parent))
         try:
@@ -198,13 +204,18 @@ def remove_partial(path: str | Path) -> None:
     A `*` in the name stands for anything; `folder / "*"` matches everything in a directory.
     No other process may be writing `path` at the same time.
     """
-    path = Path(path)
+    path = _target(path)
     prefix = _prefix(path).replace("[", "[[]").replace("?", "[?]")  # these are part of a file's name
     for temporary in path.parent.glob(f"{prefix}*"):
         if temporary.is_dir():
             shutil.rmtree(temporary, ignore_errors=True)
         else:
             temporary.unlink(missing_ok=True)
+
+
+def _target(path: str | Path) -> Path:
+    """Return what a symbolic link leads to, or another path itself: only beside that can one take its place."""
+    return Path(os.path.realpath(path))
 
 
 def _prefix(path: Path) -> str:

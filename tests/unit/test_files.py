@@ -83,6 +83,37 @@ def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path: Path) -> None:
     assert (private.read_text(), private.stat().st_mode & 0o777) == ("new", 0o600)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs symbolic links")
+def test_what_a_link_leads_to_is_replaced_and_the_link_stays(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    for name in ("file", "folder"):
+        (tmp_path / name).symlink_to(Path("far", name))
+    for number in ("1", "2"):
+        write_text(tmp_path / "file", number)
+        with atomic_directory(tmp_path / "folder") as folder:
+            (folder / number).touch()
+        assert (tmp_path / "far" / "file").read_text() == number
+        assert names(tmp_path / "far" / "folder") == [number]
+    (tmp_path / "far" / ".file.partial-x").touch()
+    remove_partial(tmp_path / "file")
+    assert names(tmp_path / "far") == ["file", "folder"]
+    assert all((tmp_path / name).is_symlink() for name in ("file", "folder"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a named pipe")
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    handle = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_text(pipe, "text")
+        assert os.read(handle, 10) == b"text"
+    finally:
+        os.close(handle)
+    assert pipe.is_fifo()
+    assert names(tmp_path) == ["pipe"]
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, the device that is always full")
 def test_a_full_disk_is_said_in_one_sentence() -> None:
     with (

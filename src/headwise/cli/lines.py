@@ -60,7 +60,7 @@ def line_writer(path: Path | None, *inputs: Path | None, live: bool = False) -> 
 @contextmanager
 def _replaced(path: Path) -> Iterator[Callable[[bytes], object]]:
     """Yield a function that writes to a file, which is replaced when the block ends."""
-    with atomic_file(path.resolve()) as file:
+    with atomic_file(path) as file:
         yield file.write
 
 
