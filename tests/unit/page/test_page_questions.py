@@ -56,6 +56,7 @@ def ask(app: Starlette) -> Asker:
         (f"shuffle:cross.1.1@-{'9' * 25}", "expected numbers of at most 9 digits, found one of 25"),
         (f"shift:cross.1.1@{'9' * 25}", "expected numbers of at most 9 digits, found one of 25"),
         (f"zero:cross.1.1@{'9' * 4400}", "expected numbers of at most 9 digits, found one of 4,400"),
+        ("zero:cross.1.1@-1", "expected it written as in zero:cross.2.3 or zero:cross.2.3@4"),
         (f"silence:cross.{'9' * 25}.1", "expected numbers of at most 9 digits, found one of 25"),
         (f"silence:cross.1.{'9' * 4400}", "expected numbers of at most 9 digits, found one of 4,400"),
         (f"word:{'9' * 4400}:a", "expected numbers of at most 9 digits, found one of 4,400"),

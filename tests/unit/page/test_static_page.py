@@ -219,6 +219,7 @@ INVALID: list[Request] = [
     ("trace", {"text": "a dog", "interventions": ["it's:cross"]}),
     ("trace", {"text": "a dog", "interventions": ["word:99:Hund"]}),
     ("trace", {"text": "a dog", "interventions": ["zero:cross.1.1@1234567890"]}),
+    ("trace", {"text": "a dog", "interventions": ["zero:cross.1.1@-1"]}),
     ("trace", {"text": "a dog", "interventions": ["prefix:" + "Hund " * 60]}),
     ("trace", {"text": "half \ud800"}),
     ("force", {"text": " ", "target": "ein Hund"}),

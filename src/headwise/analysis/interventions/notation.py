@@ -165,7 +165,9 @@ def _complete(kind: str, head: int | None, amount: int | None) -> bool:
         return True
     if kind == "only" and head is None:
         return False
-    return kind == "zero" or (amount is None) == (kind in _WITHOUT_AMOUNT)
+    if kind == "zero":
+        return amount is None or amount >= 0
+    return (amount is None) == (kind in _WITHOUT_AMOUNT)
 
 
 def parse_interventions(texts: Iterable[str]) -> tuple[Intervention, ...]:

@@ -50,7 +50,8 @@ export function parse(text) {
   const match = kind === "prefix" || kind === "word" ? null : HEAD.exec(strip(rest));
   if (match) {
     const [, part, layer, head, amount] = match;
-    if ((amount === undefined) === ["silence", "uniform"].includes(kind) || kind === "zero") {
+    const alone = ["silence", "uniform"].includes(kind);
+    if (kind === "zero" ? !amount?.startsWith("-") : (amount === undefined) === alone) {
       const [first, second] = [layer, head].map((one) =>
         one === "*" ? null : parseNumber(one, subject) - 1,
       );
