@@ -35,6 +35,7 @@ _DRAWN_TEXT = re.compile(r"<w:t>[^<>]*+</w:t>")
 _TAB = "</w:t><w:tab/><w:t>"  # in place of one in DrawingML
 _COLUMN = re.compile(r"<(?:\w{1,80}:)?tableColumn\s[^<>]{0,2000}?\bname=\"([^\"<>]{0,1000})\"")
 _ROOT = re.compile(r"(?:[^<]|<[?!])*+<(\w{1,80}:)?")
+_NAMESPACE = re.compile(r"""\sxmlns(?::(\w{1,80}))?\s?=\s?["']([^<>"']{1,200})""")
 _CONTROL = re.compile("_x00([01][0-9a-fA-F])_")  # a control character in a sheet, such as the end of a line
 
 
@@ -46,6 +47,8 @@ class ArchiveKind:
         suffix: the end of its name.
         main: the part that it has in any case.
         parts: which parts have text.
+        prefix: that of its texts' elements; empty for any.
+        namespace: how that of the prefix ends.
         names: the names of Word's elements that its elements have, by theirs; of a part whose name ends with a key.
         rules: instead of runs: how the tags of its XML are handled.
     """
@@ -53,6 +56,8 @@ class ArchiveKind:
     suffix: str
     main: str
     parts: re.Pattern[str]
+    prefix: str = ""
+    namespace: tuple[str, ...] = ()
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rules: TagRules | None = None
 
@@ -62,6 +67,15 @@ class ArchiveKind:
         root = _ROOT.match(source)
         prefix = (root[1] or "") if root is not None else ""
         return {own if ":" in own else prefix + own: word for own, word in found.items()}
+
+    def check_prefix(self, name: str, source: str) -> None:
+        """Raise `DataError` where a part has another prefix than its usual one: its texts wouldn't be found."""
+        for prefix, namespace in _NAMESPACE.findall(source) if self.prefix else ():
+            if namespace.endswith(self.namespace) and prefix != self.prefix:
+                raise DataError(
+                    f"file: {name}: expected elements such as {self.prefix}:p, found the prefix {prefix!r}; "
+                    "an office program that opens and saves the file writes the usual one"
+                )
 
 
 _DRAWING = {"a:p": "w:p", "a:r": "w:r", "a:rPr": "w:rPr", "a:t": "w:t", "a:br": "w:br"}
@@ -81,23 +95,29 @@ KINDS = {
             ".docx",
             "word/document.xml",
             re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml"),
+            "w",
+            ("/wordprocessingml/2006/main", "/wordprocessingml/main"),
         ),
         ArchiveKind(
             ".pptx",
             "ppt/presentation.xml",
             re.compile(r"ppt/(?:slides/slide|notesSlides/notesSlide)\d+\.xml"),
+            "a",
+            ("/drawingml/2006/main", "/drawingml/main"),
             {"ppt/": _DRAWING},
         ),
         ArchiveKind(
             ".xlsx",
             "xl/workbook.xml",
             re.compile(r"xl/(?:sharedStrings|worksheets/sheet\d+)\.xml"),
-            {"sharedStrings": {"si": "w:p", **_SHEET}, "worksheets/": {"is": "w:p", **_SHEET}},
+            names={"sharedStrings": {"si": "w:p", **_SHEET}, "worksheets/": {"is": "w:p", **_SHEET}},
         ),
         ArchiveKind(
             ".odt",
             "content.xml",
             re.compile(r"(?:content|styles)\.xml"),
+            "text",
+            (":xmlns:text:1.0",),
             rules=TagRules(
                 "odf",
                 ignore=frozenset(_ODF_KEPT.split() + _ODF_APART.split()),
@@ -152,6 +172,7 @@ def read_archive(content: bytes, suffix: str) -> DocumentFile:
 
 def _blocks(source: str, kind: ArchiveKind, name: str) -> tuple[list[str | Block], int]:
     """Return a part's paragraphs with all between them, and the number of its tokens."""
+    kind.check_prefix(name, source)
     if kind.rules is not None:
         tokens = TOKENS[kind.rules.format](source)
         return parse_tokens(tokens, kind.rules), len(tokens)

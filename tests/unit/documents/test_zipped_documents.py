@@ -219,3 +219,29 @@ def test_an_encrypted_text_is_called_so() -> None:
 def test_an_archive_without_its_main_part_is_refused() -> None:
     with pytest.raises(DataError, match=r"file: expected a \.odt file with one content\.xml, found none"):
         read_file("a.odt", archive({"a": "b"}))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "part", "prefix", "namespace"),
+    [
+        ("docx", "word/document.xml", "w", "http://schemas.openxmlformats.org/wordprocessingml/2006/main"),
+        ("docx", "word/document.xml", "w", "http://purl.oclc.org/ooxml/wordprocessingml/main"),
+        ("pptx", "ppt/slides/slide1.xml", "a", "http://schemas.openxmlformats.org/drawingml/2006/main"),
+        ("odt", "content.xml", "text", "urn:oasis:names:tc:opendocument:xmlns:text:1.0"),
+    ],
+)
+def test_other_prefixes_are_refused(suffix: str, part: str, prefix: str, namespace: str) -> None:
+    """As Python's ElementTree writes them, without a request; the texts wouldn't be found."""
+
+    def content(written: str) -> bytes:
+        name = f"{written}:" * bool(written)
+        elements = f"<{name}p><{name}r><{name}t>Hello you</{name}t></{name}r></{name}p>"
+        declared = f"xmlns:{written}" if written else "xmlns"
+        return archive({"ppt/presentation.xml": "", part: f'<{name}b {declared}="{namespace}">{elements}</{name}b>'})
+
+    assert b"HELLO" in of_file(f"a.{suffix}", content(prefix))
+    for other in ("ns0", ""):
+        with pytest.raises(
+            DataError, match=f"file: {part}: expected elements such as {prefix}:p, found the prefix '{other}'"
+        ):
+            read_file(f"a.{suffix}", content(other))
