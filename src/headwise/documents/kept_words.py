@@ -16,11 +16,12 @@ _OTHER = {"open": "close", "close": "open"}
 
 
 def with_kept_words(
-    sentence: Sentence, translation: str, found: Sequence[Found], write: Callable[[str], str]
+    sentence: Sentence, translation: str, target: Sequence[Range], found: Sequence[Found], write: Callable[[str], str]
 ) -> tuple[Sentence, list[Found]]:
     """Return a sentence in which those words are pieces that its translation has as often, and where all pieces are.
 
-    `found` says where the pieces are that the sentence has already, and `write` returns the source of a text.
+    `target` are the translation's words: a kept one is one of them. `found` says where the pieces are that the
+    sentence has already, and `write` returns the source of a text.
     """
     units = [unit for item in sentence.items for unit in (item if isinstance(item, str) else [item])]
     # The units of the characters outside of pieces, by their positions in the text.
@@ -30,8 +31,9 @@ def with_kept_words(
         if isinstance(unit, str):
             places[position] = number
         position += 1 if isinstance(unit, str) else 0 if isinstance(unit, Mark) else len(unit.text)
-    here = _by_word(sentence.text, sentence.piece_ranges())
-    there = _by_word(translation, [(one.start, one.end) for one in found])
+    pieces = sentence.piece_ranges()
+    here = _by_word(sentence.text, words(sentence.text, pieces), pieces)
+    there = _by_word(translation, target, [(one.start, one.end) for one in found])
     partners = {(one.kind, one.element): n for n, one in enumerate(units) if isinstance(one, Mark)}
     spans: dict[int, tuple[int, ProtectedPiece, Range]] = {}
     for word, ranges in here.items():
@@ -60,11 +62,10 @@ def enclosed(sentence: Sentence) -> dict[int, set[int]]:
     return around
 
 
-def _by_word(text: str, pieces: Sequence[Range]) -> defaultdict[str, list[Range]]:
-    """Return where each word of a text is, without pieces."""
-    known = set(pieces)
-    found = defaultdict[str, list[Range]](list)
-    for start, end in words(text, pieces):
+def _by_word(text: str, ranges: Sequence[Range], pieces: Sequence[Range]) -> defaultdict[str, list[Range]]:
+    """Return where each of a text's words, which have those ranges, is; without pieces."""
+    known, found = set(pieces), defaultdict[str, list[Range]](list)
+    for start, end in ranges:
         if (start, end) not in known:
             found[text[start:end]].append((start, end))
     return found

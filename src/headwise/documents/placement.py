@@ -105,7 +105,7 @@ def placed(sentence: Sentence, translation: str, found: Sequence[Found] = (), we
     write = escaped if sentence.markup else str
     if not (found or sentence.has_marks):
         return write(translation)
-    kept, places = with_kept_words(sentence, translation, found, write)
+    kept, places = with_kept_words(sentence, translation, target_words(translation, found), found, write)
     insertions = _insertions(kept, translation, places, weights)
     if kept is not sentence:
         if _enclosing(kept, places, insertions) == enclosed(kept):
