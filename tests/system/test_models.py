@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headwise.engine.translator import Translator
 from headwise.shipped.runs import DEMO, FOLDER, GENERAL, MODELS
 from paths import ROOT, SHARED
 from program import Call, Outcome
@@ -46,3 +47,15 @@ def test_a_general_model_has_the_scores_of_its_card(name: str, here: Path, progr
     copied = ("--from", str(SHARED / "open-en-de"), "--only", "test/*")
     program(*get.removeprefix("headwise ").split(), *copied).ok()
     check(card, "tatoeba-test", program(*evaluate.removeprefix("headwise ").split()))
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [("open-en-de", "It was {0} in the morning and {1} at night."), ("open-de-en", "Morgens war es {0}, nachts {1}.")],
+)
+def test_a_general_model_repeats_what_its_text_hardly_has(name: str, line: str) -> None:
+    assert name in GENERAL
+    translator = Translator.load(ROOT / MODELS / name)
+    signs = [("−5 °C", "−12 °C"), ("5‰", "7‰"), ("3·10⁻⁶", "10⁻⁶"), ("52°31′12″", "5′"), ("₹500", "☎ 3")]
+    for each, found in zip(signs, translator.translate([line.format(*each) for each in signs]), strict=True):
+        assert all(sign in found.text for sign in each), found.text

@@ -2,7 +2,8 @@
 
 To a model, a character that the vocabulary lacks is as good as any other one, and it makes of all what it knows least.
 Instead it reads a letter without its marks, a symbol in its usual form (°C for ℃), and a name or a symbol that stands
-in for any other. A model that repeats names repeats these in its translation, where they are replaced again.
+in for any other. A model that repeats names repeats these in its translation, where they are replaced again. Of the
+characters that a vocabulary has, a small model has never read some, such as − and ·: these count as lacking, too.
 
 A range of numbers, as 9–17, is read with a hyphen: a small model repeats that, and loses a dash between digits.
 """
@@ -14,10 +15,13 @@ import itertools
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+import numpy as np
 
 from headwise.engine.readings import Reading
 from headwise.text.tokens.subwords import UNK, Subwords
+from headwise.weights import Weights
 
 _NAMES = ("Zanuko", "Tarupi", "Xuvo", "Qadir", "Jelka")  # that stand in for a word; nobody's in usual text
 _SYMBOLS = ("←", "★", "•", "→", "✓")  # for a symbol
@@ -27,26 +31,60 @@ _TOKEN = re.compile(r"[^\W_]+")
 _MODIFIERS = "[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]*"
 _WITH_MODIFIERS = re.compile(rf"(?:.{_MODIFIERS}\u200d)*.{_MODIFIERS}", re.DOTALL)
 _NUMBER = r"(?<![0-9.,:])([0-9][0-9.,:]*+)"
-_RANGE, _HYPHENATED = (re.compile(rf"{_NUMBER}((?:[ap]m)?){dash}(?=([0-9][0-9.,:]*+))") for dash in ("[‒–]", "-"))
+_RANGE, _HYPHENATED = (re.compile(rf"{_NUMBER}((?:[ap]m)?){dash}(?=([0-9][0-9.,:]*+))") for dash in ("[‒–—]", "-"))
 _MOST_CACHED = 1 << 16  # characters
 # What Unicode has no plain form for: letters that aren't another one with a mark, and punctuation marks.
 _PLAIN = {
     **{"Đ": "D", "đ": "d", "Ð": "D", "ð": "d", "Ħ": "H", "ħ": "h", "ı": "i", "Ł": "L", "ł": "l", "Ŋ": "N", "ŋ": "n"},
     **{"Ø": "O", "ø": "o", "Þ": "Th", "þ": "th", "Æ": "Ae", "æ": "ae", "Œ": "Oe", "œ": "oe", "ẞ": "SS", "ß": "ss"},
     **{"’": "'", "‘": "'", "‚": "'", "´": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"'},
-    **{"–": "-", "—": "-", "‑": "-"},
+    **{"‹": "<", "›": ">", "‟": '"', "·": "•", "⁄": "/"},
+    **{"–": "-", "—": "–", "―": "–", "‐": "-", "−": "-"},
 }  # fmt: skip
+_SIGNS = "‹›·"  # in menus and lists: no punctuation marks that a translation has of its own
+# Rows of an embedding that no text has changed are alike: cosines of unit vectors, and how many rows are a group.
+_SAME, _ALIKE, _GROUP = 0.95, 0.85, 8
+_COMPARED = 1024  # rows
+_MOST_NUMBERS = 1 << 26  # of an embedding; that of a larger model isn't read for this
+
+
+def unlearned(weights: Weights, d_model: int, subwords: Subwords) -> frozenset[int]:
+    """Return the source tokens of one character, or of symbols, that a model has hardly ever read, by their ids.
+
+    Where the embedding is the output projection, too, training moves the rows of all tokens that its text lacks in one
+    direction (Land and Bartolo 2024, "Fishing for Magikarp", section 3). Raises `CheckpointError` as `Weights.get`.
+    """
+    size = subwords.source_size
+    found = weights.get("source_embedding.weight") if size * d_model <= _MOST_NUMBERS else None
+    if found is None:
+        return frozenset()
+    pieces = subwords.source_pieces(range(size))
+    ids = np.array([number for number, piece in enumerate(pieces) if _is_symbol(piece.strip("▁"))], dtype=np.intp)
+    rows = found[ids]
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+    compared = rows[:: len(rows) // _COMPARED + 1]
+    same = (compared @ rows.T > _SAME).sum(0) > _GROUP
+    if not same.any():
+        return frozenset()
+    direction = rows[same].mean(0)
+    return frozenset(ids[rows @ (direction / np.linalg.norm(direction)) > _ALIKE].tolist())
+
+
+def _is_symbol(piece: str) -> bool:
+    return len(piece) == 1 or not any(map(str.isalnum, piece))
 
 
 class Speller:
-    """Finder of what is read in the place of what a source vocabulary can't spell."""
+    """Finder of what is read in the place of what a source vocabulary can't spell, or a model has never read."""
 
-    def __init__(self, subwords: Subwords) -> None:
+    def __init__(self, subwords: Subwords, unlearned: Collection[int] = ()) -> None:
+        """Use the subwords of a model, which has never read its `unlearned` tokens."""
         self._subwords = subwords
-        self._knows = functools.lru_cache(_MOST_CACHED)(self._is_known)  # of single characters
+        self._lacking = {UNK, *unlearned}
+        self._is_known = functools.lru_cache(_MOST_CACHED)(self._in_known_tokens)  # short texts
 
-    def _is_known(self, text: str) -> bool:
-        return UNK not in self._subwords.encode_source(text)
+    def _in_known_tokens(self, text: str) -> bool:
+        return self._lacking.isdisjoint(self._subwords.encode_source(text))
 
     def respelled(self, text: str) -> Reading | None:
         """Return a line in characters that the vocabulary has, as far as possible; None if it is already.
@@ -61,7 +99,7 @@ class Speller:
         return hyphenated if spelled is None else spelled.within(hyphenated)
 
     def _in_known_characters(self, text: str) -> Reading | None:
-        if all(map(self._knows, text)) or self._is_known(text):
+        if self._in_known_tokens(text):
             return None
         names, symbols = (
             (each for each in stand_ins if each not in text and self._is_known(each))
@@ -70,26 +108,29 @@ class Speller:
         chosen: dict[str, str] = {}  # what is read for a word or a symbol
         written = defaultdict[str, list[str]](list)  # what was written where this is read
 
-        def read(one: str, stand_ins: Iterator[str]) -> str:
+        def read(one: str, beside: tuple[str, str], stand_ins: Iterator[str]) -> str:
             if one not in chosen:
-                spelled = "".join(map(self._spelled, one))
-                known = list(map(self._knows, spelled))
+                spelled = "".join(self._spelled(each, beside) for each in one)
                 # A word of which some letters are known is better read than replaced: it may be a whole sentence.
-                stays = any(known) and one[0].isalpha()
-                chosen[one] = spelled if all(known) else one if stays else next(stand_ins, one)
+                stays = one[0].isalpha() and any(map(self._is_known, spelled))
+                known = self._is_known_between(spelled, beside)
+                chosen[one] = spelled if known else one if stays else next(stand_ins, one)
             written[chosen[one]].append(one)
             return chosen[one]
 
         def read_run(found: re.Match[str]) -> str:
-            run = found[0]
-            if run[0].isalpha():
-                return read(run, names)
-            parts = itertools.groupby(_WITH_MODIFIERS.findall(run), self._lacks_symbol)
-            groups = [(lacking, "".join(part)) for lacking, part in parts]
-            return "".join(
-                read(each, symbols) if lacking and _seen(each) else "".join(map(self._spelled, each))
-                for lacking, each in groups
-            )
+            if found[0][0].isalpha():
+                return read(found[0], ("", ""), names)
+            symbols_here = _WITH_MODIFIERS.finditer(text, *found.span())
+            parts: list[str] = []
+            for lacking, group in itertools.groupby(symbols_here, lambda one: self._lacks_symbol(text, one)):
+                each = list(group)
+                start, end = each[0].start(), each[-1].end()
+                if lacking:
+                    parts.append(read(text[start:end], _beside(text, start, end), symbols))
+                else:
+                    parts += [self._spelled(text[n], _beside(text, n, n + 1)) for n in range(start, end)]
+            return "".join(parts)
 
         spelled = _RUN.sub(read_run, text)
         changed = {word: forms for word, forms in written.items() if set(forms) != {word}}
@@ -97,15 +138,32 @@ class Speller:
             return None
         return Reading(spelled, _restoring(changed))
 
-    def _lacks_symbol(self, text: str) -> bool:
-        """Whether the vocabulary lacks a part of a symbol; of a punctuation mark, a translation has its own."""
-        return not unicodedata.category(text[0]).startswith("P") and not all(map(self._knows, text))
+    def _lacks_symbol(self, text: str, found: re.Match[str]) -> bool:
+        """Whether a symbol of a text isn't known there; of a punctuation mark, a translation has its own."""
+        symbol, beside = found[0], _beside(text, *found.span())
+        if unicodedata.category(symbol[0]).startswith("P") and symbol[0] not in _SIGNS:
+            symbol = "".join(self._spelled(each, beside) for each in symbol)
+        return _seen(symbol) and not self._is_known_between(symbol, beside)
 
-    def _spelled(self, character: str) -> str:
-        """Return the first form of a character that the vocabulary has; the character itself if it has none."""
-        if self._knows(character):
-            return character
-        return next(filter(self._is_known, _forms(character)), character)
+    def _spelled(self, character: str, beside: tuple[str, str]) -> str:
+        """Return the first form of a character that is known between its neighbours; itself if none is."""
+        known = (form for form in _forms(character) if self._is_known_between(form, beside))
+        return next(known, character)
+
+    def _is_known_between(self, text: str, beside: tuple[str, str]) -> bool:
+        return self._is_known(f"{beside[0]}{text}{beside[1]}")
+
+
+def _beside(text: str, start: int, end: int) -> tuple[str, str]:
+    """Return what stands for the characters around a part of a text: subwords depend on them."""
+    before, after = text[start - 1 : start] if start else "", text[end : end + 1]
+    return _kind(before), _kind(after)
+
+
+def _kind(character: str) -> str:
+    if not character or character.isspace():
+        return ""
+    return "a" if character.isalpha() else "1" if character.isdecimal() else "."
 
 
 def _hyphenated(text: str) -> Reading | None:
@@ -134,8 +192,11 @@ def _forms(character: str) -> Iterator[str]:
     marked = unicodedata.normalize("NFD", character)
     for length in range(len(marked), 0, -1):
         yield unicodedata.normalize("NFC", marked[:length])
-    yield _PLAIN.get(marked[0], character)
-    yield unicodedata.normalize("NFKC", character)
+    compatible = unicodedata.normalize("NFKC", character)
+    for form in (marked[0], compatible):
+        while form := _PLAIN.get(form, ""):
+            yield form
+    yield compatible
 
 
 def _restoring(read: Mapping[str, Sequence[str]]) -> Callable[[str], str]:

@@ -37,7 +37,7 @@ from headwise.engine.second_search import search_checked
 from headwise.engine.sentences import EncodedSentences, Split, encode_source, listed, readable, with_prefixes
 from headwise.engine.shortlist import FILE as SHORTLIST
 from headwise.engine.shortlist import Shortlist
-from headwise.engine.spelling import Speller
+from headwise.engine.spelling import Speller, unlearned
 from headwise.engine.symbols import SYMBOLS
 from headwise.engine.word_guard import SeldomWords
 from headwise.errors import CheckpointError, ConfigError, DataError
@@ -50,6 +50,7 @@ from headwise.text.tokens.pair_vocabulary import Side
 from headwise.text.tokens.source_words import SourceWords
 from headwise.text.tokens.subwords import EOS, Subwords
 from headwise.text.tokens.unknown import UnknownWordFinder
+from headwise.weights import Weights, model_file
 
 _NAMED = 8  # words in a sentence
 _CAPITALS = "it is in capitals, which the model wasn't trained with; recase reads it as ordinary text"
@@ -121,6 +122,7 @@ class Translator:
         )
         translator.source_words = SourceWords.of_run(paths[0])
         translator.dictionary = Dictionary.of_run(paths[0])
+        translator.speller = Speller(subwords, unlearned(Weights(model_file(paths[0])), config.model.d_model, subwords))
         translator.quality = QualityCurve.of_run(paths[0]) if len(paths) == 1 else None
         if shortlist:
             sizes = subwords.source_size, subwords.target_size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,10 +13,11 @@ from hypothesis import strategies as st
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.config import SubwordConfig
 from headwise.engine.outputs import Output, Translation
-from headwise.engine.spelling import Speller
+from headwise.engine.spelling import Speller, unlearned
 from headwise.engine.translator import Translator
 from headwise.text.reading.glossary import Entry, Glossary
 from headwise.text.tokens.subwords import Subwords
+from headwise.weights import Weights, saved
 from translator_run import ENGLISH, make_run
 
 # All letters of the alphabet, some with marks, the names and symbols that stand in for others, and a word of kana.
@@ -77,6 +79,40 @@ def test_what_is_read_and_written(line: str, read: str | None, translation: str,
     assert (None if found is None else found.text) == read
     if found is not None:
         assert found.restored(Translation("", (), (Output(translation),))).text == written
+
+
+NEVER_READ = "−·¿‰†‡¶¤¦¬∈"
+
+
+def embedding(subwords: Subwords, alike: str) -> np.ndarray:
+    """Return random rows, of which those of the characters have nearly one direction, as where no text has them."""
+    random = np.random.default_rng(1)
+    rows = random.normal(size=(subwords.source_size, 64)).astype(np.float32)
+    for character in alike:
+        (number,) = [n for n in subwords.encode_source(f"a{character}a") if subwords.source_pieces([n]) == [character]]
+        rows[number] = random.uniform(0.5, 2) * (1 + random.normal(size=64) / 20)
+    return rows
+
+
+@pytest.mark.parametrize(("alike", "found"), [(NEVER_READ, NEVER_READ), (NEVER_READ[:4], ""), ("", "")])
+def test_characters_without_training_are_found_by_their_rows(alike: str, found: str, tmp_path: Path) -> None:
+    lines = [*TEXT, *[f"a{character}a {character}" for character in NEVER_READ] * 9]
+    subwords = Subwords.train(lines, lines, SubwordConfig(size=170))
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(saved({"source_embedding.weight": embedding(subwords, alike)}))
+    ids = unlearned(Weights(path), 64, subwords)
+    assert sorted(subwords.source_pieces(sorted(ids))) == sorted(found)
+    read = Speller(subwords, ids).respelled("−5 °C·2‰: «¿a!»")
+    assert read is not None
+    assert read.text == ('-5 °C•2←: "★a!"' if found else '−5 °C·2‰: "¿a!"')
+    translation = "Es sind -5 °C•2 ←: „★A!“"
+    assert read.restore(translation) == ("Es sind −5 °C·2 ‰: „¿A!“" if found else translation)
+
+
+def test_a_large_embedding_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(saved({"source_embedding.weight": np.full((2, 2), np.nan, np.float32)}))
+    assert unlearned(Weights(path), 2**30, speller()._subwords) == frozenset()
 
 
 def test_there_are_as_many_names_as_are_known() -> None:
