@@ -27,7 +27,7 @@ _HARDLY = 1e-3
 MOST_WEIGHTS = 1_000_000  # beyond it, and with very many tags, the diagonal is used
 _MOST_STEPS = 2_000_000
 _FOLLOWS = re.compile(r"[.,;!?…)\]}»”’]|[:%](?![\w({])")  # without a space before it, unlike :name and %(name)s
-_CONTRACTION = re.compile(r"[^\W\d_]+['’](?:t|s|re|ll|ve|d|m)(?!\w)")  # no tag goes between its halves
+_CONTRACTION = re.compile(r"(?<![^\W\d_])[^\W\d_]++['’](?:t|s|re|ll|ve|d|m)(?!\w)")  # no tag goes between its halves
 _CERTAIN = 1000.0  # the factor of words that are known to come from a piece
 
 

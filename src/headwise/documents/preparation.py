@@ -20,6 +20,7 @@ from headwise.documents.blocks import (
     tagged,
 )
 from headwise.documents.emphasis import emphasized
+from headwise.documents.formulas import with_formulas
 from headwise.documents.pieces import SEPARATING, find_pieces
 from headwise.documents.protected import MOST_DEPTH, find_arguments
 from headwise.documents.rules import TagRules
@@ -29,6 +30,7 @@ from headwise.documents.tokens import check_length
 
 _STANDS = re.compile("\0[0-9a-f]{16}\0")  # for an ICU argument
 _MASK = "x"  # a letter, which ends no sentence
+_NOTE_MASK = "”"  # behind a full stop, of the sentence before it, as the number of a note
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,7 @@ def _part(block: str | Block, rules: _Rules) -> PreparedDocument:
             block, found = _without_messages(block, rules)
             messages |= found
         items: list[BlockItem] = []
-        for item in block.items:
+        for item in with_formulas(block.items):
             items += _protected(item, rules) if isinstance(item, TextRun) else [item]
         block = replace(block, items=items)
     if not messages and all(isinstance(item, TextRun) for item in block.items) and not block.markup:
@@ -219,6 +221,8 @@ def _ranges(block: Block, language: str, mode: Mode) -> list[Range]:
             plain[position : position + length] = " " * length
             if item.kind in SEPARATING:
                 masked[position : position + length] = _MASK * length
+            elif item.kind == "note":
+                masked[position : position + length] = _NOTE_MASK * length
         position += length
     segments = segment("".join(masked), language, mode)
     ranges: list[Range] = []
