@@ -94,7 +94,7 @@ KINDS = {
         ArchiveKind(
             ".docx",
             "word/document.xml",
-            re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml"),
+            re.compile(r"word/(?:document\d*|header\d*|footer\d*|footnotes|endnotes|comments)\.xml"),
             "w",
             ("/wordprocessingml/2006/main", "/wordprocessingml/main"),
         ),
@@ -149,7 +149,9 @@ def read_archive(content: bytes, suffix: str) -> DocumentFile:
         if _MANIFEST in every and "encryption-data" in _part(archive, _MANIFEST):
             raise _unreadable(suffix)
         names = [name for name in every if kind.parts.fullmatch(name)]
-        if every.count(kind.main) != 1 or len(set(names)) < len(names):
+        # Some programs number Word's main part.
+        mains = [re.sub(r"(?<=word/document)\d+(?=\.xml)", "", name) for name in every].count(kind.main)
+        if mains != 1 or len(set(names)) < len(names):
             raise DataError(f"file: expected a {suffix} file with one {kind.main}, found none or several")
         kept = _columns(archive, every) if suffix == ".xlsx" else ()
         parts: list[list[str | Block]] = []

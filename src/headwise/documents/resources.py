@@ -245,6 +245,7 @@ def _android(start: int, inner: str) -> list[Value]:
 _SYMBOL = re.compile(r"-brand|[ ]*\.(?:\w*key|style)\b")  # what is no text: names of products, keys
 _FLUENT = re.compile(r"(?:-?[a-zA-Z][\w-]*+|[ ]++\.[a-zA-Z][\w-]*+)[ ]*+=[ ]*+")
 _PLACEABLE = re.compile(r'\{(?:[^{}"]|"(?:[^"\\\n]|\\.)*+"|\{[^{}]*+\})*+\}')
+_PARAGRAPH = re.compile(rf"(?:{_PLACEABLE.pattern}|\S)(?:{_PLACEABLE.pattern}|[^\n]|\n(?![^\S\n]*+\n))*+")
 _VARIANT = re.compile(r"\s*+\*?\[[ ]*+[\w.-]++[ ]*+\]")
 _LITERAL = re.compile(r'"(?:[^"\\\n]|\\.)*+"')
 _MOST_DEPTH = 8  # selectors inside each other
@@ -318,7 +319,7 @@ def _placeable(text: str, start: int, end: int) -> tuple[int, bool, list[tuple[i
 def _text(text: str, start: int, end: int) -> list[Value]:
     """Return the paragraphs of a part of a pattern, whose line ends are spaces, without the white space around them."""
     found: list[Value] = []
-    for paragraph in re.finditer(r"\S(?:[^\n]|\n(?![^\S\n]*+\n))*+", text[start:end]):
+    for paragraph in _PARAGRAPH.finditer(text[start:end]):
         core = paragraph[0].rstrip()
         if any(map(str.isalpha, _PLACEABLE.sub("", core))):
             parts = re.findall(r"(?<![ ])[ ]*+\r?\n\s*+|[^\n]", core)

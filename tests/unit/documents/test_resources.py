@@ -316,6 +316,13 @@ def test_paragraphs_of_fluent_stay_apart(end: str) -> None:
     assert of_file("a.ftl", source).decode() == expected
 
 
+def test_a_placeable_of_fluent_may_have_empty_lines() -> None:
+    source = 'a = See { FUN\n    (\n\n        "x",\n        y: 1\n    ) } now.\n\n    Then\n'
+    assert of_file("a.ftl", source).decode() == source.replace("See", "SEE").replace("now", "NOW").replace(
+        "Then", "THEN"
+    )
+
+
 def test_messages_of_fluent_are_what_other_programs_read() -> None:
     result = of_file("a.ftl", FLUENT).decode()
     base = pytest.importorskip("fluent.syntax", reason="needs pip install fluent.syntax")

@@ -245,3 +245,11 @@ def test_other_prefixes_are_refused(suffix: str, part: str, prefix: str, namespa
             DataError, match=f"file: {part}: expected elements such as {prefix}:p, found the prefix '{other}'"
         ):
             read_file(f"a.{suffix}", content(other))
+
+
+def test_the_main_part_of_word_may_be_numbered() -> None:
+    part = "<w:p><w:r><w:t>Hello you</w:t></w:r></w:p>"
+    with zipfile.ZipFile(io.BytesIO(of_file("a.docx", archive({"word/document2.xml": part})))) as result:
+        assert ">HELLO YOU<" in result.read("word/document2.xml").decode()
+    with pytest.raises(DataError, match=r"expected a \.docx file with one word/document\.xml, found none or several"):
+        read_file("a.docx", archive({"word/document.xml": part, "word/document2.xml": part}))
