@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from headwise.engine.readings import Reading
-from headwise.text.tokens.subwords import UNK, Subwords
+from headwise.text.tokens.subwords import SPECIAL, UNK, Subwords
 from headwise.weights import Weights
 
 _NAMES = ("Zanuko", "Tarupi", "Xuvo", "Qadir", "Jelka")  # that stand in for a word; nobody's in usual text
@@ -49,29 +49,25 @@ _MOST_NUMBERS = 1 << 26  # of an embedding; that of a larger model isn't read fo
 
 
 def unlearned(weights: Weights, d_model: int, subwords: Subwords) -> frozenset[int]:
-    """Return the source tokens of one character, or of symbols, that a model has hardly ever read, by their ids.
+    """Return the source tokens that a model has hardly ever read, by their ids.
 
     Where the embedding is the output projection, too, training moves the rows of all tokens that its text lacks in one
-    direction (Land and Bartolo 2024, "Fishing for Magikarp", section 3). Raises `CheckpointError` as `Weights.get`.
+    direction (Land and Bartolo 2024, "Fishing for Magikarp", section 3). It is looked for among the symbols: of those,
+    every vocabulary has some too many. Raises `CheckpointError` as `Weights.get`.
     """
     size = subwords.source_size
-    found = weights.get("source_embedding.weight") if size * d_model <= _MOST_NUMBERS else None
-    if found is None:
+    rows = weights.get("source_embedding.weight") if size * d_model <= _MOST_NUMBERS else None
+    if rows is None:
         return frozenset()
-    pieces = subwords.source_pieces(range(size))
-    ids = np.array([number for number, piece in enumerate(pieces) if _is_symbol(piece.strip("▁"))], dtype=np.intp)
-    rows = found[ids]
     rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
-    compared = rows[:: len(rows) // _COMPARED + 1]
-    same = (compared @ rows.T > _SAME).sum(0) > _GROUP
+    symbols = rows[[number for number, piece in enumerate(subwords.lists()[0]) if not any(map(str.isalnum, piece))]]
+    compared = symbols[:: len(symbols) // _COMPARED + 1]
+    same = (compared @ symbols.T > _SAME).sum(0) > _GROUP
     if not same.any():
         return frozenset()
-    direction = rows[same].mean(0)
-    return frozenset(ids[rows @ (direction / np.linalg.norm(direction)) > _ALIKE].tolist())
-
-
-def _is_symbol(piece: str) -> bool:
-    return len(piece) == 1 or not any(map(str.isalnum, piece))
+    direction = symbols[same].mean(0)
+    alike = rows @ (direction / np.linalg.norm(direction)) > _ALIKE
+    return frozenset(np.flatnonzero(alike).tolist()) - {*SPECIAL}
 
 
 class Speller:

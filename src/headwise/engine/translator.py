@@ -115,6 +115,8 @@ class Translator:
                     f"{path}: expected the subwords of {paths[0]} ({digest}), as every run of an ensemble needs, "
                     f"found {other.subwords.digest()}"
                 )
+        lacking = unlearned(Weights(model_file(paths[0])), config.model.d_model, subwords)
+        subwords = subwords.avoiding(lacking)
         translator = cls(ensemble([each.engine for each in loaded_runs]), subwords, config.decoding)
         translator.languages = config.data.languages
         translator.reads_capitals = (
@@ -122,7 +124,7 @@ class Translator:
         )
         translator.source_words = SourceWords.of_run(paths[0])
         translator.dictionary = Dictionary.of_run(paths[0])
-        translator.speller = Speller(subwords, unlearned(Weights(model_file(paths[0])), config.model.d_model, subwords))
+        translator.speller = Speller(subwords, lacking)
         translator.quality = QualityCurve.of_run(paths[0]) if len(paths) == 1 else None
         if shortlist:
             sizes = subwords.source_size, subwords.target_size

@@ -104,6 +104,19 @@ def test_training_is_deterministic_across_processes(tmp_path: Path, joint: Subwo
     assert Subwords.load(tmp_path).digest() == joint.digest()
 
 
+@given(avoided=st.sets(st.integers(4, 149)), text=st.sampled_from(ENGLISH))
+def test_avoided_tokens_are_spelled_by_others(joint: Subwords, avoided: set[int], text: str) -> None:
+    other = joint.avoiding(avoided)
+    ids = other.encode_source(text)
+    assert joint.decode_source(ids) == joint.decode_source(joint.encode_source(text))
+    pieces = joint.lists()[0]
+    known = {piece for number, piece in enumerate(pieces) if number not in avoided}
+    for number in avoided & set(ids):  # nothing else spells it
+        assert not all(character in known for character in pieces[number])
+    assert other.encode_target(text) == joint.encode_target(text)
+    assert other.digest() == joint.digest()
+
+
 def test_two_vocabularies(tmp_path: Path) -> None:
     config = SubwordConfig(size=90, joint=False)
     subwords = Subwords.train(ENGLISH, GERMAN, config, tmp_path)

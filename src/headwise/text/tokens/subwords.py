@@ -18,6 +18,7 @@ nothing from lines of more than a mebibyte, and from those with U+2585, which it
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import io
@@ -102,6 +103,7 @@ class Subwords:
         self._source_pieces = _Pieces(self.source_processor)
         self._target_pieces = _Pieces(self.target_processor)
         self.joiners = not self.target_processor.decode_pieces([JOINER])
+        self._spelled: _Spelled | None = None
         self.source_size: int = self.source_processor.vocab_size()
         self.target_size: int = self.target_processor.vocab_size()
 
@@ -186,7 +188,15 @@ class Subwords:
         if vocabulary is None:
             raise ConfigError(f"--target-language: expected a vocabulary with language codes, found none for {name!r}")
         vocabulary = dataclasses.replace(vocabulary, language=vocabulary.find_language(name), codes=True)
-        return Subwords(*self.models, vocabulary)
+        other = Subwords(*self.models, vocabulary)
+        other._spelled = self._spelled
+        return other
+
+    def avoiding(self, tokens: Collection[int]) -> Subwords:
+        """Return these subwords with others in place of some source tokens: the fewest of which one consists."""
+        other = copy.copy(self)
+        other._spelled = _Spelled(self.lists()[0], tokens)
+        return other
 
     @property
     def given(self) -> tuple[int, ...]:
@@ -220,7 +230,10 @@ class Subwords:
 
     def encode_source(self, text: str) -> list[int]:
         """Encode one source sentence, without special ids; raises `DataError` for a lone surrogate."""
-        return self.source_processor.encode(check_characters(text, "source"))
+        ids = self.source_processor.encode(check_characters(text, "source"))
+        if self._spelled is None or self._spelled.avoided.isdisjoint(ids):
+            return ids
+        return [part for number in ids for part in self._spelled[number]]
 
     def encode_target(self, text: str) -> list[int]:
         """Encode one target sentence, without special ids; raises `DataError` for a lone surrogate."""
@@ -331,6 +344,30 @@ def read_file(path: Path) -> bytes:
         raise CheckpointError(f"{path}: there is no such subword model") from None
     except OSError as error:
         raise CheckpointError(f"{path}: the subword model can't be read ({error.strerror})") from None
+
+
+class _Spelled(dict[int, list[int]]):
+    """The ids that stand for a token: itself, or if it is to be `avoided`, the fewest others that spell it."""
+
+    def __init__(self, pieces: Sequence[str], avoided: Collection[int]) -> None:
+        self.avoided = frozenset(avoided)
+        self._pieces = pieces
+        self._ids = {piece: number for number, piece in enumerate(pieces) if number not in self.avoided}
+
+    def __missing__(self, number: int) -> list[int]:
+        self[number] = [number] if number not in self.avoided else self._parts(self._pieces[number]) or [number]
+        return self[number]
+
+    def _parts(self, piece: str) -> list[int]:
+        """Return the fewest tokens that are a piece together, the longest ones first; empty where there are none."""
+        best: list[list[int] | None] = [*[None] * len(piece), []]  # of what is behind each character
+        for start in reversed(range(len(piece))):
+            for end in range(len(piece), start, -1):
+                rest, first = best[end], self._ids.get(piece[start:end])
+                found = best[start]
+                if rest is not None and first is not None and (found is None or len(rest) + 1 < len(found)):
+                    best[start] = [first, *rest]
+        return best[0] or []
 
 
 def read_processor(model: bytes, origin: str) -> sentencepiece.SentencePieceProcessor:
