@@ -69,7 +69,8 @@ def _validations(records: Sequence[Record]) -> list[tuple[float, Mean]]:
 
 def draw_line(axis: Axes, x: Sequence[float], means: Sequence[Mean], color: str, label: str) -> None:
     """Draw means as a line, with their interval as a band."""
-    axis.plot(x, [m.value for m in means], color=color, linewidth=1, label=label)
+    alone = "o" if len(means) == 1 else None  # no line goes through it
+    axis.plot(x, [m.value for m in means], color=color, linewidth=1, label=label, marker=alone)
     low, high = ([m.value + sign * (m.half or 0.0) for m in means] for sign in (-1, 1))
     axis.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
 
