@@ -123,9 +123,9 @@ class Speller:
                 each = list(group)
                 start, end = each[0].start(), each[-1].end()
                 if lacking:
-                    parts.append(read(text[start:end], _beside(text, start, end), symbols))
+                    parts.append(read(text[start:end], self._beside(text, start, end), symbols))
                 else:
-                    parts += [self._spelled(text[n], _beside(text, n, n + 1)) for n in range(start, end)]
+                    parts += [self._spelled(text[n], self._beside(text, n, n + 1)) for n in range(start, end)]
             return "".join(parts)
 
         spelled = _RUN.sub(read_run, text)
@@ -136,7 +136,7 @@ class Speller:
 
     def _lacks_symbol(self, text: str, found: re.Match[str]) -> bool:
         """Whether a symbol of a text isn't known there; of a punctuation mark, a translation has its own."""
-        symbol, beside = found[0], _beside(text, *found.span())
+        symbol, beside = found[0], self._beside(text, *found.span())
         if unicodedata.category(symbol[0]).startswith("P") and symbol[0] not in _SIGNS:
             symbol = "".join(self._spelled(each, beside) for each in symbol)
         return _seen(symbol) and not self._is_known_between(symbol, beside)
@@ -146,17 +146,18 @@ class Speller:
         known = (form for form in _forms(character) if self._is_known_between(form, beside))
         return next(known, character)
 
+    def _beside(self, text: str, start: int, end: int) -> tuple[str, str]:
+        """Return what stands for the characters around a part of a text; nothing for what isn't known itself."""
+        kinds = _kind(text[start - 1 : start] if start else ""), _kind(text[end : end + 1])
+        before, after = (kind if self._is_known(kind) else "" for kind in kinds)
+        return before, after
+
     def _is_known_between(self, text: str, beside: tuple[str, str]) -> bool:
         return self._is_known(f"{beside[0]}{text}{beside[1]}")
 
 
-def _beside(text: str, start: int, end: int) -> tuple[str, str]:
-    """Return what stands for the characters around a part of a text: subwords depend on them."""
-    before, after = text[start - 1 : start] if start else "", text[end : end + 1]
-    return _kind(before), _kind(after)
-
-
 def _kind(character: str) -> str:
+    """Return what stands for a character beside a symbol: subwords depend on it."""
     if not character or character.isspace():
         return ""
     return "a" if character.isalpha() else "1" if character.isdecimal() else "."

@@ -109,6 +109,13 @@ def test_characters_without_training_are_found_by_their_rows(alike: str, found: 
     assert read.restore(translation) == ("Es sind −5 °C·2 ‰: „¿A!“" if found else translation)
 
 
+@pytest.mark.parametrize(("line", "read"), [("fox+1 🦖", "fox+1 ←"), ("fox+a 🦖", "fox+a ←"), ("+. 🦖", "+← ★")])
+def test_a_symbol_is_known_beside_what_is_not(line: str, read: str) -> None:
+    found = speller("fox + ← ★ ;", size=15).respelled(line)  # a, digits and the full stop are lacking
+    assert found is not None
+    assert found.text == read
+
+
 def test_a_large_embedding_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes(saved({"source_embedding.weight": np.full((2, 2), np.nan, np.float32)}))
