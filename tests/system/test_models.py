@@ -59,3 +59,9 @@ def test_a_general_model_repeats_what_its_text_hardly_has(name: str, line: str) 
     signs = [("−5 °C", "−12 °C"), ("5‰", "7‰"), ("3·10⁻⁶", "10⁻⁶"), ("52°31′12″", "5′"), ("₹500", "☎ 3")]
     for each, found in zip(signs, translator.translate([line.format(*each) for each in signs]), strict=True):
         assert all(sign in found.text for sign in each), found.text
+
+
+def test_quotation_marks_that_a_general_model_hardly_knows_become_others() -> None:
+    translator = Translator.load(ROOT / MODELS / "open-de-en")
+    (found,) = translator.translate(["Er sagte: «Ich bin hier» und ging."])
+    assert "linux" not in found.text and found.text.count('"') == 2

@@ -193,9 +193,12 @@ class Subwords:
         return other
 
     def avoiding(self, tokens: Collection[int]) -> Subwords:
-        """Return these subwords with others in place of some source tokens: the fewest of which one consists."""
-        other = copy.copy(self)
-        other._spelled = _Spelled(self.lists()[0], tokens)
+        """Return these subwords with others in place of some source tokens: the fewest of which one consists.
+
+        A punctuation mark with a joiner stays: the joiner alone, which no text has, isn't a token to be read.
+        """
+        other, (pieces, _) = copy.copy(self), self.lists()
+        other._spelled = _Spelled(pieces, [number for number in tokens if JOINER not in pieces[number]])
         return other
 
     @property
