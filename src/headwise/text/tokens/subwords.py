@@ -197,6 +197,8 @@ class Subwords:
 
         A punctuation mark with a joiner stays: the joiner alone, which no text has, isn't a token to be read.
         """
+        if not tokens:
+            return self
         other, (pieces, _) = copy.copy(self), self.lists()
         other._spelled = _Spelled(pieces, [number for number in tokens if JOINER not in pieces[number]])
         return other
