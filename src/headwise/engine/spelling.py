@@ -59,7 +59,8 @@ def unlearned(weights: Weights, d_model: int, subwords: Subwords) -> frozenset[i
     rows = weights.get("source_embedding.weight") if size * d_model <= _MOST_NUMBERS else None
     if rows is None:
         return frozenset()
-    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))  # in float32, squares may be too large
+    rows /= np.maximum(lengths, 1e-9)[:, None]
     symbols = rows[[number for number, piece in enumerate(subwords.lists()[0]) if not any(map(str.isalnum, piece))]]
     compared = symbols[:: len(symbols) // _COMPARED + 1]
     same = (compared @ symbols.T > _SAME).sum(0) > _GROUP

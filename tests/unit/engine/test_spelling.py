@@ -94,12 +94,15 @@ def embedding(subwords: Subwords, alike: str) -> np.ndarray:
     return rows
 
 
+@pytest.mark.parametrize("size", [1, 1e30])
 @pytest.mark.parametrize(("alike", "found"), [(NEVER_READ, NEVER_READ), (NEVER_READ[:4], ""), ("", "")])
-def test_characters_without_training_are_found_by_their_rows(alike: str, found: str, tmp_path: Path) -> None:
+def test_characters_without_training_are_found_by_their_rows(
+    alike: str, found: str, size: float, tmp_path: Path
+) -> None:
     lines = [*TEXT, *[f"a{character}a {character}" for character in NEVER_READ] * 9]
     subwords = Subwords.train(lines, lines, SubwordConfig(size=170))
     path = tmp_path / "model.safetensors"
-    path.write_bytes(saved({"source_embedding.weight": embedding(subwords, alike)}))
+    path.write_bytes(saved({"source_embedding.weight": embedding(subwords, alike) * np.float32(size)}))
     ids = unlearned(Weights(path), 64, subwords)
     assert sorted(subwords.source_pieces(sorted(ids))) == sorted(found)
     read = Speller(subwords, ids).respelled("−5 °C·2‰: «¿a!»")
