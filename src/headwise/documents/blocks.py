@@ -55,10 +55,18 @@ _ENDED_BY = {
 
 @dataclass
 class TextRun:
-    """Characters and their sources."""
+    """Characters and their sources; a slice of it has some of them."""
 
     text: str
     sources: Sequence[str]
+
+    @property
+    def raw(self) -> str:
+        """The source of the whole."""
+        return "".join(self.sources)
+
+    def __getitem__(self, part: slice) -> TextRun:
+        return TextRun(self.text[part], self.sources[part])
 
 
 BlockItem = TextRun | Mark | ProtectedPiece
@@ -66,7 +74,7 @@ BlockItem = TextRun | Mark | ProtectedPiece
 
 def source_of(items: Sequence[BlockItem]) -> str:
     """Return the source of items of a block."""
-    return "".join("".join(item.sources) if isinstance(item, TextRun) else item.raw for item in items)
+    return "".join(item.raw for item in items)
 
 
 @dataclass
@@ -188,8 +196,8 @@ def tagged(block: Block) -> list[str | Block]:
             continue
         position = 0
         for start, end in _tags(item.text):
-            tag, raw = item.text[start:end], "".join(item.sources[start:end])
-            found.append(TextRun(item.text[position:start], item.sources[position:start]))
+            tag, raw = item.text[start:end], item[start:end].raw
+            found.append(item[position:start])
             position = end
             name = tag.strip("</>").split()[0].lower()
             place = next((n for n in reversed(range(len(opened))) if opened[n][1] == name), None)
@@ -211,7 +219,7 @@ def tagged(block: Block) -> list[str | Block]:
                 else:
                     found[index] = Mark("open", source_of([found[index]]), elements)
                     found.append(Mark("close", raw, elements))
-        found.append(TextRun(item.text[position:], item.sources[position:]))
+        found.append(item[position:])
     return [*parts, replace(block, items=found)]
 
 

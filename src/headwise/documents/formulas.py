@@ -91,6 +91,6 @@ def _items(items: Sequence[BlockItem], units: Sequence[tuple[int, int]]) -> list
         if isinstance(item, TextRun):
             places = [character for _, character in group]
             part = slice(places[0], places[-1] + 1)
-            item = TextRun(item.text[part], item.sources[part])
+            item = item[part]
         found.append(item)
     return found

@@ -139,7 +139,7 @@ def _value(text: str, spans: Sequence[tuple[int, int]], references: Mapping[str,
     if not any(map(str.isalpha, written)):
         return []
     blocks: list[str | Block] = []
-    for separate, group in groupby(_items(written, units, references), _separates):
+    for separate, group in groupby(_items(TextRun(written, units), references), _separates):
         items = list(group)
         blocks.append(source_of(items) if separate else Block(items, markup=False))
     parsed = ParsedText(tuple(blocks), "punctuation", protect=True)
@@ -150,18 +150,19 @@ def _separates(item: BlockItem) -> bool:
     return isinstance(item, ProtectedPiece) and item.kind == _SEPARATOR
 
 
-def _items(text: str, units: Sequence[str], references: Mapping[str, object]) -> list[BlockItem]:
-    """Return the text with its emphasis, links and tags as elements, and its code and escapes as pieces."""
+def _items(whole: TextRun, references: Mapping[str, object]) -> list[BlockItem]:
+    """Return a text with its emphasis, links and tags as elements, and its code and escapes as pieces."""
     items: list[BlockItem] = []
     opened: list[tuple[int, str]] = []  # the item of what isn't closed yet, and its marker
     position = elements = 0
-    for match in _INLINE.finditer(text):
+    for match in _INLINE.finditer(whole.text):
         start, end = match.span()
-        raw = "".join(units[start:end])
+        run = whole[start:end]
+        raw = run.raw
         if start > position:
-            items.append(TextRun(text[position:start], units[position:start]))
+            items.append(whole[position:start])
         position = end
-        marker, opens, closes = _role(text, match)
+        marker, opens, closes = _role(whole.text, match)
         place = next((n for n in range(len(opened) - 1, -1, -1) if opened[n][1] == marker), None)
         if match["tag"] and match["tag"].lower() in BLOCKS - NEVER and not opened:
             items.append(ProtectedPiece(raw, raw, _SEPARATOR))
@@ -183,11 +184,11 @@ def _items(text: str, units: Sequence[str], references: Mapping[str, object]) ->
             inner = " ".join(source_of(items[index + 1 :]).upper().split())
             label = " ".join(match[0][2:].partition("]")[0].upper().split()) or inner
             if match[0][:2] in ("]", "][") and label not in references:  # brackets of the text
-                items.append(TextRun(match[0], units[start:end]))
+                items.append(run)
             elif match[0] == "]" or (match[0] == "][]" and inner in references) or marker[1:] in NEVER:
                 # the text names the link, or isn't text
-                whole = opening + source_of(items[index + 1 :]) + raw
-                items[index:] = [ProtectedPiece(whole, whole, hidden=True)]
+                link = opening + source_of(items[index + 1 :]) + raw
+                items[index:] = [ProtectedPiece(link, link, hidden=True)]
             else:
                 elements += 1
                 items[index] = Mark("open", opening, elements)
@@ -195,14 +196,14 @@ def _items(text: str, units: Sequence[str], references: Mapping[str, object]) ->
         else:
             if opens and len(opened) < MOST_DEPTH:
                 opened.append((len(items), marker))
-            items.append(TextRun(match[0], units[start:end]))
-    return _joined([*items, TextRun(text[position:], units[position:])])
+            items.append(run)
+    return _joined([*items, whole[position:]])
 
 
 def _joined(items: Sequence[BlockItem]) -> list[BlockItem]:
     """Return items with tags without a partner as pieces, and neighbouring texts as one: addresses may have markers."""
     kept = [
-        ProtectedPiece(one.text, "".join(one.sources), hidden=True)
+        ProtectedPiece(one.text, one.raw, hidden=True)
         if isinstance(one, TextRun) and re.fullmatch(r"<[^<>]+>", one.text)
         else one
         for one in items

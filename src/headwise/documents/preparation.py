@@ -248,11 +248,10 @@ def _protected(run: TextRun, rules: _Rules) -> list[TextRun | ProtectedPiece]:
             continue  # inside the one before
         while end < len(run.sources) and not run.sources[end]:  # of a reference to two characters
             end += 1
-        items.append(TextRun(run.text[position:start], run.sources[position:start]))
-        raw = "".join(run.sources[start:end])
-        items.append(ProtectedPiece(run.text[start:end], raw, kind, hidden=kind == "emoji"))
+        piece = run[start:end]
+        items += [run[position:start], ProtectedPiece(piece.text, piece.raw, kind, hidden=kind == "emoji")]
         position = end
-    items.append(TextRun(run.text[position:], run.sources[position:]))
+    items.append(run[position:])
     return [item for item in items if item.text]
 
 
@@ -299,7 +298,6 @@ def _cut(items: Sequence[BlockItem], edges: Sequence[int]) -> list[list[BlockIte
             while ends[number] <= begin:
                 number += 1
             end = min(position, ends[number]) if isinstance(item, TextRun) else position
-            cut = slice(begin - start, end - start)
-            parts[number].append(TextRun(item.text[cut], item.sources[cut]) if isinstance(item, TextRun) else item)
+            parts[number].append(item[begin - start : end - start] if isinstance(item, TextRun) else item)
             begin = end
     return parts

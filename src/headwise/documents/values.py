@@ -76,15 +76,14 @@ def pieces_value(
     `runs` are its parts with the source of each; None is that of the part itself.
     """
     text = "".join(part for part, _ in runs)
-    sources = [one for part, source in runs for one in ([source] if source else part)]
+    run = TextRun(text, [one for part, source in runs for one in ([source] if source else part)])
     items: list[BlockItem] = []
     position = 0
     for match in pieces.finditer(text):
-        items.append(TextRun(text[position : match.start()], sources[position : match.start()]))
-        raw = "".join(sources[match.start() : match.end()])
-        items.append(ProtectedPiece(match[0], raw, "placeholder"))
+        raw = run[match.start() : match.end()].raw
+        items += [run[position : match.start()], ProtectedPiece(match[0], raw, "placeholder")]
         position = match.end()
-    items.append(TextRun(text[position:], sources[position:]))
+    items.append(run[position:])
     kept = [item for item in items if not isinstance(item, TextRun) or item.text]
     block = Block(kept, lines=True, markup=False, tags=True)
     parsed = ParsedText((block,), "all", protect=True, strict=True)
