@@ -184,13 +184,9 @@ class TrainingRow(ExperimentRow):
 
 
 @cache
-def _loaded(file: str, changes: tuple[str, ...]) -> Config:
-    return Config.load(file, changes)
-
-
 def configured(file: str, changes: tuple[str, ...]) -> Config:
-    """Return a configuration file with overrides; a file is read once for the same ones, as rows ask often."""
-    return _loaded(file, changes).model_copy(deep=True)
+    """Return a configuration file with overrides: once for all that ask, as rows do so often. It mustn't be changed."""
+    return Config.load(file, changes)
 
 
 @cache
