@@ -13,7 +13,7 @@ demo: $(VENV)/user
 # Compiled modules are kept even where the environment says otherwise: every worker, and every process that a test starts, needs
 # the same ones.
 test: $(VENV)/dev
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal
 
 # The model in the package, of a run of `headwise demo`.
 RUN ?= runs/demo
@@ -129,8 +129,8 @@ test-sanitized: sanitize
 sanitize: $(VENV)/dev
 	$(BIN)/python setup.py --quiet build_sanitized
 
-# Damaged model files: case by case what `make fuzz CASES=200000 FIRST=2000 WORKERS=1` finds is the same everywhere.
-CASES ?= 2000
+# Damaged model files: case by case what `make fuzz CASES=200000 FIRST=1000 WORKERS=1` finds is the same everywhere.
+CASES ?= 1000
 FIRST ?= 0
 WORKERS ?= 2
 

@@ -122,6 +122,7 @@ def test_a_development_text_of_one_token_is_refused(program: Call, tmp_path: Pat
     assert error == "development text: expected at least two tokens to damage, found 1"
 
 
+@pytest.mark.slow
 def test_an_exercise_is_learned_word_for_word(program: Call, tmp_path: Path) -> None:
     data, run = tmp_path / "copy", tmp_path / "run"
     data.mkdir()

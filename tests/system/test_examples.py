@@ -77,6 +77,7 @@ def test_a_script_without_its_arguments_says_what_they_are(name: str) -> None:
     assert said.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_student_learns_from_an_ensembles_translations(trained: Path, text: Toy, tmp_path: Path) -> None:
     run = tmp_path / "student"
     teacher = f"{trained} --with {trained} --beam 2"

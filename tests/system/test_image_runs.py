@@ -113,6 +113,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     assert_resumes(program, tmp_path, "train", "schedule.name=constant", "-c", config, at=7)
 
 
+@pytest.mark.slow
 def test_captions_retrieve_their_images(program: Call, tmp_path: Path) -> None:
     run, picture = tmp_path / "run", tmp_path / "w.png"
     config = write(tmp_path, "image_text", patch=4, width=32)

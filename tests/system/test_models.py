@@ -37,6 +37,7 @@ def test_the_shipped_model_has_the_scores_of_its_card(here: Path, program: Call)
     check(card, "test", program(*evaluate.removeprefix("headwise ").split()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GENERAL)
 def test_a_general_model_has_the_scores_of_its_card(name: str, here: Path, program: Call) -> None:
     if not (SHARED / "open-en-de").is_dir():

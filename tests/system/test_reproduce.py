@@ -149,7 +149,7 @@ def test_a_removed_key_with_its_unused_value_changes_no_identity(
     assert replace(row, config=str(old)).identity(1) == row.identity(1)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_divergence_is_a_result(toy_scale: Scale, toy_experiment: Experiment, tmp_path: Path, processes: int) -> None:
     place = place_in(tmp_path, toy_scale, processes=processes)
     (job,) = plan(toy_experiment, toy_scale, rows=["toy-short"])

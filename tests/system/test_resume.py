@@ -118,7 +118,7 @@ def test_an_interruption_while_the_text_is_prepared_leaves_no_half_store(tmp_pat
     assert sorted(path.name for path in run.iterdir()) == [".lock", ".prepared.lock"]
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_kills_in_a_row_change_nothing(kills: int, toy: Toy, tmp_path: Path, program: Call) -> None:
     draw = random.Random(kills)
     steps = 30 + 20 * kills

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import pytest
+
 from headwise.corpora.built_in import FOLDER, NAMES, write_built_in
 from headwise.corpora.catalog import CORPORA
 from headwise.text.reading.conllu import read_trees
@@ -64,6 +66,7 @@ def test_the_miniature_corpus_comes_back_from_its_files(tmp_path: Path) -> None:
         assert sorted(tree.coreference) == sorted(pair.source_coreference)
 
 
+@pytest.mark.slow
 def test_the_package_has_the_text_that_the_generator_writes(tmp_path: Path) -> None:
     files = write(generate(train=TRAIN, seed=SEED), tmp_path)
     assert {file.name: digest(file) for file in files} == catalog("miniature")
