@@ -16,15 +16,18 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TypeVar
 
 import yaml
+from pydantic import TypeAdapter, ValidationError
 
 from headwise.characters import unwritable
-from headwise.errors import ConfigError, DataError, HeadwiseError
+from headwise.errors import CheckpointError, ConfigError, DataError, HeadwiseError
+
+_Kind = TypeVar("_Kind")
 
 MOST_DEPTH = 64  # levels of nested lists and objects
 MOST_DIGITS = 100  # digits of a number; the state of a random generator has 39
@@ -254,6 +257,23 @@ def _not_finite(word: str) -> bool:
         return not math.isfinite(float(word))  # float() also accepts NaN and Infinity
     except ValueError:
         return False
+
+
+def checked(kind: type[_Kind], tree: Any, place: object) -> _Kind:
+    """Return a tree as a model of pydantic or a dataclass.
+
+    Raises `CheckpointError` naming the place and the key that can't be used.
+    """
+    try:
+        return TypeAdapter(kind).validate_python(tree)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        if not problem["loc"] and not isinstance(tree, Mapping):
+            found = "nothing" if tree is None else repr(str(tree)[:60])
+            raise CheckpointError(f"{place}: expected keys and their values, found {found}") from None
+        key = ".".join(map(str, problem["loc"])) or "content"
+        message = problem["msg"].lower().replace("input should be", "expected", 1)
+        raise CheckpointError(f"{place}: {key}: {message}, found {str(problem['input'])[:60]!r}") from None
 
 
 MOST_YAML_BYTES = 1 << 20

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field
 
 from headwise import bounds
 from headwise.config.base import Pixels
@@ -21,7 +21,7 @@ from headwise.data.ragged import map_array, save_array
 from headwise.errors import CheckpointError, DataError
 from headwise.files import write_text
 from headwise.images.sets import Labeled, Source, find_source
-from headwise.parsing import read_json
+from headwise.parsing import checked, read_json
 
 FORMAT_FILE = "images.json"
 _PARTS = ("train", "dev", "test")
@@ -63,14 +63,7 @@ class ImageFormat:
     def load(cls, directory: Path) -> ImageFormat:
         """Read the format from a run directory or prepared folder; raises `CheckpointError` if missing or damaged."""
         file = directory / FORMAT_FILE
-        found = read_json(file, expected="the format of images", error=CheckpointError)
-        try:
-            form = TypeAdapter(cls).validate_python(found)
-        except ValidationError as error:
-            problem = error.errors()[0]
-            key = ".".join(map(str, problem["loc"])) or "content"
-            message = problem["msg"].lower().replace("input should be", "expected", 1)
-            raise CheckpointError(f"{file}: {key}: {message}, found {str(problem['input'])[:60]!r}") from None
+        form = checked(cls, read_json(file, expected="the format of images", error=CheckpointError), file)
         if not len(form.mean) == len(form.deviation) == form.shape[0]:
             raise CheckpointError(
                 f"{file}: expected a mean and a deviation for each of {form.shape[0]} channels, found "

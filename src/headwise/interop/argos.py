@@ -25,12 +25,12 @@ from headwise.config.languages import language_name
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import disk_errors, write_bytes, write_text
 from headwise.interop import base
-from headwise.interop.base import Imported, Trained, checked
+from headwise.interop.base import Imported, Trained
 from headwise.interop.ctranslate2 import importer
 from headwise.interop.ctranslate2.exporter import PRECISIONS, write_model
 from headwise.interop.ctranslate2.layout import unsupported
 from headwise.interop.pieces import source_code_notes, symbol_notes
-from headwise.parsing import read_object
+from headwise.parsing import checked, read_object
 from headwise.text.tokens.subwords import Subwords, read_file
 
 _SUFFIX = ".argosmodel"

@@ -10,18 +10,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from headwise import bounds
 from headwise.config import Config, DecodingConfig, ModelConfig, SubwordConfig
 from headwise.config.languages import is_code
 from headwise.engine.native.positions import sinusoids
 from headwise.engine.native.shapes import parameter_shapes
-from headwise.errors import CheckpointError, ConfigError
+from headwise.errors import ConfigError
 from headwise.images.prepared import ImageFormat
 from headwise.text.tokens.subwords import Subwords
 from headwise.text.tokens.vocabulary import Vocabulary
@@ -30,21 +30,6 @@ from headwise.weights import Weights
 Array: TypeAlias = NDArray[np.float32]
 # Tensors by name: each is read, converted to float32 and released again when it is called.
 Tensors: TypeAlias = Mapping[str, Callable[[], Array]]
-Kind = TypeVar("Kind", bound=BaseModel)
-
-
-def checked(kind: type[Kind], tree: Any, place: object) -> Kind:
-    """Return the fields of a tree; raises `CheckpointError` naming the place and the key that can't be used."""
-    try:
-        return kind.model_validate(tree)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        if not problem["loc"] and not isinstance(tree, Mapping):
-            found = "nothing" if tree is None else repr(str(tree)[:60])
-            raise CheckpointError(f"{place}: expected keys and their values, found {found}") from None
-        key = ".".join(map(str, problem["loc"])) or "content"
-        message = problem["msg"].lower().replace("input should be", "expected", 1)
-        raise CheckpointError(f"{place}: {key}: {message}, found {str(problem['input'])[:60]!r}") from None
 
 
 def problem_of(error: ValidationError) -> str:

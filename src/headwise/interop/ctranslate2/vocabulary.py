@@ -11,10 +11,9 @@ from headwise import bounds
 from headwise.config.base import Epsilon
 from headwise.config.data import SPECIAL_PIECES
 from headwise.errors import CheckpointError
-from headwise.interop.base import checked
 from headwise.interop.ctranslate2.binary import ModelFile
 from headwise.interop.pieces import Rows, arranged, make_subwords
-from headwise.parsing import Malformed, decode, read_bounded, read_json, read_object
+from headwise.parsing import Malformed, checked, decode, read_bounded, read_json, read_object
 from headwise.text.tokens.subwords import Subwords, read_file
 
 _MOST_BYTES = 64 << 20  # of config.json or a vocabulary

@@ -18,8 +18,8 @@ from headwise.config import Config, DecodingConfig, ModelConfig
 from headwise.config.base import Length, Natural, Section
 from headwise.config.support import Support
 from headwise.errors import CheckpointError
-from headwise.interop.base import checked, problem_of
-from headwise.parsing import read_object
+from headwise.interop.base import problem_of
+from headwise.parsing import checked, read_object
 
 # Their names of activations, and ours.
 ACTIVATIONS = {

@@ -11,10 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from headwise import bounds
 from headwise.config.base import Heads, Layers, Length, Width
 from headwise.errors import CheckpointError
-from headwise.interop.base import checked
 from headwise.interop.marian.npz import Array
 from headwise.interop.marian.table import OPTIONS
-from headwise.parsing import MOST_YAML_BYTES, Malformed, decode, read_yaml, yaml_value
+from headwise.parsing import MOST_YAML_BYTES, Malformed, checked, decode, read_yaml, yaml_value
 
 _NORMALIZES_KEYS = (1, 11)  # version
 
