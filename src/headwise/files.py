@@ -12,16 +12,18 @@ import contextlib
 import errno
 import gzip
 import hashlib
+import lzma
 import os
 import shutil
 import tempfile
+import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from headwise.errors import CheckpointError, ConfigError, DataError, LockedError, TrainingError
+from headwise.errors import CheckpointError, ConfigError, DataError, HeadwiseError, LockedError, TrainingError
 
 _DISK_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _TEMPORARY = ".partial-"  # part of the name of every temporary file and directory
@@ -43,6 +45,23 @@ def read_errors(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: expected a whole gzip file, found a damaged one ({error})") from None
     except OSError as error:
         raise DataError(f"{path}: can't be read ({error.strerror or error})") from None
+
+
+class DamagedArchive(Exception):
+    """A zip archive that is damaged, encrypted, or compressed in a way that Python doesn't know; its text is why."""
+
+
+@contextmanager
+def opened_zip(source: Path | BinaryIO) -> Iterator[zipfile.ZipFile]:
+    """Open a zip archive; raises `DamagedArchive` for what `zipfile` raises, also in the block."""
+    try:
+        with zipfile.ZipFile(source) as archive:
+            yield archive
+    except HeadwiseError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, EOFError, ValueError, OSError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise DamagedArchive(reason or "it ends early") from None  # an EOFError says nothing
 
 
 def file_sha256(path: Path) -> str:

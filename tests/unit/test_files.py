@@ -1,22 +1,26 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from headwise.errors import LockedError, TrainingError
+from headwise.errors import DataError, LockedError, TrainingError
 from headwise.files import (
+    DamagedArchive,
     appending,
     atomic_directory,
     atomic_file,
     disk_errors,
     hold,
+    opened_zip,
     partial_path,
     remove_partial,
     write_text,
@@ -221,3 +225,37 @@ def test_brackets_in_a_name_are_no_pattern(tmp_path: Path) -> None:
         (tmp_path / f".{name}.partial-x").touch()
     remove_partial(tmp_path / "[ab]?")
     assert names(tmp_path) == [".[ab]!.partial-x", ".a.partial-x"]
+
+
+def zipped(flags: int = 0, method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """Return an archive of one file, with flags of encryption or a method in its two headers."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a", "text " * 100)
+    content = bytearray(out.getvalue())
+    for header, at in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        start = content.find(header) + at
+        content[start : start + 4] = flags.to_bytes(2, "little") + method.to_bytes(2, "little")
+    return bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"no archive", "not a zip file"),
+        (zipped()[:60] + b"x" * 9 + zipped()[60:], ""),
+        (zipped(flags=1), "encrypted"),
+        (zipped(method=97), "compression method"),
+        (zipped(method=zipfile.ZIP_LZMA), ""),
+    ],
+)
+def test_why_an_archive_cannot_be_read_is_said(content: bytes, reason: str) -> None:
+    with pytest.raises(DamagedArchive) as found, opened_zip(io.BytesIO(content)) as archive:
+        archive.read("a")
+    assert reason in str(found.value)
+    assert str(found.value)
+
+
+def test_what_is_said_of_an_archives_content_stays() -> None:
+    with pytest.raises(DataError, match="expected a text"), opened_zip(io.BytesIO(zipped())):
+        raise DataError("file: expected a text")

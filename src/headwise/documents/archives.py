@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import html
 import io
-import lzma
 import re
 import zipfile
-import zlib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +23,7 @@ from headwise.documents.reading import DocumentFile, read_text
 from headwise.documents.rules import TagRules
 from headwise.documents.tokens import check_tokens, xml_tokens
 from headwise.errors import DataError
+from headwise.files import DamagedArchive, opened_zip
 
 _MOST_ENTRIES = 2_000
 _MANIFEST = "META-INF/manifest.xml"  # of OpenDocument: it says how parts are encrypted
@@ -239,20 +238,9 @@ def _control(match: re.Match[str]) -> str:
 def _readable(content: bytes, suffix: str) -> Iterator[zipfile.ZipFile]:
     """Open an archive; what is wrong in it raises `DataError`."""
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        with opened_zip(io.BytesIO(content)) as archive:
             yield archive
-    except DataError:
-        raise
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        lzma.LZMAError,
-        NotImplementedError,
-        RuntimeError,
-        EOFError,
-        ValueError,
-        OSError,
-    ):
+    except DamagedArchive:
         raise _unreadable(suffix) from None
 
 

@@ -6,13 +6,11 @@ A package is a CTranslate2 model and a SentencePiece model in one folder, in a z
 from __future__ import annotations
 
 import json
-import lzma
 import re
 import shutil
 import stat
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -23,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from headwise.config import Config
 from headwise.config.languages import language_name
 from headwise.errors import CheckpointError, ConfigError
-from headwise.files import disk_errors, write_bytes, write_text
+from headwise.files import DamagedArchive, disk_errors, opened_zip, write_bytes, write_text
 from headwise.interop import base
 from headwise.interop.base import Imported, Trained
 from headwise.interop.ctranslate2 import importer
@@ -43,16 +41,6 @@ _ALLOWANCE = 64 << 20  # … and so many bytes; parameters hardly compress
 _WANTED = re.compile(
     rf"{re.escape(_METADATA)}|{re.escape(_SUBWORDS)}|bpe\.model"
     rf"|{_MODEL}/(model\.bin|config\.json|\w+_vocabulary\.(json|txt))"
-)
-# What zipfile raises, also for an encrypted file and an unknown compression.
-_DAMAGED = (
-    OSError,
-    RuntimeError,
-    EOFError,
-    UnicodeDecodeError,
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
 )
 _VERSION = "1.0"  # of the package
 _ARGOS = "1.9"  # the version of Argos Translate whose layout of packages this is
@@ -93,11 +81,10 @@ def opened(source: Path) -> Iterator[Path]:
     # On Windows a file that is still mapped can't be removed.
     with tempfile.TemporaryDirectory(prefix="headwise-", ignore_cleanup_errors=True) as folder:
         try:
-            with zipfile.ZipFile(source) as archive:
+            with opened_zip(source) as archive:
                 _unpack(archive, _members(archive, source), Path(folder))
-        except _DAMAGED as error:
-            reason = " ".join(str(error).split())[:200]
-            raise CheckpointError(f"{source}: expected an Argos package, found a damaged zip file ({reason})") from None
+        except DamagedArchive as error:
+            raise CheckpointError(f"{source}: expected an Argos package, found a damaged zip file ({error})") from None
         try:
             yield Path(folder)
         except CheckpointError as error:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import CheckpointError
+from headwise.files import DamagedArchive, opened_zip
 from headwise.interop.base import Array, Tensors
 from headwise.parsing import kind_of
 
@@ -36,12 +37,12 @@ def torch_file(path: Path) -> Tensors:
     more elements than the file has bytes, as an expanded one may.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with opened_zip(path) as archive:
             entries = archive.infolist()
             stored = all(entry.compress_type == zipfile.ZIP_STORED for entry in entries)
             names = [entry.filename for entry in entries if entry.filename.endswith("data.pkl")]
             pickles = [archive.read(name) for name in names if stored]
-    except (OSError, RuntimeError, ValueError, EOFError, zipfile.BadZipFile):
+    except DamagedArchive:
         raise CheckpointError(
             f"{path}: expected a file of torch.save in its zip format (PyTorch 1.6 or newer), found another file"
         ) from None

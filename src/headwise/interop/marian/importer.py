@@ -6,7 +6,6 @@ SentencePiece models. Marian's decoder begins with a zero vector, and its sinuso
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import Any
@@ -17,6 +16,7 @@ from pydantic import ValidationError
 from headwise.config import DecodingConfig, ModelConfig
 from headwise.engine.native.positions import sinusoids, tensor2tensor_sinusoids
 from headwise.errors import CheckpointError
+from headwise.files import DamagedArchive, opened_zip
 from headwise.interop.base import Imported, assembled, problem_of
 from headwise.interop.marian.npz import Array, npz_arrays
 from headwise.interop.marian.options import (
@@ -83,9 +83,9 @@ class _Files:
 
 def _is_marian(file: Path) -> bool:
     try:
-        with zipfile.ZipFile(file) as archive:
+        with opened_zip(file) as archive:
             return f"{OPTIONS}.npy" in archive.namelist()
-    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
+    except DamagedArchive:
         return False
 
 

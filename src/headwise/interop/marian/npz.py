@@ -21,14 +21,12 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from headwise.errors import CheckpointError
-from headwise.files import write_bytes
+from headwise.files import DamagedArchive, opened_zip, write_bytes
 
 _SUFFIX = ".npy"
 _LONGEST_HEADER = 10_000  # characters
 _LONGEST_NAME = 300
 _TYPES = {"<f4": "float32", "<f2": "float16", "|i1": "int8", "<i1": "int8"}
-# What zipfile raises, also for an encrypted entry and one that ends early.
-_DAMAGED = (OSError, RuntimeError, ValueError, EOFError, zipfile.BadZipFile)
 _FIRST_DATE = (1980, 1, 1, 0, 0, 0)  # of zip's calendar; the same arrays give the same bytes
 
 
@@ -45,12 +43,10 @@ class Array:
     def read(self) -> NDArray[Any]:
         """Read the array, floating-point numbers as float32; raises `CheckpointError` if it is damaged."""
         try:
-            with zipfile.ZipFile(self.path) as archive:
+            with opened_zip(self.path) as archive:
                 content = archive.read(self.name + _SUFFIX)
-        except _DAMAGED as error:
-            raise CheckpointError(
-                f"{self.path}: expected array {self.name}, found a damaged one ({_reason(error)})"
-            ) from None
+        except DamagedArchive as error:
+            raise CheckpointError(f"{self.path}: expected array {self.name}, found a damaged one ({error})") from None
         array = np.frombuffer(content, np.dtype(self.kind).newbyteorder("<"), offset=self.offset)
         return array.reshape(self.shape).astype(np.int8 if self.kind == "int8" else np.float32)
 
@@ -62,20 +58,14 @@ def npz_arrays(path: Path) -> dict[str, Array]:
     type, or of a shape that doesn't match the size of its entry.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with opened_zip(path) as archive:
             arrays = [_array(path, archive, entry) for entry in archive.infolist()]
-    except _DAMAGED as error:
-        if isinstance(error, CheckpointError):
-            raise
-        raise CheckpointError(f"{path}: expected an .npz file, found a damaged one ({_reason(error)})") from None
+    except DamagedArchive as error:
+        raise CheckpointError(f"{path}: expected an .npz file, found a damaged one ({error})") from None
     found = {array.name: array for array in arrays}
     if len(found) != len(arrays):
         raise CheckpointError(f"{path}: expected a different name for each array, found one twice")
     return found
-
-
-def _reason(error: Exception) -> str:
-    return str(error) or "it ends early"  # an EOFError says nothing
 
 
 def _array(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
