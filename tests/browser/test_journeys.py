@@ -173,7 +173,7 @@ def test_the_whole_journey_by_keyboard(visit: Visit) -> None:
 
 
 @SERVER_ONLY
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_axe_finds_nothing(browser: Browser, served: Site, scheme: str) -> None:
     with visiting(browser, served, color_scheme=scheme) as visit:
         page = visit.open(f"text={TEXT}&changes=silence:cross.1.1&query=1&key=1&stage=5&word=t1")
@@ -408,6 +408,7 @@ def test_evidence_names_its_sample_and_what_attention_does_not_prove(visit: Visi
     expect(page.locator("#heads .detail")).to_contain_text(re.compile(r"\d %.* of \d+ \(chance: "))
 
 
+@pytest.mark.slow
 def test_a_run_in_training_shows_its_curves_live(browser: Browser, run: Path, tmp_path: Path) -> None:
     training = make_run(tmp_path / "young")
     weights = training / "model.safetensors"

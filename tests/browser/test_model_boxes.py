@@ -151,6 +151,7 @@ def test_the_shares_add_up_to_the_model(visit: Visit, translator: Translator) ->
     assert sum(parameters) == parameter_count(pytorch_model(translator))
 
 
+@pytest.mark.slow
 def test_a_deep_pre_norm_model_is_folded_and_says_what_it_has_not_got(browser: Browser, deep: Served) -> None:
     with visiting(browser, deep) as visit:
         page = visit.open(f"text={TEXT}&box=encoder.self-attention.add-norm&boxLayer=1")
@@ -176,6 +177,7 @@ def test_a_deep_pre_norm_model_is_folded_and_says_what_it_has_not_got(browser: B
         assert visit.axe() == ""
 
 
+@pytest.mark.slow
 def test_a_wide_model_shows_a_long_text(browser: Browser, tmp_path: Path) -> None:
     layers = {"encoder_layers": 1, "decoder_layers": 1}
     run = make_run(tmp_path / "wide", d_model=1024, heads=16, max_length=200, **layers)
@@ -185,6 +187,7 @@ def test_a_wide_model_shows_a_long_text(browser: Browser, tmp_path: Path) -> Non
         expect(page.locator("#box-step .rows").first.locator("li")).to_have_count(129)
 
 
+@pytest.mark.slow
 @SERVER_ONLY
 def test_motion_follows_the_reader(browser: Browser, served: Served) -> None:
     moving = "document.querySelectorAll('#architecture svg')[0].getAnimations({subtree: true}).length"

@@ -120,6 +120,7 @@ def test_images_are_stepped_through_and_classified(visit: Visit, digits: Path) -
     visit.refused()
 
 
+@pytest.mark.slow
 def test_why_another_run_is_not_there_is_said(visit: Visit) -> None:
     page = visit.open("run=digits")
     page.route("**/api/run?**", lambda route: route.abort())
@@ -210,6 +211,7 @@ SLOW = """() => {
 }"""
 
 
+@pytest.mark.slow
 def test_a_picture_that_is_read_late_replaces_no_later_choice(visit: Visit, digits: Path, tmp_path: Path) -> None:
     for name, row in (("slow.png", 3), ("own.png", 5)):
         imsave(tmp_path / name, held_out(digits, row)[2][0] / 16, cmap="gray", vmin=0, vmax=1)
@@ -240,6 +242,7 @@ def test_without_held_out_images_there_is_no_next_one(browser: Browser, digits: 
         visit.refused()
 
 
+@pytest.mark.slow
 def test_what_was_lost_isnt_asked_for_once_another_run_is_chosen(
     browser: Browser, digits: Path, tmp_path: Path
 ) -> None:

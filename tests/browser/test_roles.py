@@ -39,6 +39,7 @@ def served(run: Path) -> Iterator[Served]:
         yield server
 
 
+@pytest.mark.slow
 def test_heads_of_a_role_against_as_many_random_ones(visit: Visit, run: Path) -> None:
     page = visit.open(f"text={TEXT}&part=encoder")
     where = page.locator("#interventions [aria-label=Where]")

@@ -111,6 +111,7 @@ def test_the_scope_decides_what_can_be_switched_off(visit: Visit) -> None:
     expect(page.locator("#interventions")).to_contain_text("each position sees the tokens after it")
 
 
+@pytest.mark.slow
 @SERVER_ONLY
 def test_a_link_has_the_scope_and_its_temperature(visit: Visit) -> None:
     page = visit.open()
@@ -169,6 +170,7 @@ def test_the_temperature_is_set_with_the_keyboard(visit: Visit, tracer: Translat
     assert "changes" not in visit.state()
 
 
+@pytest.mark.slow
 def test_checkpoints_are_a_slider_from_random_weights_to_the_trained_model(browser: Browser, trained: Path) -> None:
     tracer = TranslationTracer.load(trained, "cpu")
     with serving(trained) as server, visiting(browser, server) as visit:

@@ -14,6 +14,7 @@ from program import Call
 from world import write_world
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 def test_the_page(here: Path, monkeypatch: pytest.MonkeyPatch, program: Call) -> None:
     pytest.importorskip("transformers")

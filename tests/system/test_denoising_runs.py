@@ -45,7 +45,7 @@ def write(folder: Path, **changes: Any) -> Path:
     return file
 
 
-@pytest.mark.parametrize("corruption", ["spans", "infilling"])
+@pytest.mark.parametrize("corruption", [pytest.param("spans", marks=pytest.mark.slow), "infilling"])
 def test_text_is_reconstructed(corruption: str, program: Call, tmp_path: Path) -> None:
     run, shown = tmp_path / "run", tmp_path / "shown.txt"
     config = write(tmp_path, denoising={"corruption": corruption, "share": 0.2})

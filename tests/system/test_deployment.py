@@ -107,7 +107,7 @@ def unit_command() -> tuple[list[str], list[str]]:
     return shlex.split(command), container_command()[1]
 
 
-@pytest.mark.parametrize("commands", [container_command, unit_command])
+@pytest.mark.parametrize("commands", [container_command, pytest.param(unit_command, marks=pytest.mark.slow)])
 def test_the_command_starts_a_server_that_writes_nothing_and_ends_when_told(
     commands: Callable[[], tuple[list[str], list[str]]], tmp_path: Path
 ) -> None:

@@ -163,6 +163,7 @@ def test_a_tagger_finds_spans(program: Call, tmp_path: Path) -> None:
         assert span["text"] == " ".join(predicted["words"][span["start"] : span["end"]])
 
 
+@pytest.mark.slow
 def test_question_answering_finds_an_answer_of_the_asked_type(program: Call, tmp_path: Path) -> None:
     """The position of the answer in the context isn't given, and contexts are longer than a window."""
     draw = random.Random(4)

@@ -100,6 +100,7 @@ def test_a_student_keeps_the_recipe_except_for_its_size(trained: Path, text: Toy
     assert (model.norm, model.dropout) == ("pre", 0.25)
 
 
+@pytest.mark.slow
 def test_synthetic_sources_are_tagged_translations(trained: Path, toy: Toy, text: Toy, tmp_path: Path) -> None:
     run = tmp_path / "run"
     back = ("back_translate.sh", run, toy.target, toy.source, text.source, f"{trained} --beam 2")

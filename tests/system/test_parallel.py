@@ -187,6 +187,7 @@ def test_two_ranks_stop_and_resume_exactly(toy: Toy, tmp_path: Path) -> None:
     assert result(run) == result(whole)
 
 
+@pytest.mark.slow
 def test_a_mistake_ends_both_ranks(toy: Toy, tmp_path: Path) -> None:
     outcome = two("train", "-c", toy.config, "subwords.size=1000", "-o", tmp_path / "run")
     assert outcome.code != 0

@@ -35,6 +35,7 @@ def clean(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return here
 
 
+@pytest.mark.slow
 def test_the_page(clean: Path, program: Call) -> None:
     write_world(clean, {"train": 300, "test": 20})
     small = "model.encoder_layers=1 model.decoder_layers=1 model.d_model=16 model.d_ff=16 model.max_length=24"

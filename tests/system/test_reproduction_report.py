@@ -83,6 +83,7 @@ def test_a_part_of_the_text_is_no_earlier_version_of_it(tmp_path: Path) -> None:
     assert "1 of the 3 were trained on an earlier version" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_a_claim_is_quoted_from_the_largest_scale_that_decides_it(tmp_path: Path) -> None:
     """Table 3 with two seeds: one head is worse at both scales, without dropout only at the smaller."""

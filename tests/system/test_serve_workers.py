@@ -237,6 +237,7 @@ def test_a_keys_rate_is_that_of_all_workers(served: Served) -> None:
         assert 0 < int(answer.headers["retry-after"]) <= 60
 
 
+@pytest.mark.slow
 def test_the_queue_is_bounded_for_all_workers_together(served: Served) -> None:
     many = {"texts": [" ".join(ENGLISH)] * 50, **PAIR, "guard": False}  # 300 sentences, as nothing else waits
     few = {"texts": ["A dog."], **PAIR}
@@ -397,7 +398,7 @@ def kill_and_terminate_workers(process: subprocess.Popen[str]) -> None:
         subprocess.Popen.terminate,
         pytest.param(press_ctrl_c, marks=pytest.mark.slow),
         subprocess.Popen.kill,
-        kill_and_terminate_workers,
+        pytest.param(kill_and_terminate_workers, marks=pytest.mark.slow),
     ],
 )
 def test_what_was_accepted_is_finished_at_the_end(

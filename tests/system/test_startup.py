@@ -63,6 +63,7 @@ def test_no_command_imports_torch_for_its_help() -> None:
     assert "torch" not in names
 
 
+@pytest.mark.slow
 def test_training_does_not_import_the_compiler_of_pytorch(toy: Toy, tmp_path: Path) -> None:
     arguments = ["train", "-c", str(toy.config), "-o", str(tmp_path / "run"), "--max-steps=1"]
     names = imported(f"{RUN}; assert run({arguments}) == 0")

@@ -115,6 +115,7 @@ def test_unused_standard_input_may_be_closed(translated: str, run: Path, toy: To
     assert (closed.code, closed.out) == (0, translated)
 
 
+@pytest.mark.slow
 def test_files_do_not_take_the_place_of_closed_streams(translated: str, run: Path, toy: Toy, tmp_path: Path) -> None:
     """A file opened while descriptor 1 is closed would become descriptor 1 and receive the printed output."""
     outcome = in_shell("<&- >&- 2>&-", "translate", run, toy.source, "-o", tmp_path / "out")

@@ -90,6 +90,7 @@ def test_training(tmp_path: Path, text: list[str], capsys: pytest.CaptureFixture
     assert "ctranslate2: skipped" in captured.err
 
 
+@pytest.mark.slow
 def test_training_in_processes(tmp_path: Path, text: list[str]) -> None:
     file = tmp_path / "rows.json"
     small = ["--vocabulary", "100", "--tokens", "64", "--batches", "2", "--rounds", "2", "--threads", "2"]
@@ -133,6 +134,7 @@ def test_a_beam_for_single_sentences_is_measured_beside_greedy_search() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_decoding_with_a_shortlist(tmp_path: Path, text: list[str]) -> None:
     file = tmp_path / "rows.json"
     small = ["--vocabulary", "100", "--sentences", "4", "--rounds", "2", "--threads", "1", "--length", "3"]

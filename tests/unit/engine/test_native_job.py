@@ -129,6 +129,7 @@ except MemoryError as error:
 """
 
 
+@pytest.mark.slow
 @linux
 def test_memory_that_runs_out_in_one_thread_ends_all() -> None:
     command = [sys.executable, "-c", MEMORY, str(Path(__file__).parent), str(ROOT / "tests" / "support")]

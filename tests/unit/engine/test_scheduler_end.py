@@ -133,6 +133,7 @@ with Scheduler(engine, SYMBOLS) as scheduler:
 """
 
 
+@pytest.mark.slow
 @linux
 @compiled
 def test_where_memory_runs_out_the_sentence_fails_and_the_next_is_searched() -> None:

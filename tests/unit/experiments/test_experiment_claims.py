@@ -104,6 +104,7 @@ def test_every_question_asks_for_a_key_that_was_shown_before(seed: int, keys: in
         assert len(shown) == keys
 
 
+@pytest.mark.slow
 def test_every_kind_learns_to_recall_what_is_near() -> None:
     settings = {"length": 24, "keys": 3, "nearest": (1, 8), "d_model": 32, "layers": 1}
     found = {

@@ -476,6 +476,7 @@ def test_every_recorded_seed_counts(tmp_path: Path) -> None:
     assert [*one.values(row.name, BLEU.path)] == [42]
 
 
+@pytest.mark.slow
 def test_what_is_unfinished_is_continued(tmp_path: Path) -> None:
     """Real commands, in processes of their own: what is recorded isn't run again, and a failure is named at the end."""
     place = Place(TINY, tmp_path / "runs", tmp_path / "results", Machine("cpu"))

@@ -72,7 +72,7 @@ def measured(run: Path, corpus: EvaluationPairs | None) -> dict[str, Any]:
     return measurement.to_json()
 
 
-@pytest.mark.parametrize("way", ["beside the development data", "--miniature"])
+@pytest.mark.parametrize("way", ["beside the development data", pytest.param("--miniature", marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("planted")
 def test_gold_reaches_roles_and_the_alignment_error_rate(run: Path, way: str) -> None:
     if way == "--miniature":

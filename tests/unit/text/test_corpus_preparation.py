@@ -316,6 +316,7 @@ def test_bad_files_are_one_sentence(corpus: Toy, prepared: Path, tmp_path: Path)
     assert len(cut([str(short)], [str(short)], 10)) == 1
 
 
+@pytest.mark.slow
 def test_a_restart_leaves_nothing_of_what_was_there(corpus: Toy, prepared: Path, tmp_path: Path) -> None:
     """The given subwords are imported ones, which have files of other names."""
     models = Subwords.load(prepared)
