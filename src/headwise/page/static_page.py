@@ -21,6 +21,7 @@ from headwise.interop.base import Trained
 from headwise.page.evaluation_pairs import EvaluationPairs
 from headwise.page.evidence import Evidence
 from headwise.page.runs import PageRun
+from headwise.page.views import TranslationView
 from headwise.text.tokens.pair_vocabulary import FILE as VOCABULARY
 from headwise.text.tokens.sentencepiece_file import (
     BPE,
@@ -108,7 +109,7 @@ def write_page(trained: Trained, run: PageRun, folder: Path, corpus: EvaluationP
         "run.json": description,
         "evidence.json": evidence.to_json(),
         "metrics.json": curves,
-        "model.json": _model_json(trained, description["longest"]),
+        "model.json": _model_json(trained, run.view_as(TranslationView).model.longest),
     }
     _copy_page(folder)
     files = folder / RUN

@@ -37,9 +37,6 @@ class LanguageModelView(TextView[LanguageModelTracer]):
     def can(self) -> dict[str, bool]:  # noqa: D102
         return {**super().can(), "language_model": True}
 
-    def describe(self) -> dict[str, Any]:  # noqa: D102
-        return {**super().describe(), "subwords": self.model.vocabulary.size}
-
 
 class MaskedModelView(TextView[MaskedModelTracer]):
     """View of an encoder-only model that fills masks."""
@@ -49,9 +46,6 @@ class MaskedModelView(TextView[MaskedModelTracer]):
     @classmethod
     def load(cls, run: Path, config: Config, device: str, threads: int) -> MaskedModelView:  # noqa: D102
         return cls(MaskedModelTracer.load(run, device), config)
-
-    def describe(self) -> dict[str, Any]:  # noqa: D102
-        return {**super().describe(), "subwords": self.model.vocabulary.size}
 
 
 @torch.inference_mode()

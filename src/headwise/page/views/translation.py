@@ -37,7 +37,6 @@ class TranslationView(TextView[TranslationTracer]):
         translator, history = self.model.translator, self.model.history
         return {
             **super().describe(),
-            "subwords": translator.subwords.target_size,
             "beam": translator.options.beam,
             "alpha": translator.options.alpha,
             "samples": self.samples,

@@ -19,7 +19,6 @@ from headwise.analysis.tracer import Tracer
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.models.counting import parameter_count
-from headwise.nn.multihead import MultiHeadAttention
 from headwise.page.requests import BoxesRequest
 
 # What a run can show: translation, attention weights, a head's products, the steps of decoding, boxes, parts of the
@@ -84,15 +83,7 @@ class TextView(View[SomeTracer]):
         return {"read": bool(parts), "products": products, "recurrence": True, **boxes}
 
     def describe(self) -> dict[str, Any]:  # noqa: D102
-        modules = self.trained.modules()
-        multihead = [module for module in modules if isinstance(module, MultiHeadAttention)]
-        return {
-            "parts": self._parts(),
-            "key_size": multihead[0].key_size if multihead else None,
-            "d_model": self.config.model.d_model,
-            "parameters": parameter_count(self.trained),
-            "longest": self.model.longest,
-        }
+        return {"parts": self._parts(), "parameters": parameter_count(self.trained)}
 
     def record(self, request: BoxesRequest) -> ForwardPass:  # noqa: D102
         if request.target is None:
