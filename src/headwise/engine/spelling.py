@@ -2,8 +2,9 @@
 
 To a model, a character that the vocabulary lacks is as good as any other one, and it makes of all what it knows least.
 Instead it reads a letter without its marks, a symbol in its usual form (°C for ℃), and a name or a symbol that stands
-in for any other. A model that repeats names repeats these in its translation, where they are replaced again. Of the
-characters that a vocabulary has, a small model has never read some, such as − and ·: these count as lacking, too.
+in for any other, or for a whole transcription (/ˈfɒks/). A model that repeats names repeats these in its translation,
+where they are replaced again. Of the characters that a vocabulary has, a small model has never read some, such as − and
+·: these count as lacking, too.
 
 A range of numbers, as 9–17, is read with a hyphen: a small model repeats that, and loses a dash between digits.
 """
@@ -25,7 +26,11 @@ from headwise.weights import Weights
 
 _NAMES = ("Zanuko", "Tarupi", "Xuvo", "Qadir", "Jelka")  # that stand in for a word; nobody's in usual text
 _SYMBOLS = ("←", "★", "•", "→", "✓")  # for a symbol
-_RUN = re.compile(r"[^\W\d_]+|[^\w\s]+")  # of letters, or of other characters
+# Between slashes or brackets, with a letter or a mark of the phonetic alphabet.
+_PHONETIC = r"[\u0250-\u02ff]"
+_TRANSCRIPTION = rf"/[^/\s]{{0,40}}{_PHONETIC}[^/]{{0,60}}/|\[[^\[\]]{{0,40}}{_PHONETIC}[^\[\]]{{0,60}}\]"
+# A transcription, letters, or other characters.
+_RUN = re.compile(rf"(?P<transcription>{_TRANSCRIPTION})|[^\W\d_]+|(?:(?!{_TRANSCRIPTION})[^\w\s])+")
 _TOKEN = re.compile(r"[^\W_]+")
 # A character with what changes it: emoji have variants, colors of skin, and others joined to them.
 _MODIFIERS = "[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]*"
@@ -116,7 +121,7 @@ class Speller:
             return chosen[one]
 
         def read_run(found: re.Match[str]) -> str:
-            if found[0][0].isalpha():
+            if found["transcription"] or found[0][0].isalpha():
                 return read(found[0], ("", ""), names)
             symbols_here = _WITH_MODIFIERS.finditer(text, *found.span())
             parts: list[str] = []

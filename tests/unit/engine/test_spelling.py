@@ -54,6 +54,8 @@ def speller(*text: str, size: int = 142) -> Speller:
         ("👨\u200d👩\u200d👧 ✓👍🏽✓", "← ✓★✓", "← ✓★✓", "👨\u200d👩\u200d👧 ✓👍🏽✓"),
         ("Zap ☺☺🏽!", "Zap ☺←!", "Zap ☺←!", "Zap ☺☺🏽!"),  # ☺ is known
         ("a ← 🦖", "a ← ★", "ein ← ★", "ein ← 🦖"),
+        ('fox "/ˈfɒks/", [ʃ ʒ]', 'fox "Zanuko", Tarupi', "Tarupi, Zanuko", "[ʃ ʒ], /ˈfɒks/"),
+        ("/the fox/ ʃ", "/the fox/ Zanuko", "/der/ Zanuko", "/der/ ʃ"),
         ("https://例.jp", "https://Zanuko.jp", "https://Zanuko.jp", "https://例.jp"),
         # Ranges of numbers.
         ("1939–1945, 1–5", "1939-1945, 1-5", "1-5, 1939-1945", "1–5, 1939–1945"),
