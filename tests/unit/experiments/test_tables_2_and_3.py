@@ -397,7 +397,7 @@ def test_the_size_of_the_text_alone_differs_from_table_2(tried: Path) -> None:
             assert row == whole[row.name]
             continue
         _, system, of = row.name.split("-")
-        found, original = row.configuration(), whole[f"table2-{system}"].configuration()
+        found, original = row.configuration().model_copy(deep=True), whole[f"table2-{system}"].configuration()
         for side in ("source", "target"):
             (file,) = getattr(original.data, side)
             assert getattr(found.data, side) == [part_of(file, int(of))]
