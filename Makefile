@@ -89,7 +89,7 @@ CPU ?= avx2
 ISA_avx2 := AVX2
 ISA_default := SSE41
 test-numerical: $(VENV)/dev
-	ATEN_CPU_CAPABILITY=$(CPU) ONEDNN_MAX_CPU_ISA=$(ISA_$(CPU)) OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m 'numerical and not slow and not cluster'
+	ATEN_CPU_CAPABILITY=$(CPU) ONEDNN_MAX_CPU_ISA=$(ISA_$(CPU)) OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m 'numerical and not cluster'
 
 test-slow: $(VENV)/dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m 'slow and not cluster'
@@ -124,7 +124,7 @@ SANITIZED_TESTS := tests/unit/native/test_native_library.py $(addprefix tests/un
 test-sanitized: sanitize
 	LD_PRELOAD="$$(c++ -print-file-name=libasan.so) $$(c++ -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
 	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 OMP_NUM_THREADS=1 \
-	$(BIN)/pytest --native $(SANITIZED) --capture=sys -n 2 -k 'not portable' $(SANITIZED_TESTS) tests/faults
+	$(BIN)/pytest --native $(SANITIZED) --capture=sys -n 2 -m 'not cluster' -k 'not portable' $(SANITIZED_TESTS) tests/faults
 
 sanitize: $(VENV)/dev
 	$(BIN)/python setup.py --quiet build_sanitized

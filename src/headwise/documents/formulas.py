@@ -90,7 +90,6 @@ def _items(items: Sequence[BlockItem], units: Sequence[tuple[int, int]]) -> list
         item = items[number]
         if isinstance(item, TextRun):
             places = [character for _, character in group]
-            part = slice(places[0], places[-1] + 1)
-            item = item[part]
+            item = item[places[0] : places[-1] + 1]
         found.append(item)
     return found
