@@ -140,7 +140,7 @@ fuzz: $(VENV)/dev
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright --threads 2
+	$(BIN)/pyright
 	$(BIN)/lint-imports
 
 # The page's types and style; npm brings TypeScript and Biome, which nobody needs who only runs it.

@@ -129,21 +129,28 @@ class Children:
     from ending before the children have finished.
     """
 
-    def __init__(self, function: str, count: int) -> None:
-        """Start `count` children that run a function as `Child` does, which has a reply for each value."""
-        self._children = [Child(function) for _ in range(count)]
+    def __init__(self, function: str, most: int) -> None:
+        """Run a function as `Child` does, which has a reply for each value, in at most so many children."""
+        self._function, self._most = function, most
+        self._children: list[Child] = []
+        self._threads: list[threading.Thread] = []
         self._asked: queue.SimpleQueue[tuple[Any, Future[Any]] | None] = queue.SimpleQueue()
-        self._threads = [
-            threading.Thread(target=self._serve, args=(child,), daemon=True, name="child") for child in self._children
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._unfinished: set[Future[Any]] = set()
 
     def submit(self, value: Any) -> Future[Any]:
-        """Send a value to the next child that is idle; the result raises as `Child.receive` does."""
+        """Send a value to the next child that is idle, a new one if none is; the result raises as `Child.receive`."""
         future: Future[Any] = Future()
+        self._unfinished.add(future)
+        future.add_done_callback(self._unfinished.discard)
+        if len(self._children) < min(len(self._unfinished), self._most):
+            self._start()
         self._asked.put((value, future))
         return future
+
+    def _start(self) -> None:
+        self._children.append(Child(self._function))
+        self._threads.append(threading.Thread(target=self._serve, args=self._children[-1:], daemon=True, name="child"))
+        self._threads[-1].start()
 
     def _serve(self, child: Child) -> None:
         for value, future in iter(self._asked.get, None):

@@ -96,6 +96,16 @@ def test_children_answer_and_raise_their_errors_here() -> None:
             children.submit(1).result()
 
 
+def test_a_child_starts_only_where_none_is_idle() -> None:
+    with Children("test_processes:slept", 2) as children:
+        for _ in range(2):
+            children.submit(0).result()
+            assert len(children._children) == 1
+        for each in [children.submit(0.5) for _ in range(4)]:
+            each.result()
+        assert len(children._children) == 2
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGRTMIN"), reason="macOS has no such signals")
 def test_the_end_by_a_signal_without_a_name_is_said() -> None:
     code = f"import os, signal; os.kill(os.getpid(), {signal.SIGRTMIN + 1})"
@@ -105,6 +115,7 @@ def test_the_end_by_a_signal_without_a_name_is_said() -> None:
 
 def test_children_end_with_the_block_and_with_their_parent() -> None:
     with Children("test_processes:doubled", 1) as children:
+        children.submit(1).result()
         (child,) = children._children
         assert child.wait() is None
     assert child.wait() == -signal.SIGKILL

@@ -7,7 +7,6 @@ with the text, except for a few numbers for each table of `shard_pairs` pairs.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import shutil
@@ -23,7 +22,7 @@ from headwise.files import disk_errors, hold, write_text
 from headwise.parsing import read_json
 from headwise.text.preparation.file_parts import cut, find_files, stamp_of
 from headwise.text.preparation.stages import Preparation, Stages
-from headwise.text.preparation.tasks import ENGINES, Task, ray_cluster, run_tasks
+from headwise.text.preparation.tasks import ENGINES, Task, open_engine, run_tasks
 from headwise.text.tokens.pair_vocabulary import FILE as VOCABULARY
 from headwise.text.tokens.source_words import FILE as WORDS
 from headwise.text.tokens.subwords import Subwords
@@ -70,9 +69,9 @@ def prepare_corpus(
         if not begun.exists() and any(path.name != ".lock" for path in out.iterdir()):
             raise DataError(f"{out}: expected a new folder or one with a prepared corpus, found other files")
         write_text(begun, json.dumps(stage_request))
-        with ray_cluster() if job.engine == "ray" else contextlib.nullcontext():  # one for all stages
+        with open_engine(job.engine, job.workers) as engine:
             work = out / WORK
-            run = partial(run_tasks, folder=work, engine=job.engine, workers=job.workers, say=say)
+            run = partial(run_tasks, folder=work, engine=engine, say=say)
             stages = Stages(job, out, work, run, say)
             parts = cut(sources, targets, job.shard_pairs)
             with disk_errors(out):

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import as_completed
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from headwise.text.preparation.tables import find_duplicates, select, store
 
 Task = dict[str, Any]
 Results = Generator[tuple[Path, Task], None, None]  # and the paths of the files that they are saved in
+Engine = Callable[[Sequence[tuple[Task, Path]]], Results]
 ENGINES = ("processes", "ray")
 _INTERVAL = 5.0  # seconds between messages
 _STAGES: dict[str, Callable[[Task], Task]] = {
@@ -66,14 +68,26 @@ def run_all(tasks: Iterable[Task]) -> Iterator[Task]:
         yield result
 
 
+@contextmanager
+def open_engine(name: str, workers: int) -> Iterator[Engine]:
+    """Open where tasks run, one for all stages of a preparation.
+
+    Args:
+        name: `processes` or `ray`.
+        workers: number of processes of this machine; 0: one per core.
+
+    Raises `ConfigError` if Ray is asked for and isn't installed.
+    """
+    if name == "ray":
+        with ray_cluster() as ray:
+            yield partial(_on_ray, ray)
+    else:
+        with Children(f"{__name__}:run_all", workers or processors()) as children:
+            yield partial(_in_processes, children)
+
+
 def run_tasks(
-    title: str,
-    tasks: Sequence[Task],
-    folder: Path,
-    *,
-    engine: str,
-    workers: int,
-    say: Callable[[str], None],
+    title: str, tasks: Sequence[Task], folder: Path, engine: Engine, say: Callable[[str], None]
 ) -> list[Task]:
     """Run the tasks that have no result in `folder` yet; returns all results, in the tasks' order.
 
@@ -81,8 +95,7 @@ def run_tasks(
         title: what the tasks do, for messages.
         tasks: each with `stage` and a `name` that is its own.
         folder: where results are saved, which every process can write to.
-        engine: `processes` or `ray`.
-        workers: number of processes of this machine; 0: one per core.
+        engine: what `open_engine` yields.
         say: told how many tasks are done, now and then.
 
     Raises a `HeadwiseError` that a task raised, `TrainingError` where a process died.
@@ -94,10 +107,9 @@ def run_tasks(
     if todo:
         if before:
             say(f"{title}: {before:,} of {total:,} tasks are done already")
-        run = _on_ray(todo) if engine == "ray" else _in_processes(todo, workers or processors())
         started = said = time.monotonic()
-        with closing(run):
-            for done, (path, result) in enumerate(run, start=before + 1):
+        with closing(engine(todo)) as results:
+            for done, (path, result) in enumerate(results, start=before + 1):
                 write_text(path, json.dumps(result))
                 now = time.monotonic()
                 if done == total or now - said >= _INTERVAL:
@@ -107,30 +119,28 @@ def run_tasks(
     return [read_json(path) for path in paths]
 
 
-def _in_processes(tasks: Sequence[tuple[Task, Path]], workers: int) -> Results:
+def _in_processes(children: Children, tasks: Sequence[tuple[Task, Path]]) -> Results:
     """Yield results as they come, from processes that each take one task after the other."""
-    with Children(f"{__name__}:run_all", min(workers, len(tasks))) as children:
-        running = {children.submit(task): (task, path) for task, path in tasks}
-        for future in as_completed(running):
-            task, path = running.pop(future)
-            try:
-                yield path, future.result()
-            except ChildEnded as end:
-                raise TrainingError(
-                    f"{task['stage']} {task['name']}: its process was ended {end.how}; the same command resumes"
-                ) from None
+    running = {children.submit(task): (task, path) for task, path in tasks}
+    for future in as_completed(running):
+        task, path = running.pop(future)
+        try:
+            yield path, future.result()
+        except ChildEnded as end:
+            raise TrainingError(
+                f"{task['stage']} {task['name']}: its process was ended {end.how}; the same command resumes"
+            ) from None
 
 
-def _on_ray(tasks: Sequence[tuple[Task, Path]]) -> Results:
+def _on_ray(ray: Any, tasks: Sequence[tuple[Task, Path]]) -> Results:
     """Yield results from Ray Data, which runs as many tasks at a time as the cluster has processors."""
-    with ray_cluster() as ray:
-        context = ray.data.DataContext.get_current()
-        context.enable_progress_bars = False
-        logging.getLogger("ray.data").setLevel(logging.ERROR)
-        items = [{"task": json.dumps(task), "path": str(path)} for task, path in tasks]
-        results = ray.data.from_items(items, override_num_blocks=len(items)).map(_run_row)
-        for row in results.iter_rows():
-            yield Path(row["path"]), reply_of(json.loads(row["answer"]))
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    items = [{"task": json.dumps(task), "path": str(path)} for task, path in tasks]
+    results = ray.data.from_items(items, override_num_blocks=len(items)).map(_run_row)
+    for row in results.iter_rows():
+        yield Path(row["path"]), reply_of(json.loads(row["answer"]))
 
 
 def _run_row(row: dict[str, str]) -> dict[str, str]:

@@ -167,7 +167,7 @@ def _split(job: EncodingJob, parts: int) -> list[EncodingJob]:
 
 
 def _run_processes(jobs: list[EncodingJob], workers: int) -> None:
-    with Children("headwise.text.tokens.encoding:run_all", min(workers, len(jobs))) as children:
+    with Children("headwise.text.tokens.encoding:run_all", workers) as children:
         for encoded in [children.submit(asdict(job)) for job in jobs]:
             encoded.result()
 
