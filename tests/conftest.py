@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,6 +45,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.stem in NUMERICAL or item.path.parent.name == "parity":
             item.add_marker(pytest.mark.numerical)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is imported by now, half a million objects, out of later collections of garbage."""
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from headwise.config import Config
@@ -93,11 +93,20 @@ def test_json_reads_as_it_was_written(value: Any) -> None:
     assert parse_json(json.dumps(value, ensure_ascii=False).encode(), "a") == value
 
 
-@given(_VALUES)
-def test_yaml_reads_as_it_was_written(value: Any) -> None:
-    assert yaml_value(yaml.safe_dump(value)) == value
+@pytest.fixture(params=[False, True])
+def libyaml(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With and without the parser of libyaml, which PyYAML may have been built without."""
+    monkeypatch.setattr(yaml, "__with_libyaml__", request.param)
 
 
+@pytest.mark.usefixtures("libyaml")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(_VALUES, st.booleans(), st.booleans())
+def test_yaml_reads_as_it_was_written(value: Any, flow: bool, plain: bool) -> None:
+    assert yaml_value(yaml.safe_dump(value, default_flow_style=flow, allow_unicode=plain)) == value
+
+
+@pytest.mark.usefixtures("libyaml")
 def test_every_configuration_that_ships_reads_as_the_usual_reader_reads_it() -> None:
     files = sorted(CONFIGS.rglob("*.yaml"))
     assert files
@@ -136,6 +145,7 @@ def test_a_json_mistake_is_named_with_its_line(tmp_path: Path, text: str, found:
         ("a:\n  b: " + "[" * 70, "lists or keys more than 64 deep inside each other (line 2)"),
         ("a: 1\nb: " + "7" * 5_000, "a number of 5,000 digits (line 2)"),
         ("a: 0x_\n", "'0x_', which is no number (line 1)"),
+        ("a: ! 1\n", "the tag '!'; write a plain value (line 1)"),
         ("a: 1\nb: !!set {x}\n", "the tag 'tag:yaml.org,2002:set'; write a plain value (line 2)"),
         ("? [a]\n: b\n", "a key that is not text (line 1)"),
         ('a: "\\ud83d"\n', "half of a surrogate pair, which is no character (line 1)"),
