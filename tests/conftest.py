@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -61,6 +62,14 @@ def pytest_configure(config: pytest.Config) -> None:
         if not list(folder.glob("_portable.*")):
             raise pytest.UsageError(f"--native {folder}: expected libraries of the native engine, found none")
         library.FOLDER = folder.resolve()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """Written files aren't forced to the disk in this process: tests kill processes, but no machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
