@@ -101,7 +101,7 @@ class System(Peer):
 
 
 def _transformers() -> Any:
-    """Import the package without its types, which cost pyright as much time as a quarter of all that it reads here."""
+    """Import the package without its types, which take pyright a quarter of its time."""
     return import_module("transformers")
 
 

@@ -135,14 +135,12 @@ class Children:
         self._children: list[Child] = []
         self._threads: list[threading.Thread] = []
         self._asked: queue.SimpleQueue[tuple[Any, Future[Any]] | None] = queue.SimpleQueue()
-        self._unfinished: set[Future[Any]] = set()
+        self._idle = threading.Semaphore(0)  # counts them while more children may be started
 
     def submit(self, value: Any) -> Future[Any]:
         """Send a value to the next child that is idle, a new one if none is; the result raises as `Child.receive`."""
         future: Future[Any] = Future()
-        self._unfinished.add(future)
-        future.add_done_callback(self._unfinished.discard)
-        if len(self._children) < min(len(self._unfinished), self._most):
+        if not self._idle.acquire(blocking=False) and len(self._children) < self._most:
             self._start()
         self._asked.put((value, future))
         return future
@@ -157,8 +155,13 @@ class Children:
             if future.set_running_or_notify_cancel():
                 try:
                     child.send(value)
-                    future.set_result(child.receive())
-                except BaseException as error:  # raised by the future
+                    reply, error = child.receive(), None
+                except BaseException as raised:  # by the future, too
+                    reply, error = None, raised
+                self._idle.release()  # before whoever waits submits the next value
+                if error is None:
+                    future.set_result(reply)
+                else:
                     future.set_exception(error)
 
     def __enter__(self) -> Children:
