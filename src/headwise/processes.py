@@ -135,7 +135,7 @@ class Children:
         self._children: list[Child] = []
         self._threads: list[threading.Thread] = []
         self._asked: queue.SimpleQueue[tuple[Any, Future[Any]] | None] = queue.SimpleQueue()
-        self._idle = threading.Semaphore(0)  # counts them while more children may be started
+        self._idle = threading.Semaphore(0)  # counts idle children as long as more may be started
 
     def submit(self, value: Any) -> Future[Any]:
         """Send a value to the next child that is idle, a new one if none is; the result raises as `Child.receive`."""

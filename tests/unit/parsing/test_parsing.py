@@ -93,7 +93,7 @@ def test_json_reads_as_it_was_written(value: Any) -> None:
     assert parse_json(json.dumps(value, ensure_ascii=False).encode(), "a") == value
 
 
-@pytest.fixture(params=[False, True])
+@pytest.fixture(params=sorted({False, yaml.__with_libyaml__}))
 def libyaml(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With and without the parser of libyaml, which PyYAML may have been built without."""
     monkeypatch.setattr(yaml, "__with_libyaml__", request.param)
