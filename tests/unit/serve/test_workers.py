@@ -18,7 +18,6 @@ import pytest
 
 pytest.importorskip("starlette", reason="needs pip install 'headwise[serve]'")
 
-import httpx
 import torch
 from prometheus_client import values
 from prometheus_client.parser import text_string_to_metric_families
@@ -250,25 +249,20 @@ def test_a_worker_whose_parent_has_left_before_it_is_ready_ends() -> None:
 def test_a_worker_that_ends_answers_a_connection_of_the_same_moment(is_known_as_ready: bool) -> None:
     app = Starlette(routes=[Route("/", lambda request: PlainTextResponse("answered"))])
     parent, channel = socket.socketpair()
-    answers: list[str] = []
-    with listen("127.0.0.1", 0) as listener:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
 
-        def close_and_ask() -> None:
-            if is_known_as_ready:
-                parent.recv(1)
-            parent.close()
-            answers.append(httpx.get(url, timeout=10).text)
-
-        async def serve() -> None:
-            serving = asyncio.ensure_future(worker.serve(server(app), listener, IDLE, channel))
-            await asyncio.sleep(0.3)  # it is ready, and waits
-            client = threading.Thread(target=close_and_ask)
-            client.start()
-            time.sleep(0.3)  # so that the event loop finds both: the closed channel first, then the connection
+    async def close_and_ask(listener: socket.socket) -> bytes:
+        serving = asyncio.ensure_future(worker.serve(server(app), listener, IDLE, channel))
+        await asyncio.to_thread(parent.recv, 1, socket.MSG_PEEK)  # it is ready, and waits
+        if is_known_as_ready:
+            parent.recv(1)
+        # The event loop goes on when both have happened: the closed channel first, then the connection.
+        parent.close()
+        with socket.create_connection(listener.getsockname(), timeout=10) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             await serving
-            client.join()
+            return b"".join(iter(lambda: client.recv(4096), b""))
 
-        asyncio.run(serve())
-    channel.close()
-    assert answers == ["answered"]
+    with listen("127.0.0.1", 0) as listener, channel:
+        answer = asyncio.run(close_and_ask(listener))
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.endswith(b"\r\n\r\nanswered")
