@@ -14,10 +14,15 @@ SYMBOLS = (
 )
 UNITS = rf"{SYMBOLS}|°|K|%|‰|m|B|t|lbs?|oz|s|min|h|[km]?A|pt|mph|ft|[{CURRENCY_SIGNS}]|{CURRENCY_CODES}"
 _NUMBER = r"\d++(?:[.,]\d++)*+"
-_EMOJI = (
-    r"[0-9#*]\ufe0f?\u20e3|[\U0001f1e6-\U0001f1ff]{2}|"
+_ONE_EMOJI = (
+    r"[0-9#*]\ufe0f?\u20e3|[\u2139\u2190-\u21ff\u2934\u2935\u3030\u303d\u3297\u3299]\ufe0f|[\U0001f1e6-\U0001f1ff]{2}|"
     r"[\u00a9\u00ae\u2122\u231a\u231b\u2328\u23cf\u23e9-\u23f3\u23f8-\u23fa\u2600-\u27bf\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55"
     r"\U0001f000-\U0001f1e5\U0001f200-\U0001faff]"
+)
+# An emoji with its variant or color of skin, and others joined to it.
+EMOJI = (
+    rf"(?:{_ONE_EMOJI})[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]?"
+    rf"(?:\u200d(?:{_ONE_EMOJI})[\ufe0f\U0001f3fb-\U0001f3ff]?)*"
 )
 # What few vocabularies have, such as ½, ×, • and →; not the minus sign, which is part of a number.
 _SYMBOL = (
@@ -74,7 +79,7 @@ _KINDS = {
     r"(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcsSpn@](?![\d_]|[a-zA-Z]{3})|%L?\d{1,2}(?![\d_$]|[a-zA-Z]{3})|%%",
     "number": rf"(?<![\w.,])(?:{_NUMBER}[ \u00a0\u202f]?(?:{UNITS})(?!\w)|[{CURRENCY_SIGNS}]\s?{_NUMBER})",
     "code": f"{CODE}|{FILE_NAME}",
-    "emoji": rf"(?:{_EMOJI})[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]?(?:\u200d(?:{_EMOJI})[\ufe0f\U0001f3fb-\U0001f3ff]?)*",
+    "emoji": EMOJI,
     "symbol": _SYMBOL,
     "foreign": rf"[{_FOREIGN}]+|[{_GREEK}]{{2,}}",
 }

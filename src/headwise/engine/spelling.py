@@ -6,7 +6,8 @@ in for any other, or for a whole transcription (/ˈfɒks/). A model that repeats
 where they are replaced again. Of the characters that a vocabulary has, a small model has never read some, such as − and
 ·: these count as lacking, too.
 
-A range of numbers, as 9–17, is read with a hyphen: a small model repeats that, and loses a dash between digits.
+A range of numbers, as 9–17, is read with a hyphen: a small model repeats that, and loses a dash between digits. Of
+emoji side by side, it reads the first: it leaves out some of a row.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from headwise.documents.pieces import EMOJI
 from headwise.engine.readings import Reading
 from headwise.text.tokens.subwords import SPECIAL, UNK, Subwords
 from headwise.weights import Weights
@@ -29,12 +31,13 @@ _SYMBOLS = ("←", "★", "•", "→", "✓")  # for a symbol
 # Between slashes or brackets, with a letter or a mark of the phonetic alphabet.
 _PHONETIC = r"[\u0250-\u02ff]"
 _TRANSCRIPTION = rf"/[^/\s]{{0,40}}{_PHONETIC}[^/]{{0,60}}/|\[[^\[\]]{{0,40}}{_PHONETIC}[^\[\]]{{0,60}}\]"
-# A transcription, letters, or other characters.
-_RUN = re.compile(rf"(?P<transcription>{_TRANSCRIPTION})|[^\W\d_]+|(?:(?!{_TRANSCRIPTION})[^\w\s])+")
+_ROW = rf"(?P<first>{EMOJI})(?: ?(?:{EMOJI}))*"
+# A transcription, emoji side by side, letters, or other characters.
+_RUN = re.compile(
+    rf"(?P<transcription>{_TRANSCRIPTION})|(?P<row>{_ROW})|[^\W\d_]+|(?:(?!{_TRANSCRIPTION}|{EMOJI})[^\w\s])+"
+)
+_EMOJI = re.compile(EMOJI)
 _TOKEN = re.compile(r"[^\W_]+")
-# A character with what changes it: emoji have variants, colors of skin, and others joined to them.
-_MODIFIERS = "[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]*"
-_WITH_MODIFIERS = re.compile(rf"(?:.{_MODIFIERS}\u200d)*.{_MODIFIERS}", re.DOTALL)
 _NUMBER = r"(?<![0-9.,:])([0-9][0-9.,:]*+)"
 _RANGE, _HYPHENATED = (re.compile(rf"{_NUMBER}((?:[ap]m)?){dash}(?=([0-9][0-9.,:]*+))") for dash in ("[‒–—]", "-"))
 _MOST_CACHED = 1 << 16  # characters
@@ -101,7 +104,7 @@ class Speller:
         return hyphenated if spelled is None else spelled.within(hyphenated)
 
     def _in_known_characters(self, text: str) -> Reading | None:
-        if self._in_known_tokens(text):
+        if self._in_known_tokens(text) and not _EMOJI.search(text):
             return None
         names, symbols = (
             (each for each in stand_ins if each not in text and self._is_known(each))
@@ -110,9 +113,10 @@ class Speller:
         chosen: dict[str, str] = {}  # what is read for a word or a symbol
         written = defaultdict[str, list[str]](list)  # what was written where this is read
 
-        def read(one: str, beside: tuple[str, str], stand_ins: Iterator[str]) -> str:
+        def read(one: str, like: str, beside: tuple[str, str], stand_ins: Iterator[str]) -> str:
+            """Return what is read for a word or symbols: what they are `like`, as it is known, or what stands in."""
             if one not in chosen:
-                spelled = "".join(self._spelled(each, beside) for each in one)
+                spelled = "".join(self._spelled(each, beside) for each in like)
                 # A word of which some letters are known is better read than replaced: it may be a whole sentence.
                 stays = one[0].isalpha() and any(map(self._is_known, spelled))
                 known = self._is_known_between(spelled, beside)
@@ -121,17 +125,21 @@ class Speller:
             return chosen[one]
 
         def read_run(found: re.Match[str]) -> str:
-            if found["transcription"] or found[0][0].isalpha():
-                return read(found[0], ("", ""), names)
-            symbols_here = _WITH_MODIFIERS.finditer(text, *found.span())
+            run = found[0]
+            if found["row"]:
+                return read(run, found["first"], self._beside(text, *found.span()), symbols)
+            if found["transcription"] or run[0].isalpha():
+                return read(run, run, ("", ""), names)
             parts: list[str] = []
-            for lacking, group in itertools.groupby(symbols_here, lambda one: self._lacks_symbol(text, one)):
+            positions = range(*found.span())
+            for lacking, group in itertools.groupby(positions, lambda position: self._lacks_symbol(text, position)):
                 each = list(group)
-                start, end = each[0].start(), each[-1].end()
+                start, end = each[0], each[-1] + 1
                 if lacking:
-                    parts.append(read(text[start:end], self._beside(text, start, end), symbols))
+                    part = text[start:end]
+                    parts.append(read(part, part, self._beside(text, start, end), symbols))
                 else:
-                    parts += [self._spelled(text[n], self._beside(text, n, n + 1)) for n in range(start, end)]
+                    parts += [self._spelled(text[n], self._beside(text, n, n + 1)) for n in each]
             return "".join(parts)
 
         spelled = _RUN.sub(read_run, text)
@@ -140,10 +148,10 @@ class Speller:
             return None
         return Reading(spelled, _restoring(changed))
 
-    def _lacks_symbol(self, text: str, found: re.Match[str]) -> bool:
+    def _lacks_symbol(self, text: str, position: int) -> bool:
         """Whether a symbol of a text isn't known there; of a punctuation mark, a translation has its own."""
-        symbol, beside = found[0], self._beside(text, *found.span())
-        if unicodedata.category(symbol[0]).startswith("P") and symbol[0] not in _SIGNS:
+        symbol, beside = text[position], self._beside(text, position, position + 1)
+        if unicodedata.category(symbol).startswith("P") and symbol not in _SIGNS:
             symbol = "".join(self._spelled(each, beside) for each in symbol)
         return _seen(symbol) and not self._is_known_between(symbol, beside)
 
