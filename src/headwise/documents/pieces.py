@@ -46,7 +46,16 @@ _SUFFIXES = (
 _DOTTED = r"(?<![\w@./\\-])(?:[\w-]{1,63}\.){1,8}"
 _REST = r"[^\s<>\"“”„{}|\\^`]"
 URL = rf"(?<![\w@])(?:(?:https?|ftp)://|www\.){_REST}++|{_DOTTED}(?:{_DOMAINS})(?![\w@-]|\.\w)(?:[/?#]{_REST}*+)?"
-FILE_NAME = rf"{_DOTTED}(?:{_SUFFIXES})(?![\w@-]|\.\w)"
+_FOLDER = r"[\w.+~-]{1,80}"
+_SPACED_FOLDER = rf"{_FOLDER}(?: [\w.+~()-]{{1,80}}){{0,3}}"
+# C:\folder\name, \\server\name, /folder/name, ~/name, ./name, and name.txt, perhaps in folders.
+PATH = (
+    rf"(?<!\w)[A-Za-z]:\\(?:{_SPACED_FOLDER}\\){{0,20}}(?:{_FOLDER}(?<=\w))?|"
+    rf"(?<![\w\\])\\\\(?:{_SPACED_FOLDER}\\){{1,20}}(?:{_FOLDER}(?<=\w))?|"
+    rf"(?<![^\s(\[\"'“„‘‚»«])(?:(?:~|\.\.?)/{_FOLDER}|/{_FOLDER}/{_FOLDER})(?:/{_FOLDER}){{0,20}}(?<=\w)|"
+    rf"(?<![\w@:./\\-])(?:{_FOLDER}[/\\]){{0,20}}(?:[\w-]{{1,63}}\.){{1,8}}(?:{_SUFFIXES})(?![\w@-]|\.\w)"
+)
+MENTION = r"(?<![\w@#/&])[@#][^\W\d]\w{1,80}"  # @name, #topic
 EMAIL = r"(?<![\w.+%-])[\w.+%-]++@[\w-]++(?:\.[\w-]++)++"
 _KINDS = {
     "url": URL,
@@ -67,7 +76,7 @@ _KINDS = {
             r"\$t\([^()\n]{1,80}\)",
             r"(?<![\w@])@(?:\.\w{1,20})?:(?:[\w.-]{1,80}\w|\([\w.-]{1,80}\))",
             r"(?<![\w$])\$[A-Za-z_]\w{0,80}",
-            r"(?<![\w@/])@[A-Za-z]\w{1,80}",
+            MENTION,
             r"(?<![^\s(\"“„])![a-z]\w{1,80}",
             r"(?<![^\s(\"“„]):[A-Za-z][A-Za-z_]{1,40}:?(?![\w:])",
             r"\{\s{0,3}[\w.]{1,80}\s{0,3},\s{0,3}(?:number|date|time|spellout|ordinal|duration)\s{0,3}(?:,[^{}]{0,80})?\}",
@@ -78,13 +87,13 @@ _KINDS = {
     r"(?<![\d%])%(?:\(\w{1,80}\)|<\w{1,80}>|\d{1,3}\$)?[-+0#,']{0,4}(?:\d{1,4}|\*)?(?:\.(?:\d{1,4}|\*))?"
     r"(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcsSpn@](?![\d_]|[a-zA-Z]{3})|%L?\d{1,2}(?![\d_$]|[a-zA-Z]{3})|%%",
     "number": rf"(?<![\w.,])(?:{_NUMBER}[ \u00a0\u202f]?(?:{UNITS})(?!\w)|[{CURRENCY_SIGNS}]\s?{_NUMBER})",
-    "code": f"{CODE}|{FILE_NAME}",
+    "code": f"{CODE}|{PATH}",
     "emoji": EMOJI,
     "symbol": _SYMBOL,
     "foreign": rf"[{_FOREIGN}]+|[{_GREEK}]{{2,}}",
 }
 _ANY = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS.items()))
-_ADDRESSES = re.compile(f"{EMAIL}|{URL}|{FILE_NAME}")
+_ADDRESSES = re.compile(f"{EMAIL}|{URL}|{PATH}")
 _AFTER_ADDRESS = ".,;:!?'\"…»”’*_~"
 _BRACKETS = {")": "(", "]": "["}
 # The kinds whose pieces may have characters that look like the end of a sentence.
@@ -95,9 +104,9 @@ def find_pieces(text: str, *, foreign: bool = False) -> Iterator[tuple[int, int,
     """Yield the start, end and kind of the pieces of a text that must not change, in order.
 
     Kinds: `url`, `email`, `placeholder` (code between backticks, {name}, ${x}, #{x}, {{x}}, [[x]], %{x}, $x, :name,
-    @name, !name, $t(x), @:x, and TeX between dollars), `format` (%s, %(name)d, %<name>d, %1, %name%), `number` (with a
-    unit or currency), `code` (1Z999AA1, and names of files), `emoji` and `symbol`; and with `foreign` those, the words
-    in other scripts than Latin.
+    @name, #name, !name, $t(x), @:x, and TeX between dollars), `format` (%s, %(name)d, %<name>d, %1, %name%), `number`
+    (with a unit or currency), `code` (1Z999AA1, and paths of files), `emoji` and `symbol`; and with `foreign` those,
+    the words in other scripts than Latin.
     """
     for match in _ANY.finditer(text):
         kind = match.lastgroup
@@ -109,7 +118,7 @@ def find_pieces(text: str, *, foreign: bool = False) -> Iterator[tuple[int, int,
 
 
 def without_addresses(text: str) -> str:
-    """Return a text without its addresses and names of files, whose words aren't words of the sentence."""
+    """Return a text without its addresses and paths of files, whose words aren't words of the sentence."""
     return _ADDRESSES.sub(" ", text)
 
 

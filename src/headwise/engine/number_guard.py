@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from headwise.documents.pieces import CODE, EMAIL, FILE_NAME, SYMBOLS, URL, address_length
+from headwise.documents.pieces import CODE, EMAIL, MENTION, PATH, SYMBOLS, URL, address_length
 from headwise.engine.number_marks import CLOCK, NOON
 from headwise.engine.terms import Terms, sentence_terms
 from headwise.text.reading.glossary import Entry, Match
@@ -22,7 +22,7 @@ _HALF_DAY = r"[ \u00a0]?(?P<half>[pP]\.?[ \u00a0]?[mM]|[aA]\.[mM])\b"  # without
 _MEASURE = rf"(?P<amount>[0-9]+(?:[.,][0-9]+)*)[ \u00a0-]?(?P<unit>{SYMBOLS}|(?<=[ \u00a0-])m)(?!\w)"
 _NAME = r"(?<![\w-])[A-Z]{1,4}[0-9]{1,4}[A-Z]{0,2}(?!\w)"  # of a road, a gate or a quarter, as A4, B12 and Q3
 _NUMBER = re.compile(
-    rf"(?P<url>{URL})|{EMAIL}|{FILE_NAME}|{_MEASURE}|{CODE}|{_NAME}|"
+    rf"(?P<url>{URL})|{EMAIL}|{PATH}|{MENTION}|{_MEASURE}|{CODE}|{_NAME}|"
     rf"[0-9]+(?:[.,:][0-9]+)*(?:[ \u00a0]?%|{_HALF_DAY})?"
 )
 _MEASURED = re.compile(_MEASURE)
