@@ -6,7 +6,7 @@ in for any other, or for a whole transcription (/ˈfɒks/). A model that repeats
 where they are replaced again. Of the characters that a vocabulary has, a small model has never read some, such as − and
 ·: these count as lacking, too.
 
-A range of numbers, as 9–17, is read with a hyphen: a small model repeats that, and loses a dash between digits. Of
+A range of numbers, as 9–17, and –5 are read with a hyphen: a small model repeats that, and loses a dash there. Of
 emoji side by side, it reads the first: it leaves out some of a row.
 """
 
@@ -39,7 +39,10 @@ _RUN = re.compile(
 _EMOJI = re.compile(EMOJI)
 _TOKEN = re.compile(r"[^\W_]+")
 _NUMBER = r"(?<![0-9.,:])([0-9][0-9.,:]*+)"
-_RANGE, _HYPHENATED = (re.compile(rf"{_NUMBER}((?:[ap]m)?){dash}(?=([0-9][0-9.,:]*+))") for dash in ("[‒–—]", "-"))
+# A dash between two numbers, or before one as its sign.
+_RANGE, _HYPHENATED = (
+    re.compile(rf"(?:{_NUMBER}((?:[ap]m)?)|(?<![^\s(])){dash}(?=([0-9][0-9.,:]*+))") for dash in ("[‒–—]", "-")
+)
 _MOST_CACHED = 1 << 16  # characters
 # What Unicode has no plain form for: letters that aren't another one with a mark, and punctuation marks.
 _PLAIN = {
@@ -178,13 +181,13 @@ def _kind(character: str) -> str:
 
 
 def _hyphenated(text: str) -> Reading | None:
-    """Return a line with hyphens in its ranges of numbers, which a translation has as dashes; None without ranges."""
-    ranges = {_digits(found[1], found[3]) for found in _RANGE.finditer(text)}
+    """Return a line with hyphens in its ranges and before its numbers, which a translation has as dashes; or None."""
+    ranges = {_digits(found[1] or "", found[3]) for found in _RANGE.finditer(text)}
     if not ranges:
         return None
 
     def dashed(found: re.Match[str]) -> str:
-        return f"{found[1]}{found[2]}–" if _digits(found[1], found[3]) in ranges else found[0]
+        return f"{found[0][:-1]}–" if _digits(found[1] or "", found[3]) in ranges else found[0]
 
     return Reading(_RANGE.sub(r"\1\2-", text), functools.partial(_HYPHENATED.sub, dashed))
 

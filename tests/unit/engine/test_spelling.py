@@ -72,6 +72,8 @@ def speller(*text: str, size: int = 142) -> Speller:
         ("1–2–5", "1-2-5", "1-2-5", "1–2–5"),
         ("1‒2 🦖", "1-2 ←", "1-2 ← 1-5", "1–2 🦖 1-5"),
         ("1 – 2", "1 - 2", "1 - 2", "1 - 2"),
+        ("–1.5, –2 and -5", "-1.5, -2 and -5", "-1,5, -2 und -5", "–1,5, –2 und -5"),
+        ("–1, 2–5", "-1, 2-5", "2-5, 0-1, -1", "2–5, 0-1, –1"),
         # Two names that become one: in their order, if the translation has as many.
         ("Jiří, Jiři", "Jiri, Jiri", "Jiri und Jiri", "Jiří und Jiři"),
         ("Jiří, Jiři", "Jiri, Jiri", "Beide heißen Jiri", "Beide heißen Jiri"),
