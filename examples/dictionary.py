@@ -10,8 +10,9 @@ Augmentation for Low-Resource Neural Machine Translation"). They mean little ("C
 Sie das Krisentreffen sehen?"), but show how a word is spelled, and that it may stand anywhere.
 
 Words that the text never has aren't among these: they are more than half of the dictionary, and a small model that
-learns all of them learns none. `en-de.tsv.xz` and `de-en.tsv.xz` have them. As `dictionary.tsv.xz` in the directory of
-a run with `decoding.guard`, such a file is where it looks up the words that a translation lacks.
+learns all of them learns none. `en-de.tsv.xz` and `de-en.tsv.xz` have them, and the abbreviations of
+`abbreviations.tsv`, with what each stands for. As `dictionary.tsv.xz` in the directory of a run, such a file is where
+it looks up what to read for an abbreviation, and with `decoding.guard` the words that a translation lacks.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from headwise.text.reading.dictionary import WORD
 from headwise.text.reading.glossary import MOST_FORMS
 from headwise.text.reading.lines import read_parallel
 
+ABBREVIATIONS = Path(__file__).with_name("abbreviations.tsv")
 LARGEST = 100_000_000  # bytes of a file of the dictionary
 SELDOM, SELDOM_ENGLISH = 8, 25  # times that the text has a German, or an English word at most
 UNKNOWN = 8  # times that the text has a form at most of a word that is looked up
@@ -254,7 +256,10 @@ def seldom(entry: Entry, english: Counter[str], german: Counter[str]) -> bool:
 
 
 def looked_up(every: list[Entry], counts: Counter[str], *, german: bool) -> bytes:
-    """Return the packed lines of words of one language that the text hardly has, with their translations' forms."""
+    """Return the packed lines of what is looked up in one language.
+
+    That is words that the text hardly has, with their translations' forms, and abbreviations.
+    """
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for entry in every:
         if WORD.fullmatch(entry.english) and entry.english.islower():
@@ -262,7 +267,11 @@ def looked_up(every: list[Entry], counts: Counter[str], *, german: bool) -> byte
                 sides = (form, entry.english_form(cell)) if german else (entry.english_form(cell), form)
                 if counts[sides[0].lower()] <= UNKNOWN:
                     found[sides[0]][sides[1]] = None
-    lines = ("\t".join([word, *forms][: MOST_FORMS + 1]) for word, forms in found.items() if word not in forms)
+    lines = ["\t".join([word, *forms][: MOST_FORMS + 1]) for word, forms in found.items() if word not in forms]
+    for line in ABBREVIATIONS.read_text(encoding="utf-8").splitlines():
+        language, short, *words = line.split("\t")
+        if language == ("de" if german else "en"):
+            lines.append("\t= ".join([short, *words]))
     return lzma.compress("".join(f"{line}\n" for line in sorted(lines)).encode(), preset=9)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from headwise.config import Config
 from headwise.models.build import build_model
+from headwise.text.reading.dictionary import FILE, Dictionary
 from headwise.text.tokens.subwords import EOS, Subwords
 
 ENGLISH = [
@@ -79,3 +81,11 @@ def make_run(
     save_file(dict(network.named_parameters()), directory / "model.safetensors")
     (directory / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
     return directory
+
+
+def write_dictionary(folder: Path, *lines: str) -> Dictionary:
+    """Write the dictionary of a run."""
+    (folder / FILE).write_bytes(lzma.compress("".join(f"{line}\n" for line in lines).encode()))
+    found = Dictionary.of_run(folder)
+    assert found is not None
+    return found

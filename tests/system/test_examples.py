@@ -193,6 +193,8 @@ def test_seldom_words_of_a_dictionary_stand_where_others_of_their_gender_and_cas
     )
     assert {"urchin\tIgel\tIgels", "owl\tEule", "owls\tEulen", "bear\tBär\tBären"} <= {*there}
     assert {"Igel\turchin\turchins", "Eulen\towls", "Bären\tbears\tbear", "flinkes\tagile"} <= {*back}
+    assert "approx.\t= approximately" in there
+    assert "i. d. R.\t= in der Regel" in back
     assert not any(line.startswith(("dog\t", "red\t", "Hund\t", "roten\t")) for line in (*there, *back))
     german.write_text("Eine Zeile.\n")
     said = refusal("dictionary.py", dictionary, english, german, tmp_path)

@@ -22,6 +22,7 @@ from headwise.characters import check_characters, has_letters
 from headwise.chunks import chunks, growing, results
 from headwise.config import Config, DecodingConfig
 from headwise.config.languages import short_code
+from headwise.engine.abbreviations import written_out
 from headwise.engine.alignment import Link, SubwordWeights, word_links
 from headwise.engine.base import Engine, Ids, SearchSentence
 from headwise.engine.hypotheses import Hypothesis
@@ -229,9 +230,9 @@ class Translator:
             kept |= {n for n, text in enumerate(texts) if text.strip() and not has_letters(text)}
         read = [readable(self.subwords, text, f"line {line}") for line, text in enumerate(texts, start=first_line)]
         found = self.readings(read, recase=options.recase)
-        _, ordinary, spelled = found
+        _, ordinary, full, spelled = found
         written = read_texts(read, ordinary)  # as in the line, except for the case
-        read = read_texts(written, spelled)
+        read = read_texts(read_texts(written, full), spelled)
         read = ["" if number in kept else text for number, text in enumerate(read)]
         encoded = [
             encode_source(self.subwords, text, longest, number, split, self.languages[0])
@@ -261,18 +262,21 @@ class Translator:
 
     def readings(
         self, texts: Sequence[str], *, recase: bool
-    ) -> tuple[dict[int, Reading], dict[int, Reading], dict[int, Reading]]:
+    ) -> tuple[dict[int, Reading], dict[int, Reading], dict[int, Reading], dict[int, Reading]]:
         """Return what is read of `readable` lines in place of what is written, by their numbers, and then of that.
 
         The first are the lines with numbers, which are read as they are; the second those in one case, with `recase`;
-        the third those that the vocabulary can't spell.
+        the third those with abbreviations that the dictionary has; the fourth those that the vocabulary can't spell.
         """
         marks = number_marks(*self.languages)
         marked = {} if marks is None else readings(texts, marks.read)
-        ordinary = {}
+        ordinary, full = {}, {}
         if recase:
             ordinary = readings(texts, lambda text: recased(text, self.subwords, self.source_words))
-        return marked, ordinary, readings(read_texts(texts, ordinary), self.speller.respelled)
+        texts = read_texts(texts, ordinary)
+        if (dictionary := self.dictionary) is not None:
+            full = readings(texts, lambda text: written_out(text, dictionary))
+        return marked, ordinary, full, readings(read_texts(texts, full), self.speller.respelled)
 
     def _sentence(
         self, text: str, source: Sequence[int], options: SearchOptions, prefix: Sequence[int] | None

@@ -19,22 +19,15 @@ from headwise.text.reading.dictionary import FILE, Dictionary
 from headwise.text.reading.glossary import Entry, Glossary, Match
 from headwise.text.tokens.subwords import Subwords
 from native_engines import compiled
-from translator_run import GERMAN, make_run
+from translator_run import GERMAN, make_run, write_dictionary
 
 LINES = ("dogs\tHunde\tHunden", "snow\tSchnee\tSchnees", "red\trot\trote\troten")
-
-
-def write(folder: Path, *lines: str) -> Dictionary:
-    (folder / FILE).write_bytes(lzma.compress("".join(f"{line}\n" for line in lines).encode()))
-    found = Dictionary.of_run(folder)
-    assert found is not None
-    return found
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = make_run(tmp_path_factory.mktemp("runs") / "de")
-    write(folder, *LINES)
+    write_dictionary(folder, *LINES)
     return folder
 
 
@@ -44,7 +37,7 @@ def subwords(run: Path) -> Subwords:
 
 
 def test_the_words_of_a_text_that_are_in_a_dictionary(tmp_path: Path) -> None:
-    dictionary = write(tmp_path, *LINES)
+    dictionary = write_dictionary(tmp_path, *LINES)
     assert dictionary.find("Two dogs, and dogs in snow-white coats.") == [Match(Entry("dogs", ("Hunde", "Hunden")), 2)]
     (match,) = dictionary.find("Red is a color.")  # a capital for the beginning
     assert match.entry.targets == ("rot", "rote", "roten", "Rot", "Rote", "Roten")
@@ -56,7 +49,7 @@ def test_the_words_of_a_text_that_are_in_a_dictionary(tmp_path: Path) -> None:
     "text", ["to dogs@snow.org", "see www.dogs.com/snow", "see dogs.de", "the file red_dogs.red.pdf", "ok"]
 )
 def test_a_word_in_an_address_is_none_of_the_sentence(text: str, tmp_path: Path, subwords: Subwords) -> None:
-    dictionary = write(tmp_path, *LINES)
+    dictionary = write_dictionary(tmp_path, *LINES)
     assert SeldomWords.of(text, dictionary, subwords, 9) is None
     found = SeldomWords.of(f"{text} with snow", dictionary, subwords, 9)
     assert found is not None

@@ -1,8 +1,9 @@
-"""The dictionary of a run: translations of words that the text of its training has seldom or never.
+"""The dictionary of a run: translations of words that the text of its training has seldom or never, and abbreviations.
 
 It is the file `dictionary.tsv.xz` of a run directory, if there is one. The columns of each line are a word in the
-source language and its translations in the target language, in all their forms, of which any one will do.
-`examples/dictionary.py` makes such files.
+source language and its translations in the target language, in all their forms, of which any one will do. Of an
+abbreviation, the second column is what it stands for in the source language, behind an equals sign; a # before or
+behind the abbreviation is a number there. `examples/dictionary.py` makes such files.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from headwise.text.reading.glossary import LONGEST, MOST_FORMS, Entry, Match
 
 FILE = "dictionary.tsv.xz"
 WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")  # letters, with hyphens and apostrophes between them
+_ABBREVIATED = re.compile(r"[^\W\d_]+\.?")
+_MOST_PARTS = 4  # of an abbreviation, as i. d. R.
+_STANDS_FOR = "= "
 _LINE = re.compile(rf"[^\t]{{1,{LONGEST}}}(?:\t[^\t]{{1,{LONGEST}}})+")
 _MOST_BYTES = 1 << 24  # unpacked
 _MOST_MEMORY = 1 << 27  # bytes that unpacking may take
@@ -50,6 +54,47 @@ class Dictionary:
                 counts[word] += 1
         return [Match(Entry(word, self._forms(word)), count) for word, count in counts.items()]
 
+    def abbreviations(self, text: str) -> list[tuple[int, int, str]]:
+        """Return where the abbreviations of a text begin and end, in order, and what they stand for.
+
+        Of several that begin at one place, it is the longest. A full stop that ends the text stays. Raises
+        `CheckpointError` for a damaged file.
+        """
+        found: list[tuple[int, int, str]] = []
+        beginnings = self._beginnings
+        text = text.rstrip()
+        parts = list(_ABBREVIATED.finditer(text)) if beginnings else []
+        for number, part in enumerate(parts):
+            start, stop = part.span()
+            if part[0].rstrip(".").lower() not in beginnings or (found and start < found[-1][1]):
+                continue
+            ends = [last.end() for last in reversed(parts[number : number + _MOST_PARTS])]
+            for end in (*ends, stop - part[0].endswith(".")):  # the last without a full stop, which is the sentence's
+                words = self._stands_for(text[max(0, start - 2) : start], text[start:end], text[end : end + 2])
+                if words is not None:
+                    found.append((start, end, words))
+                    break
+        return found
+
+    def _stands_for(self, before: str, written: str, behind: str) -> str | None:
+        """Return what a part of a text stands for between the characters beside it; None for other words.
+
+        An abbreviation of more than a letter may begin with a capital that it hasn't in the dictionary, or not with the
+        one it has there.
+        """
+        if before.endswith((".", "-")) or behind[:1].isalpha():
+            return None  # it is a part of another one, as in U.S.A.
+        short = "".join(written.split())
+        cases = (str, str.lower, str.upper) if len(short.rstrip(".")) > 1 else (str,)
+        sign_before, sign_behind = ("#" * text.isdecimal() for text in (before.rstrip()[-1:], behind.lstrip()[:1]))
+        for signs in ((sign_before, ""), ("", sign_behind), ("", "")):
+            for case in cases:
+                words = self._written_out.get((case(short[0]) + short[1:]).join(signs))
+                if words is not None:
+                    words = words[0].upper() + words[1:] if short[0].isupper() else words
+                    return words + "." * (short.endswith(".") and not behind)
+        return None
+
     def _forms(self, word: str) -> tuple[str, ...]:
         forms = self._translations[word].split("\t")
         return tuple(dict.fromkeys([*forms, *(form[:1].upper() + form[1:] for form in forms)]))[:MOST_FORMS]
@@ -57,6 +102,26 @@ class Dictionary:
     @functools.cached_property
     def _translations(self) -> Mapping[str, str]:
         """The translations of each word, with tabs between them."""
+        return {word: forms for word, forms in self._lines if not forms.startswith(_STANDS_FOR)}
+
+    @functools.cached_property
+    def _written_out(self) -> Mapping[str, str]:
+        """What each abbreviation stands for, by its characters without spaces."""
+        return {
+            "".join(short.split()): words.removeprefix(_STANDS_FOR)
+            for short, words in self._lines
+            if words.startswith(_STANDS_FOR)
+        }
+
+    @functools.cached_property
+    def _beginnings(self) -> frozenset[str]:
+        """The first parts of the abbreviations, in lower case and without full stops."""
+        parts = (_ABBREVIATED.search(short) for short in self._written_out)
+        return frozenset(part[0].rstrip(".").lower() for part in parts if part is not None)
+
+    @functools.cached_property
+    def _lines(self) -> list[tuple[str, str]]:
+        """The first column of each line, and the others with tabs between them."""
         packed = read_bounded(self._file, _MOST_BYTES, CheckpointError, "a dictionary, packed by xz,")
         unpacker = lzma.LZMADecompressor(memlimit=_MOST_MEMORY)
         try:
@@ -73,4 +138,4 @@ class Dictionary:
                 raise CheckpointError(
                     f"{self._file} line {number}: expected a word, a tab and its translations, found {line[:40]!r}"
                 )
-        return dict(line.split("\t", 1) for line in lines)
+        return [(word, others) for word, _, others in (line.partition("\t") for line in lines)]

@@ -1,0 +1,27 @@
+"""Abbreviations: a small model, which has seldom read them, reads the words that they stand for."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from headwise.documents.pieces import find_pieces
+from headwise.engine.readings import Reading
+from headwise.text.reading.dictionary import Dictionary
+
+
+def written_out(text: str, dictionary: Dictionary) -> Reading | None:
+    """Return a line with its abbreviations written out, as a dictionary has them; None without any.
+
+    Those in addresses, placeholders and the like stay. Raises `CheckpointError` for a damaged dictionary.
+    """
+    found = dictionary.abbreviations(text)
+    pieces = list(find_pieces(text)) if found else []
+    ends = [end for _, end, _ in pieces]
+    parts: list[str] = []
+    position = 0
+    for start, end, words in found:
+        following = bisect_right(ends, start)  # the first piece that ends behind it
+        if following == len(pieces) or pieces[following][0] >= end:
+            parts += [text[position:start], words]
+            position = end
+    return Reading("".join([*parts, text[position:]]), str) if parts else None
