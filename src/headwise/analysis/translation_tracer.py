@@ -156,7 +156,7 @@ class TranslationTracer(Tracer[Seq2Seq]):
         """Return the line that is read for a text.
 
         It is that of `translate`: with `recase`, the run's option unless given, text in one case is read as ordinary
-        text, and what the vocabulary can't spell as something that it can.
+        text, and what the vocabulary can't spell as something that it can; long numbers are read as they are.
         """
         lines = [readable(self.translator.subwords, text, "source")]
         recase = self.translator.options.recase if recase is None else recase

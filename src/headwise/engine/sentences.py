@@ -104,6 +104,8 @@ class EncodedSentences:
         if lacking := subwords.unwritable(one_line(prefix)):
             about = f"prefix: the model's vocabulary can't write {' '.join(lacking)}"
             checked = checked.with_warnings((about,))
+        if self.readings and (spelled := self.readings[-1].get(sentence)) is not None:
+            checked = dataclasses.replace(checked, warnings=tuple(map(spelled.restore, checked.warnings)))
         for readings in reversed(self.readings):
             checked = readings[sentence].restored(checked) if sentence in readings else checked
         return checked

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from headwise.documents.pieces import EMOJI
+from headwise.documents.pieces import CURRENCY_CODES, CURRENCY_SIGNS, EMOJI
 from headwise.engine.readings import Reading
 from headwise.text.tokens.subwords import SPECIAL, UNK, Subwords
 from headwise.weights import Weights
@@ -43,6 +43,16 @@ _NUMBER = r"(?<![0-9.,:])([0-9][0-9.,:]*+)"
 _RANGE, _HYPHENATED = (
     re.compile(rf"(?:{_NUMBER}((?:[ap]m)?)|(?<![^\s(])){dash}(?=([0-9][0-9.,:]*+))") for dash in ("[‒–—]", "-")
 )
+# With marks between its digits, of many digits, or an amount of a currency with two decimals.
+_MARKED = r"[0-9]{1,3}(?:[.,][0-9]{3})+(?:[.,][0-9]+)?|[0-9]{3,}[.,][0-9]+"
+_BEHIND_CURRENCY = rf"(?<=[{CURRENCY_SIGNS}])[0-9]+[.,][0-9]{{2}}"
+_BEFORE_CURRENCY = rf"[0-9]+[.,][0-9]{{2}}(?=[ \u00a0]?(?:[{CURRENCY_SIGNS}]|{CURRENCY_CODES}))"
+_LONG_NUMBER = re.compile(
+    rf"(?<![\w.,:/=#&-])(?:{_MARKED}|[0-9]{{5,}}|{_BEHIND_CURRENCY}|{_BEFORE_CURRENCY})(?![\w/-]|[.,:][0-9])"
+)
+_NUMBERS = ("46", "82", "38", "97", "72")  # that stand in for a long one
+_SHORT_NUMBER = re.compile(r"(?<![0-9.,])([0-9]{2})(?:[.,]0+)?(?![0-9]|[.,][0-9])")
+_DIGITS = re.compile(r"[0-9]+")
 _MOST_CACHED = 1 << 16  # characters
 # What Unicode has no plain form for: letters that aren't another one with a mark, and punctuation marks.
 _PLAIN = {
@@ -94,17 +104,32 @@ class Speller:
     def _in_known_tokens(self, text: str) -> bool:
         return self._lacking.isdisjoint(self._subwords.encode_source(text))
 
-    def respelled(self, text: str) -> Reading | None:
+    def respelled(self, text: str, *, short_numbers: bool = False) -> Reading | None:
         """Return a line in characters that the vocabulary has, as far as possible; None if it is already.
 
         A translation has what the line has in the place of what was read, also of a word with an s behind it, unless
-        that stands for several things of the line and isn't there as often as they are.
+        that stands for several things of the line and isn't there as often as they are. With `short_numbers`, one
+        stands in for each long number.
         """
-        hyphenated = _hyphenated(text)
-        if hyphenated is None:
-            return self._in_known_characters(text)
-        spelled = self._in_known_characters(hyphenated.text)
-        return hyphenated if spelled is None else spelled.within(hyphenated)
+        reading = Reading(text, str)
+        for read in (_hyphenated, self._with_short_numbers if short_numbers else None, self._in_known_characters):
+            found = None if read is None else read(reading.text)
+            reading = reading if found is None else found.within(reading)
+        return None if reading.text == text else reading
+
+    def _with_short_numbers(self, text: str) -> Reading | None:
+        """Return a line in which a short number stands in for each long one; None without any."""
+        there = {*_DIGITS.findall(text)}
+        stand_ins = (each for each in _NUMBERS if each not in there and self._is_known(each))
+        long = dict.fromkeys(found[0] for found in _LONG_NUMBER.finditer(text))
+        read = dict(zip(long, stand_ins, strict=False))
+        if not read:
+            return None
+        written = {short: number for number, short in read.items()}
+        return Reading(
+            _LONG_NUMBER.sub(lambda found: read.get(found[0], found[0]), text),
+            lambda translation: _SHORT_NUMBER.sub(lambda found: written.get(found[1], found[0]), translation),
+        )
 
     def _in_known_characters(self, text: str) -> Reading | None:
         if self._in_known_tokens(text) and not _EMOJI.search(text):

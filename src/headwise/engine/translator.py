@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -229,7 +230,7 @@ class Translator:
         if prefixes is None:
             kept |= {n for n, text in enumerate(texts) if text.strip() and not has_letters(text)}
         read = [readable(self.subwords, text, f"line {line}") for line, text in enumerate(texts, start=first_line)]
-        found = self.readings(read, recase=options.recase)
+        found = self.readings(read, recase=options.recase, short_numbers=options.guard)
         _, ordinary, full, spelled = found
         written = read_texts(read, ordinary)  # as in the line, except for the case
         read = read_texts(read_texts(written, full), spelled)
@@ -261,12 +262,13 @@ class Translator:
         return result.with_glossary(glossary, glossary_texts or written, parts, self.subwords, rooms)
 
     def readings(
-        self, texts: Sequence[str], *, recase: bool
+        self, texts: Sequence[str], *, recase: bool, short_numbers: bool = False
     ) -> tuple[dict[int, Reading], dict[int, Reading], dict[int, Reading], dict[int, Reading]]:
         """Return what is read of `readable` lines in place of what is written, by their numbers, and then of that.
 
         The first are the lines with numbers, which are read as they are; the second those in one case, with `recase`;
-        the third those with abbreviations that the dictionary has; the fourth those that the vocabulary can't spell.
+        the third those with abbreviations that the dictionary has; the fourth those that the vocabulary can't spell,
+        and with `short_numbers` those with long numbers.
         """
         marks = number_marks(*self.languages)
         marked = {} if marks is None else readings(texts, marks.read)
@@ -276,7 +278,8 @@ class Translator:
         texts = read_texts(texts, ordinary)
         if (dictionary := self.dictionary) is not None:
             full = readings(texts, lambda text: written_out(text, dictionary))
-        return marked, ordinary, full, readings(read_texts(texts, full), self.speller.respelled)
+        respelled = functools.partial(self.speller.respelled, short_numbers=short_numbers)
+        return marked, ordinary, full, readings(read_texts(texts, full), respelled)
 
     def _sentence(
         self, text: str, source: Sequence[int], options: SearchOptions, prefix: Sequence[int] | None

@@ -22,6 +22,8 @@ LINES = (
     "S. #\t= Seite",
     "# Min.\t= Minuten",
     "mfg\t= mit freundlichen Grüßen",
+    "u\t= you",
+    "r u\t= are you",
     "Hunde\tdogs",
 )
 
@@ -43,7 +45,9 @@ def dictionary(tmp_path_factory: pytest.TempPathFactory) -> Dictionary:
         ("Mfg, Tom. Mfg.", "Mit freundlichen Grüßen, Tom. Mit freundlichen Grüßen."),
         ("Bei www.host.com/inkl. {Mio.} und `Mio.`: 2 Mio.", "Bei www.host.com/inkl. {Mio.} und `Mio.`: 2 Millionen."),
         ("Mio, Mios. Dinkl. i.d., id. R. S. Hunde", "Mio, Mios. Dinkl. in der, id. R. S. Hunde"),
+        ("R U ok? U know, see u!", "Are you ok? You know, see you!"),
         ("i., d. R.", None),
+        ("U.S. U. S. U. Eco, u/v, \\u{1} ru u=2, x_u f(u-1) [u] U2F B4u", None),
         ("S.i.d.R.A. x.inkl. x-inkl. inkl.ABC U. s. 5", None),
         ("Hunde", None),
         ("", None),

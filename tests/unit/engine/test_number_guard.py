@@ -140,17 +140,23 @@ def test_an_output_with_all_numbers_lacks_none(subwords: Subwords, numbers: list
 
 
 @pytest.mark.parametrize("engine", ["pytorch", pytest.param("native", marks=compiled)])
-def test_a_number_that_is_lacking_is_placed(run: Path, engine: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "line"),
+    [
+        ("42", "Two dogs are playing 42 times in the snow."),
+        ("42,000", "42,000 dogs are playing in the snow."),  # which is read as a short one
+    ],
+)
+def test_a_number_that_is_lacking_is_placed(run: Path, engine: str, number: str, line: str) -> None:
     translator = Translator.load(run, engine=engine, device="cpu")
-    line = "Two dogs are playing 42 times in the snow."
     plain, guarded = (translator.translate([line], guard=guard)[0] for guard in (False, True))
-    assert "42" not in plain.text
-    assert Counter(guarded.text.split())["42"] == 1
-    assert guarded.warnings == ("guard: a first output that lacks 42, searched again with it",)
+    assert number not in plain.text
+    assert Counter(guarded.text.split())[number] == 1
+    assert guarded.warnings == (f"guard: a first output that lacks {number}, searched again with it",)
     assert len(guarded.outputs) == len(plain.outputs)
     (with_term,) = translator.translate([line], guard=True, glossary=Glossary([Entry("dogs", ("Hunde",))]))
     assert "Hunde" in with_term.text
-    assert not any("42" in warning for warning in with_term.warnings)
+    assert not any(number in warning for warning in with_term.warnings)
 
 
 @pytest.mark.parametrize("longest", [1, 3, 6])

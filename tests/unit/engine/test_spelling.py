@@ -92,6 +92,27 @@ def test_what_is_read_and_written(line: str, read: str | None, translation: str,
         assert found.restored(Translation("", (), (Output(translation),))).text == written
 
 
+@pytest.mark.parametrize(
+    ("line", "read", "translation", "written"),
+    [
+        ("$12,500.00 of 1.250", "$46 of 82", "82 von $46, 46.", "1.250 von $12,500.00, 12,500.00."),
+        ("12500, 12500; 105.25", "46, 46; 82", "46, 46,00, 46,5 und 82 0", "12500, 12500, 46,5 und 105.25 0"),
+        ("$5.25, 5.25 €, 5.25", "$46, 46 €, 5.25", "$46, 46 €, 5.25", "$5.25, 5.25 €, 5.25"),
+        ("15.000 in 2001, 46", "82 in 2001, 46", "46 in 2001, 82", "46 in 2001, 15.000"),
+        ("1–2 🦖 10,000", "1-2 ← 46", "1-2 ← 46", "1–2 🦖 10,000"),
+        ("10000 20000 30000 40000 50000 60000", "46 82 38 97 72 60000", "72 60000", "50000 60000"),
+        ("2001, 1.5, 1.0.15, 1:0, 12.10.2001, 15/10000, 10000/15, A10000, 10000th", None, "", ""),
+    ],
+)
+def test_a_short_number_stands_in_for_a_long_one(line: str, read: str | None, translation: str, written: str) -> None:
+    known = speller("1 2 3 4 5 6 7 8 9 0 . , : / $ € in of ← - 1-2 A th ;", size=34)
+    found = known.respelled(line, short_numbers=True)
+    assert (None if found is None else found.text) == read
+    if found is not None:
+        assert found.restore(translation) == written
+        assert found.restore(found.text) == line
+
+
 NEVER_READ = "−·¿‰†‡¶¤¦¬∈"
 
 

@@ -23,6 +23,10 @@ FILE = "dictionary.tsv.xz"
 WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")  # letters, with hyphens and apostrophes between them
 _ABBREVIATED = re.compile(r"[^\W\d_]+\.?")
 _MOST_PARTS = 4  # of an abbreviation, as i. d. R.
+_JOINED_BEFORE = re.compile(r"[-./\\@_#$&+=<~[]\Z")  # to another word, as in U.S.A. and x-u
+_JOINED_BEHIND = re.compile(r"[^\W\d_]|[-/\\@_#$&+=<~({\]]|\.\w")
+_INITIAL = re.compile(r"[^\W\d_]\.")
+_SPACE = re.compile(r"(?<=[.#])\s+|\s+(?=#)")
 _STANDS_FOR = "= "
 _LINE = re.compile(rf"[^\t]{{1,{LONGEST}}}(?:\t[^\t]{{1,{LONGEST}}})+")
 _MOST_BYTES = 1 << 24  # unpacked
@@ -69,7 +73,9 @@ class Dictionary:
             if part[0].rstrip(".").lower() not in beginnings or (found and start < found[-1][1]):
                 continue
             ends = [last.end() for last in reversed(parts[number : number + _MOST_PARTS])]
-            for end in (*ends, stop - part[0].endswith(".")):  # the last without a full stop, which is the sentence's
+            if part[0].endswith(".") and (stop == len(text) or not _INITIAL.fullmatch(part[0])):
+                ends.append(stop - 1)  # the full stop is the sentence's
+            for end in ends:
                 words = self._stands_for(text[max(0, start - 2) : start], text[start:end], text[end : end + 2])
                 if words is not None:
                     found.append((start, end, words))
@@ -79,21 +85,28 @@ class Dictionary:
     def _stands_for(self, before: str, written: str, behind: str) -> str | None:
         """Return what a part of a text stands for between the characters beside it; None for other words.
 
-        An abbreviation of more than a letter may begin with a capital that it hasn't in the dictionary, or not with the
-        one it has there.
+        An abbreviation may begin with a capital that it hasn't in the dictionary, or not with the one it has there. Of
+        one letter, it has no full stop that it hasn't in the dictionary, as in U. Eco.
         """
-        if before.endswith((".", "-")) or behind[:1].isalpha():
-            return None  # it is a part of another one, as in U.S.A.
-        short = "".join(written.split())
-        cases = (str, str.lower, str.upper) if len(short.rstrip(".")) > 1 else (str,)
-        sign_before, sign_behind = ("#" * text.isdecimal() for text in (before.rstrip()[-1:], behind.lstrip()[:1]))
-        for signs in ((sign_before, ""), ("", sign_behind), ("", "")):
-            for case in cases:
-                words = self._written_out.get((case(short[0]) + short[1:]).join(signs))
-                if words is not None:
-                    words = words[0].upper() + words[1:] if short[0].isupper() else words
-                    return words + "." * (short.endswith(".") and not behind)
-        return None
+        if _JOINED_BEFORE.search(before) or _JOINED_BEHIND.match(behind):
+            return None
+        short = _SPACE.sub("", written)
+        forms = [short]
+        if not _INITIAL.fullmatch(short):
+            forms += [short[0].lower() + short[1:], short[0].upper() + short[1:]]
+        if " " in short:
+            forms.append(short.lower())
+        numbered = [f"#{form}" for form in forms] if before.rstrip()[-1:].isdecimal() else []
+        if behind.lstrip()[:1].isdecimal():
+            numbered += [f"{form}#" for form in forms]
+        if before[-1:].isdecimal() or (behind[:1].isdecimal() and not short.endswith(".")):
+            forms = []  # it is a part of another word, as in U2F
+        words = next((self._written_out[form] for form in [*numbered, *forms] if form in self._written_out), None)
+        if words is None:
+            return None
+        first = words[0].upper() if short[0].isupper() else words[0]
+        stop = "." if short.endswith(".") and not behind else ""
+        return first + words[1:] + stop
 
     def _forms(self, word: str) -> tuple[str, ...]:
         forms = self._translations[word].split("\t")
@@ -106,9 +119,9 @@ class Dictionary:
 
     @functools.cached_property
     def _written_out(self) -> Mapping[str, str]:
-        """What each abbreviation stands for, by its characters without spaces."""
+        """What each abbreviation stands for, by its characters without spaces beside full stops and numbers."""
         return {
-            "".join(short.split()): words.removeprefix(_STANDS_FOR)
+            _SPACE.sub("", short): words.removeprefix(_STANDS_FOR)
             for short, words in self._lines
             if words.startswith(_STANDS_FOR)
         }
