@@ -26,6 +26,7 @@ _MOST_PARTS = 4  # of an abbreviation, as i. d. R.
 _JOINED_BEFORE = re.compile(r"[-./\\@_#$&+=<~[]\Z")  # to another word, as in U.S.A. and x-u
 _JOINED_BEHIND = re.compile(r"[^\W\d_]|[-/\\@_#$&+=<~({\]]|\.\w")
 _INITIAL = re.compile(r"[^\W\d_]\.")
+_LOWERED = 4  # characters, with which an abbreviation may lack a capital: "do." is no Donnerstag
 _SPACE = re.compile(r"(?<=[.#])\s+|\s+(?=#)")
 _STANDS_FOR = "= "
 _LINE = re.compile(rf"[^\t]{{1,{LONGEST}}}(?:\t[^\t]{{1,{LONGEST}}})+")
@@ -85,15 +86,17 @@ class Dictionary:
     def _stands_for(self, before: str, written: str, behind: str) -> str | None:
         """Return what a part of a text stands for between the characters beside it; None for other words.
 
-        An abbreviation may begin with a capital that it hasn't in the dictionary, or not with the one it has there. Of
-        one letter, it has no full stop that it hasn't in the dictionary, as in U. Eco.
+        An abbreviation may begin with a capital that it hasn't in the dictionary, but for initials, as in U. Eco, or not
+        with the one it has there, but for short ones.
         """
         if _JOINED_BEFORE.search(before) or _JOINED_BEHIND.match(behind):
             return None
         short = _SPACE.sub("", written)
         forms = [short]
         if not _INITIAL.fullmatch(short):
-            forms += [short[0].lower() + short[1:], short[0].upper() + short[1:]]
+            forms.append(short[0].lower() + short[1:])
+        if len(short) >= _LOWERED:
+            forms.append(short[0].upper() + short[1:])
         if " " in short:
             forms.append(short.lower())
         numbered = [f"#{form}" for form in forms] if before.rstrip()[-1:].isdecimal() else []
