@@ -14,7 +14,7 @@ def written_out(text: str, dictionary: Dictionary) -> Reading | None:
 
     Those in addresses, placeholders and the like stay. Raises `CheckpointError` for a damaged dictionary.
     """
-    found = dictionary.abbreviations(text)
+    found = dictionary.abbreviations.find(text)
     pieces = list(find_pieces(text)) if found else []
     ends = [end for _, end, _ in pieces]
     parts: list[str] = []

@@ -67,6 +67,8 @@ def test_a_word_in_an_address_is_none_of_the_sentence(text: str, tmp_path: Path,
             "expected at most 16,777,216 bytes, found a larger file",
         ),
         (lzma.compress(b"a\tb\ndogs\n"), "line 2: expected a word, a tab and its translations, found 'dogs'"),
+        (lzma.compress(b"inc.\t= \n"), "line 1: expected a word, a tab and its translations, found 'inc.\\t= '"),
+        (lzma.compress(b"inc.\t= including\twith\n"), "line 1: expected a word, a tab and its translations"),
         (lzma.compress(b"dogs\t\n"), "line 1: expected a word, a tab and its translations"),
     ],
 )

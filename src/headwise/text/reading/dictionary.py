@@ -17,19 +17,15 @@ from pathlib import Path
 
 from headwise.errors import CheckpointError
 from headwise.parsing import read_bounded
+from headwise.text.reading.abbreviations import Abbreviations
 from headwise.text.reading.glossary import LONGEST, MOST_FORMS, Entry, Match
 
 FILE = "dictionary.tsv.xz"
 WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")  # letters, with hyphens and apostrophes between them
-_ABBREVIATED = re.compile(r"[^\W\d_]+\.?")
-_MOST_PARTS = 4  # of an abbreviation, as i. d. R.
-_JOINED_BEFORE = re.compile(r"[-./\\@_#$&+=<~[]\Z")  # to another word, as in U.S.A. and x-u
-_JOINED_BEHIND = re.compile(r"[^\W\d_]|[-/\\@_#$&+=<~({\]]|\.\w")
-_INITIAL = re.compile(r"[^\W\d_]\.")
-_LOWERED = 4  # characters, with which an abbreviation may lack a capital: "do." is no Donnerstag
-_SPACE = re.compile(r"(?<=[.#])\s+|\s+(?=#)")
 _STANDS_FOR = "= "
-_LINE = re.compile(rf"[^\t]{{1,{LONGEST}}}(?:\t[^\t]{{1,{LONGEST}}})+")
+_LINE = re.compile(
+    rf"[^\t]{{1,{LONGEST}}}\t(?:= [^\t]{{1,{LONGEST}}}|(?!= )[^\t]{{1,{LONGEST}}}(?:\t[^\t]{{1,{LONGEST}}})*)"
+)
 _MOST_BYTES = 1 << 24  # unpacked
 _MOST_MEMORY = 1 << 27  # bytes that unpacking may take
 
@@ -59,58 +55,6 @@ class Dictionary:
                 counts[word] += 1
         return [Match(Entry(word, self._forms(word)), count) for word, count in counts.items()]
 
-    def abbreviations(self, text: str) -> list[tuple[int, int, str]]:
-        """Return where the abbreviations of a text begin and end, in order, and what they stand for.
-
-        Of several that begin at one place, it is the longest. A full stop that ends the text stays. Raises
-        `CheckpointError` for a damaged file.
-        """
-        found: list[tuple[int, int, str]] = []
-        beginnings = self._beginnings
-        text = text.rstrip()
-        parts = list(_ABBREVIATED.finditer(text)) if beginnings else []
-        for number, part in enumerate(parts):
-            start, stop = part.span()
-            if part[0].rstrip(".").lower() not in beginnings or (found and start < found[-1][1]):
-                continue
-            ends = [last.end() for last in reversed(parts[number : number + _MOST_PARTS])]
-            if part[0].endswith(".") and (stop == len(text) or not _INITIAL.fullmatch(part[0])):
-                ends.append(stop - 1)  # the full stop is the sentence's
-            for end in ends:
-                words = self._stands_for(text[max(0, start - 2) : start], text[start:end], text[end : end + 2])
-                if words is not None:
-                    found.append((start, end, words))
-                    break
-        return found
-
-    def _stands_for(self, before: str, written: str, behind: str) -> str | None:
-        """Return what a part of a text stands for between the characters beside it; None for other words.
-
-        An abbreviation may begin with a capital that it hasn't in the dictionary, but for initials, as in U. Eco, or not
-        with the one it has there, but for short ones.
-        """
-        if _JOINED_BEFORE.search(before) or _JOINED_BEHIND.match(behind):
-            return None
-        short = _SPACE.sub("", written)
-        forms = [short]
-        if not _INITIAL.fullmatch(short):
-            forms.append(short[0].lower() + short[1:])
-        if len(short) >= _LOWERED:
-            forms.append(short[0].upper() + short[1:])
-        if " " in short:
-            forms.append(short.lower())
-        numbered = [f"#{form}" for form in forms] if before.rstrip()[-1:].isdecimal() else []
-        if behind.lstrip()[:1].isdecimal():
-            numbered += [f"{form}#" for form in forms]
-        if before[-1:].isdecimal() or (behind[:1].isdecimal() and not short.endswith(".")):
-            forms = []  # it is a part of another word, as in U2F
-        words = next((self._written_out[form] for form in [*numbered, *forms] if form in self._written_out), None)
-        if words is None:
-            return None
-        first = words[0].upper() if short[0].isupper() else words[0]
-        stop = "." if short.endswith(".") and not behind else ""
-        return first + words[1:] + stop
-
     def _forms(self, word: str) -> tuple[str, ...]:
         forms = self._translations[word].split("\t")
         return tuple(dict.fromkeys([*forms, *(form[:1].upper() + form[1:] for form in forms)]))[:MOST_FORMS]
@@ -121,19 +65,11 @@ class Dictionary:
         return {word: forms for word, forms in self._lines if not forms.startswith(_STANDS_FOR)}
 
     @functools.cached_property
-    def _written_out(self) -> Mapping[str, str]:
-        """What each abbreviation stands for, by its characters without spaces beside full stops and numbers."""
-        return {
-            _SPACE.sub("", short): words.removeprefix(_STANDS_FOR)
-            for short, words in self._lines
-            if words.startswith(_STANDS_FOR)
-        }
-
-    @functools.cached_property
-    def _beginnings(self) -> frozenset[str]:
-        """The first parts of the abbreviations, in lower case and without full stops."""
-        parts = (_ABBREVIATED.search(short) for short in self._written_out)
-        return frozenset(part[0].rstrip(".").lower() for part in parts if part is not None)
+    def abbreviations(self) -> Abbreviations:
+        """The abbreviations; raises `CheckpointError` for a damaged file."""
+        return Abbreviations(
+            {short: words.removeprefix(_STANDS_FOR) for short, words in self._lines if words.startswith(_STANDS_FOR)}
+        )
 
     @functools.cached_property
     def _lines(self) -> list[tuple[str, str]]:
