@@ -6,8 +6,8 @@ in for any other, or for a whole transcription (/ˈfɒks/). A model that repeats
 where they are replaced again. Of the characters that a vocabulary has, a small model has never read some, such as − and
 ·: these count as lacking, too.
 
-A range of numbers, as 9–17, and –5 are read with a hyphen: a small model repeats that, and loses a dash there. Of
-emoji side by side, it reads the first: it leaves out some of a row.
+A small model loses other things that it can spell, too. A range of numbers, as 9–17, and –5 are read with a hyphen; of
+emoji side by side, the first is read; and a short number stands in for a long one, such as 12,500.00, if that is asked.
 """
 
 from __future__ import annotations

@@ -263,7 +263,7 @@ class Translator:
 
     def readings(
         self, texts: Sequence[str], *, recase: bool, short_numbers: bool = False
-    ) -> tuple[dict[int, Reading], dict[int, Reading], dict[int, Reading], dict[int, Reading]]:
+    ) -> tuple[dict[int, Reading], ...]:
         """Return what is read of `readable` lines in place of what is written, by their numbers, and then of that.
 
         The first are the lines with numbers, which are read as they are; the second those in one case, with `recase`;

@@ -22,6 +22,7 @@ from headwise.page.evaluation_pairs import EvaluationPairs
 from headwise.page.evidence import Evidence
 from headwise.page.runs import PageRun
 from headwise.page.views import TranslationView
+from headwise.text.reading.dictionary import Dictionary
 from headwise.text.tokens.pair_vocabulary import FILE as VOCABULARY
 from headwise.text.tokens.sentencepiece_file import (
     BPE,
@@ -86,6 +87,8 @@ class Exporter(base.Exporter):
         notes = [f"{size / 1e6:.1f} MB; any web server can serve them, such as `python -m http.server`"]
         if trained.config.decoding.recase:
             notes.append("text in one case is read as it is written: decoding.recase needs the server")
+        if Dictionary.of_run(trained.run) is not None:
+            notes.append("abbreviations are read as they are written: the dictionary needs the server")
         if evidence.status == "failed":
             notes.append(f"panel 7 (evidence) is left out: {evidence.about}")
         elif evidence.status != "measured":

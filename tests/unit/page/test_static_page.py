@@ -28,7 +28,7 @@ from headwise.text.tokens.pair_vocabulary import PairVocabulary
 from headwise.text.tokens.subwords import Subwords, train_model
 from headwise.weights import write_quantized
 from page_model import Request, in_browser, needs_node, through_client
-from translator_run import ENGLISH, GERMAN, make_run
+from translator_run import ENGLISH, GERMAN, make_run, write_dictionary
 
 CLOSE = 1e-4
 
@@ -297,9 +297,11 @@ def test_the_export_says_that_the_page_reads_text_as_it_is_written(tmp_path: Pat
     run = make_run(tmp_path / "run", seed=5)
     config = (run / "config.yaml").read_text(encoding="utf-8")
     (run / "config.yaml").write_text(config.replace("recase: false", "recase: true"), encoding="utf-8")
+    write_dictionary(run, "a\tb")
     (tmp_path / "page").mkdir()
     notes = Exporter().write(open_trained(run), tmp_path / "page", "stored")
     assert any("decoding.recase needs the server" in note for note in notes)
+    assert any("the dictionary needs the server" in note for note in notes)
 
 
 @pytest.mark.parametrize("key", ["attention=window", "architecture=recurrent", "cross_attention=linear"])
