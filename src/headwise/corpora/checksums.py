@@ -90,12 +90,12 @@ WIKTIONARY_DE: dict[str, str] = {
 }
 
 OPEN_EN_DE: dict[str, str] = {
-    "README.md": "98c580baa17198beac27a9a8a76b0832d9add11ee75456c2bcb4f47a004cd5d6",
+    "README.md": "006d83cf97f40785d694640ec251e3228964ea6a87f41ceca80b43f16cb28bd7",
     "config.yaml": "0cf639f57252b06b8af8030a14c0094e12d818c83e200fa2e4d308a1c31b69ea",
     "corpus/examples.en": "8a8c5d1b6b26b8f610cb76dfc5a520f95357d52629d32cbd5a8a9744d9cf430d",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
-    "dictionary.tsv.xz": "6232cd5e82f2f84deaaa0da57d3bfe940b4b6d281c15e76528ffbc23cc2b1dde",
+    "dictionary.tsv.xz": "a6f51b0d9fcb939144147513cecda5fdc70dd1333087d90f1ddbd692053d6b7c",
     "measured.json": "e8683ae37881f894662120bfd842aaf8bc9cf8f20e920a115460da141113636e",
     "metrics.jsonl": "b000b2208fb2be32fa3a7bec6726a1d28d05a8d72deb9c65fc5cf321ae657c0b",
     "model.safetensors": "d0b442ec461f3a75d7c46da2ca5eb5254a9670079e0df808acaf8f3bb0c72ba3",
@@ -105,12 +105,12 @@ OPEN_EN_DE: dict[str, str] = {
 }
 
 OPEN_DE_EN: dict[str, str] = {
-    "README.md": "36079cd2978d81e2f4b109ec7cffd32018e6a86a75d49609178a5d15ae6c2830",
+    "README.md": "13b4cc0f8dca69c69941f04d28ad7816d5fb05baf91f9e05423df59eecb37477",
     "config.yaml": "602ef9309a5be3ab2864c568fb1933d122cc52b94cc323886b27b6ca76e5e4bf",
     "corpus/examples.de": "ae422e14aa3ee7fa7ff75ed388e619d380dbb23ddb46fd78dee10567596dba03",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
-    "dictionary.tsv.xz": "7bf0a647b29aacdcf6eebab28a6a1e75c7850484e8b7410ccc7f87a54a839e1f",
+    "dictionary.tsv.xz": "3acbc32cefcb7172b27bbfca2ba8f100932e50419d944c8402122589115bd955",
     "measured.json": "71b0088a3611cecab46c31bab2fbc12a2648fa2f04154514fae732c659bb27c9",
     "metrics.jsonl": "c1ae4b3e9a50f58ea8dfe12649a46a91c9dbfbdabfb331be8079e3fc5c659819",
     "model.safetensors": "162c1f354743e7ba6424136042d6d7b7153fc1dac80940a36f65989988c4342d",
