@@ -7,7 +7,8 @@ where they are replaced again. Of the characters that a vocabulary has, a small 
 ·: these count as lacking, too.
 
 A small model loses other things that it can spell, too. A range of numbers, as 9–17, and –5 are read with a hyphen; of
-emoji side by side, the first is read; and a short number stands in for a long one, such as 12,500.00, if that is asked.
+emoji side by side, or of marks as in "Yes!!!", the first is read; and a short number stands in for a long one, such as
+12,500.00, if that is asked.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ _SYMBOLS = ("←", "★", "•", "→", "✓")  # for a symbol
 # Between slashes or brackets, with a letter or a mark of the phonetic alphabet.
 _PHONETIC = r"[\u0250-\u02ff]"
 _TRANSCRIPTION = rf"/[^/\s]{{0,40}}{_PHONETIC}[^/]{{0,60}}/|\[[^\[\]]{{0,40}}{_PHONETIC}[^\[\]]{{0,60}}\]"
-_ROW = rf"(?P<first>{EMOJI})(?: ?(?:{EMOJI}))*"
-# A transcription, emoji side by side, letters, or other characters.
+_ROW = rf"(?P<first>{EMOJI}|[!?])(?:(?<=[!?])[!?]*|(?<![!?])(?: ?(?:{EMOJI}))*)"
+# A transcription, emoji or exclamation and question marks side by side, letters, or other characters.
 _RUN = re.compile(
-    rf"(?P<transcription>{_TRANSCRIPTION})|(?P<row>{_ROW})|[^\W\d_]+|(?:(?!{_TRANSCRIPTION}|{EMOJI})[^\w\s])+"
+    rf"(?P<transcription>{_TRANSCRIPTION})|(?P<row>{_ROW})|[^\W\d_]+|(?:(?!{_TRANSCRIPTION}|{EMOJI})[^\w\s!?])+"
 )
-_EMOJI = re.compile(EMOJI)
+_SEVERAL = re.compile(f"{EMOJI}|[!?]{{2}}")  # what may be a row
 _TOKEN = re.compile(r"[^\W_]+")
 _NUMBER = r"(?<![0-9.,:])([0-9][0-9.,:]*+)"
 # A dash between two numbers, or before one as its sign.
@@ -132,7 +133,7 @@ class Speller:
         )
 
     def _in_known_characters(self, text: str) -> Reading | None:
-        if self._in_known_tokens(text) and not _EMOJI.search(text):
+        if self._in_known_tokens(text) and not _SEVERAL.search(text):
             return None
         names, symbols = (
             (each for each in stand_ins if each not in text and self._is_known(each))
