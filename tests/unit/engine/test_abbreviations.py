@@ -41,7 +41,7 @@ def dictionary(tmp_path_factory: pytest.TempPathFactory) -> Dictionary:
         ("Es sind 3 Mio.", "Es sind 3 Millionen."),  # the full stop ends the sentence, too
         ("Es sind 3 mio. ", "Es sind 3 Millionen. "),
         ("I.d.R. so, i. d. R. nicht, i. d. Regel", "In der Regel so, in der Regel nicht, in der Regel"),
-        ("S. 5, S.5, S. Freud, 5 Min., 5Min. nach Min.", "Seite 5, Seite5, S. Freud, 5 Minuten, 5Minuten nach Min."),
+        ("S. 5, S.5, S. Freud, 5 Min., 5Min. nach Min.", "Seite 5, Seite 5, S. Freud, 5 Minuten, 5 Minuten nach Min."),
         ("Mfg, Tom. Mfg.", "Mit freundlichen Grüßen, Tom. Mit freundlichen Grüßen."),
         ("Bei www.host.com/inkl. {Mio.} und `Mio.`: 2 Mio.", "Bei www.host.com/inkl. {Mio.} und `Mio.`: 2 Millionen."),
         ("Mio, Mios. Dinkl. i.d., id. R. S. Hunde", "Mio, Mios. Dinkl. in der, id. R. S. Hunde"),

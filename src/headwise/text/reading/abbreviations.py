@@ -74,4 +74,5 @@ class Abbreviations:
             return None
         first = words[0].upper() if short[0].isupper() else words[0]
         stop = "." if short.endswith(".") and not behind else ""
-        return first + words[1:] + stop
+        left, right = (" " if beside.isdecimal() else "" for beside in (before[-1:], behind[:1]))
+        return f"{left}{first}{words[1:]}{stop}{right}"
