@@ -269,9 +269,9 @@ def looked_up(every: list[Entry], counts: Counter[str], *, german: bool) -> byte
                     found[sides[0]][sides[1]] = None
     lines = ["\t".join([word, *forms][: MOST_FORMS + 1]) for word, forms in found.items() if word not in forms]
     for line in ABBREVIATIONS.read_text(encoding="utf-8").splitlines():
-        language, short, *words = line.split("\t")
+        language, short, words = line.split("\t")
         if language == ("de" if german else "en"):
-            lines.append("\t= ".join([short, *words]))
+            lines.append(f"{short}\t= {words}")
     return lzma.compress("".join(f"{line}\n" for line in sorted(lines)).encode(), preset=9)
 
 

@@ -6,7 +6,7 @@ import re
 from itertools import count
 
 from headwise.documents.blocks import BlockItem, TextRun
-from headwise.documents.pieces import find_pieces
+from headwise.documents.pieces import positions_in_pieces
 from headwise.documents.sentence import Mark
 
 # A pair of delimiters around words of a line, neither joined to a word outside nor to a space inside. The names of
@@ -20,8 +20,7 @@ def emphasized(text: str) -> list[BlockItem]:
     """Return a text with the delimiters of emphasis as marks, those inside pieces such as addresses excepted."""
     if _EMPHASIS.search(text) is None:
         return [_run(text)]
-    taken = {position for start, end, _ in find_pieces(text) for position in range(start, end)}
-    return _items(text, 0, taken, count(1))
+    return _items(text, 0, positions_in_pieces(text), count(1))
 
 
 def _items(text: str, offset: int, taken: set[int], elements: count[int]) -> list[BlockItem]:

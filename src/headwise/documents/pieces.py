@@ -43,9 +43,10 @@ _SUFFIXES = (
     "docx?|xlsx?|pptx?|od[tsp]|pdf|txt|csv|tsv|json|ya?ml|xml|html?|css|js|ts|py|java|cpp|md|png|jpe?g|gif|svg|webp|mp[34]|wav|mov|"
     "avi|zip|tar|gz|rar|exe|dmg|apk|iso|log|ini|cfg|sh|sql|db"
 )
-_DOTTED = r"(?<![\w@./\\-])(?:[\w-]{1,63}\.){1,8}"
+_DOTTED, _END = r"(?:[\w-]{1,63}\.){1,8}", r"(?![\w@-]|\.\w)"
+_ALONE = r"(?<![\w@./\\-])"
 _REST = r"[^\s<>\"“”„{}|\\^`]"
-URL = rf"(?<![\w@])(?:(?:https?|ftp)://|www\.){_REST}++|{_DOTTED}(?:{_DOMAINS})(?![\w@-]|\.\w)(?:[/?#]{_REST}*+)?"
+URL = rf"(?<![\w@])(?:(?:https?|ftp)://|www\.){_REST}++|{_ALONE}{_DOTTED}(?:{_DOMAINS}){_END}(?:[/?#]{_REST}*+)?"
 _FOLDER = r"[\w.+~-]{1,80}"
 _SPACED_FOLDER = rf"{_FOLDER}(?: [\w.+~()-]{{1,80}}){{0,3}}"
 # C:\folder\name, \\server\name, /folder/name, ~/name, ./name, and name.txt, perhaps in folders.
@@ -53,7 +54,7 @@ PATH = (
     rf"(?<!\w)[A-Za-z]:\\(?:{_SPACED_FOLDER}\\){{0,20}}(?:{_FOLDER}(?<=\w))?|"
     rf"(?<![\w\\])\\\\(?:{_SPACED_FOLDER}\\){{1,20}}(?:{_FOLDER}(?<=\w))?|"
     rf"(?<![^\s(\[\"'“„‘‚»«])(?:(?:~|\.\.?)/{_FOLDER}|/{_FOLDER}/{_FOLDER})(?:/{_FOLDER}){{0,20}}(?<=\w)|"
-    rf"(?<![\w@:./\\-])(?:{_FOLDER}[/\\]){{0,20}}(?:[\w-]{{1,63}}\.){{1,8}}(?:{_SUFFIXES})(?![\w@-]|\.\w)"
+    rf"{_ALONE}(?:{_FOLDER}[/\\]){{0,20}}{_DOTTED}(?:{_SUFFIXES}){_END}"
 )
 MENTION = r"(?<![\w@#/&])[@#][^\W\d]\w{1,80}"  # @name, #topic
 EMAIL = r"(?<![\w.+%-])[\w.+%-]++@[\w-]++(?:\.[\w-]++)++"
@@ -115,6 +116,11 @@ def find_pieces(text: str, *, foreign: bool = False) -> Iterator[tuple[int, int,
             continue
         end = address_length(match[0]) + match.start() if kind == "url" else match.end()
         yield match.start(), end, kind
+
+
+def positions_in_pieces(text: str) -> set[int]:
+    """Return the positions of the characters that are in pieces, foreign words not among them."""
+    return {position for start, end, _ in find_pieces(text) for position in range(start, end)}
 
 
 def without_addresses(text: str) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-
-from headwise.documents.pieces import find_pieces
+from headwise.documents.pieces import positions_in_pieces
 from headwise.engine.readings import Reading
 from headwise.text.reading.dictionary import Dictionary
 
@@ -15,13 +13,11 @@ def written_out(text: str, dictionary: Dictionary) -> Reading | None:
     Those in addresses, placeholders and the like stay. Raises `CheckpointError` for a damaged dictionary.
     """
     found = dictionary.abbreviations.find(text)
-    pieces = list(find_pieces(text)) if found else []
-    ends = [end for _, end, _ in pieces]
+    taken = positions_in_pieces(text) if found else set()
     parts: list[str] = []
     position = 0
     for start, end, words in found:
-        following = bisect_right(ends, start)  # the first piece that ends behind it
-        if following == len(pieces) or pieces[following][0] >= end:
+        if taken.isdisjoint(range(start, end)):
             parts += [text[position:start], words]
             position = end
     return Reading("".join([*parts, text[position:]]), str) if parts else None

@@ -73,6 +73,7 @@ def lacking(subwords: Subwords, source: str, output: str) -> list[str]:
         (r"save D:\Old files\a.zip.", r"D:\Old files\a.zip.zip sichern", [r"D:\Old files\a.zip"]),
         ("in /etc/hosts, and/or me", "in /etc/host, und/oder mir", ["/etc/hosts"]),
         ("what #dogs by @anna, C#", "was Hunde von @Anna", ["#dogs", "@anna"]),
+        ("file:my_list.docx", "Datei:my_List.docx", ["my_list.docx"]),
         ("ok.it was a.comma", "OK", []),
         ("from 9am to 5pm", "von 9 bis 6 Uhr", ["5pm"]),
         ("from 9am to 5pm", "von 9 bis 17 Uhr", []),

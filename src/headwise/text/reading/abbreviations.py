@@ -33,7 +33,7 @@ class Abbreviations:
         """
         found: list[tuple[int, int, str]] = []
         text = text.rstrip()
-        parts = list(_PART.finditer(text)) if self._beginnings else []
+        parts = list(_PART.finditer(text))
         for number, part in enumerate(parts):
             start, stop = part.span()
             if part[0].rstrip(".").lower() not in self._beginnings or (found and start < found[-1][1]):

@@ -59,21 +59,18 @@ class Dictionary:
         forms = self._translations[word].split("\t")
         return tuple(dict.fromkeys([*forms, *(form[:1].upper() + form[1:] for form in forms)]))[:MOST_FORMS]
 
-    @functools.cached_property
-    def _translations(self) -> Mapping[str, str]:
-        """The translations of each word, with tabs between them."""
-        return {word: forms for word, forms in self._lines if not forms.startswith(_STANDS_FOR)}
-
-    @functools.cached_property
+    @property
     def abbreviations(self) -> Abbreviations:
         """The abbreviations; raises `CheckpointError` for a damaged file."""
-        return Abbreviations(
-            {short: words.removeprefix(_STANDS_FOR) for short, words in self._lines if words.startswith(_STANDS_FOR)}
-        )
+        return self._content[1]
+
+    @property
+    def _translations(self) -> Mapping[str, str]:
+        """The translations of each word, with tabs between them."""
+        return self._content[0]
 
     @functools.cached_property
-    def _lines(self) -> list[tuple[str, str]]:
-        """The first column of each line, and the others with tabs between them."""
+    def _content(self) -> tuple[Mapping[str, str], Abbreviations]:
         packed = read_bounded(self._file, _MOST_BYTES, CheckpointError, "a dictionary, packed by xz,")
         unpacker = lzma.LZMADecompressor(memlimit=_MOST_MEMORY)
         try:
@@ -90,4 +87,7 @@ class Dictionary:
                 raise CheckpointError(
                     f"{self._file} line {number}: expected a word, a tab and its translations, found {line[:40]!r}"
                 )
-        return [(word, others) for word, _, others in (line.partition("\t") for line in lines)]
+        translations = dict(line.split("\t", 1) for line in lines)
+        short = [word for word, others in translations.items() if others.startswith(_STANDS_FOR)]
+        stand_for = {word: translations.pop(word).removeprefix(_STANDS_FOR) for word in short}
+        return translations, Abbreviations(stand_for)
