@@ -39,7 +39,8 @@ def test_the_estimate_is_of_the_model_that_is_then_trained(program: Call, toy: T
     memory = record["memory"]
     assert memory["parameters"] == memory["gradients"] == 4 * record["parameters"]
     assert memory["optimizer"] == 8 * record["parameters"]
-    assert min(memory.values()) > 0
+    # What the steps need beside all that may be memory which this process has freed before.
+    assert min(size for part, size in memory.items() if part != "other") > 0
     assert memory["total"] == sum(size for part, size in memory.items() if part != "total")
     assert record["seconds"] == pytest.approx(record["tokens"] / record["tokens_per_second"])
     assert record["kilowatt_hours"] == pytest.approx(100 * record["seconds"] / 3.6e6)

@@ -160,7 +160,7 @@ class TranslationTracer(Tracer[Seq2Seq]):
         """
         lines = [readable(self.translator.subwords, text, "source")]
         recase = self.translator.options.recase if recase is None else recase
-        for found in self.translator.readings(lines, recase=recase):
+        for found in self.translator.reader.readings(lines, recase=recase):
             lines = read_texts(lines, found)
         return lines[0]
 
@@ -173,7 +173,7 @@ class TranslationTracer(Tracer[Seq2Seq]):
         ids = self.translator.subwords.encode_source(text)
         if len(ids) > self.longest:
             notes.append(f"the text has {len(ids)} subwords, and the first {self.longest} are looked into")
-        notes += [*self._unknown_notes(text, "source"), *self.translator.about_words(text)]
+        notes += [*self._unknown_notes(text, "source"), *self.translator.reader.about(text)]
         side = self.side((*ids[: self.longest], EOS), source=True)
         # Unknown subwords decode to ⁇, so unknown words are replaced by those of the text. The words correspond one to
         # one, unless the text itself contains SentencePiece's symbol for a space.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -22,19 +21,16 @@ from numpy.typing import NDArray
 from headwise.characters import check_characters, has_letters
 from headwise.chunks import chunks, growing, results
 from headwise.config import Config, DecodingConfig
-from headwise.config.languages import short_code
-from headwise.engine.abbreviations import written_out
 from headwise.engine.alignment import Link, SubwordWeights, word_links
 from headwise.engine.base import Engine, Ids, SearchSentence
 from headwise.engine.hypotheses import Hypothesis
+from headwise.engine.line_reader import LineReader
 from headwise.engine.loading import EngineOptions, ensemble, open_run
 from headwise.engine.number_guard import SourceNumbers
-from headwise.engine.number_marks import number_marks
 from headwise.engine.options import SearchOptions, changed_options
 from headwise.engine.outputs import Output, Translation, join_translations
 from headwise.engine.quality import QualityCurve, mean_probability
-from headwise.engine.readings import Reading, read_texts, readings
-from headwise.engine.recasing import in_capitals, recased
+from headwise.engine.readings import read_texts
 from headwise.engine.second_search import search_checked
 from headwise.engine.sentences import EncodedSentences, Split, encode_source, listed, readable, with_prefixes
 from headwise.engine.shortlist import FILE as SHORTLIST
@@ -43,19 +39,13 @@ from headwise.engine.spelling import Speller, unlearned
 from headwise.engine.symbols import SYMBOLS
 from headwise.engine.word_guard import SeldomWords
 from headwise.errors import CheckpointError, ConfigError, DataError
-from headwise.extras import optional_module
 from headwise.shipped.runs import find_run
-from headwise.text.reading.dictionary import Dictionary
 from headwise.text.reading.glossary import Glossary
 from headwise.text.reading.lines import one_line
 from headwise.text.tokens.pair_vocabulary import Side
-from headwise.text.tokens.source_words import SourceWords
 from headwise.text.tokens.subwords import EOS, Subwords
 from headwise.text.tokens.unknown import UnknownWordFinder
 from headwise.weights import Weights, model_file
-
-_NAMED = 8  # words in a sentence
-_CAPITALS = "it is in capitals, which the model wasn't trained with; recase reads it as ordinary text"
 
 
 class Translator:
@@ -66,18 +56,14 @@ class Translator:
         decoding = decoding or DecodingConfig()
         self.engine = engine
         self.subwords = subwords
+        self.reader = LineReader(subwords, Speller(subwords))
         self.symbols = dataclasses.replace(
             SYMBOLS, given=subwords.given, continuing=subwords.continuing(), lettered=subwords.lettered()
         )
         self.batch_tokens = decoding.batch_tokens
         self.options = SearchOptions(**decoding.search)
         self.shortlist: Shortlist | None = None
-        self.languages: tuple[str | None, str | None] = (None, None)  # of source and target, where known
         self.quality: QualityCurve | None = None  # None: not measured
-        self.source_words: SourceWords | None = None  # None: not listed
-        self.reads_capitals = True  # whether it was trained with text in capitals, or may have been
-        self.dictionary: Dictionary | None = None  # of words that it hardly knows
-        self.speller = Speller(subwords)
         self.unknown: dict[Side, UnknownWordFinder] = {
             "source": UnknownWordFinder(subwords, "source"),
             "target": UnknownWordFinder(subwords, "target"),
@@ -120,13 +106,7 @@ class Translator:
         lacking = unlearned(Weights(model_file(paths[0])), config.model.d_model, subwords)
         subwords = subwords.avoiding(lacking)
         translator = cls(ensemble([each.engine for each in loaded_runs]), subwords, config.decoding)
-        translator.languages = config.data.languages
-        translator.reads_capitals = (
-            config.data.augment.capitals > 0 or config.subwords.kind == "imported" or subwords.lowercases
-        )
-        translator.source_words = SourceWords.of_run(paths[0])
-        translator.dictionary = Dictionary.of_run(paths[0])
-        translator.speller = Speller(subwords, lacking)
+        translator.reader = LineReader.of_run(paths[0], config, subwords, Speller(subwords, lacking))
         translator.quality = QualityCurve.of_run(paths[0]) if len(paths) == 1 else None
         if shortlist:
             sizes = subwords.source_size, subwords.target_size
@@ -141,9 +121,13 @@ class Translator:
         other = copy.copy(self)
         other.subwords = self.subwords.with_language(language)
         other.symbols = dataclasses.replace(self.symbols, given=other.subwords.given)
-        vocabulary = other.subwords.vocabulary
-        other.languages = (self.languages[0], None if vocabulary is None else vocabulary.language_code)
+        other.reader = self.reader.in_language(other.subwords)
         return other
+
+    @property
+    def languages(self) -> tuple[str | None, str | None]:
+        """The codes of the source and target language, where known."""
+        return self.reader.languages
 
     @property
     def description(self) -> str:
@@ -226,11 +210,11 @@ class Translator:
         options = options.within(longest)
         if glossary is not None and options.sample:
             raise ConfigError("glossary: expected beam search with it, found sampling")
-        kept = self._translated(texts) if options.keep_translated else frozenset()
+        kept = self.reader.already_translated(texts) if options.keep_translated else frozenset()
         if prefixes is None:
             kept |= {n for n, text in enumerate(texts) if text.strip() and not has_letters(text)}
         read = [readable(self.subwords, text, f"line {line}") for line, text in enumerate(texts, start=first_line)]
-        found = self.readings(read, recase=options.recase, short_numbers=options.guard)
+        found = self.reader.readings(read, recase=options.recase, short_numbers=options.guard)
         _, ordinary, full, spelled = found
         written = read_texts(read, ordinary)  # as in the line, except for the case
         read = read_texts(read_texts(written, full), spelled)
@@ -261,26 +245,6 @@ class Translator:
         rooms = [self._room(longest, each.prefix, lettered=each.lettered) for each in searched]
         return result.with_glossary(glossary, glossary_texts or written, parts, self.subwords, rooms)
 
-    def readings(
-        self, texts: Sequence[str], *, recase: bool, short_numbers: bool = False
-    ) -> tuple[dict[int, Reading], ...]:
-        """Return what is read of `readable` lines in place of what is written, by their numbers, and then of that.
-
-        The first are the lines with numbers, which are read as they are; the second those in one case, with `recase`;
-        the third those with abbreviations that the dictionary has; the fourth those that the vocabulary can't spell,
-        and with `short_numbers` those with long numbers.
-        """
-        marks = number_marks(*self.languages)
-        marked = {} if marks is None else readings(texts, marks.read)
-        ordinary, full = {}, {}
-        if recase:
-            ordinary = readings(texts, lambda text: recased(text, self.subwords, self.source_words))
-        texts = read_texts(texts, ordinary)
-        if (dictionary := self.dictionary) is not None:
-            full = readings(texts, lambda text: written_out(text, dictionary))
-        respelled = functools.partial(self.speller.respelled, short_numbers=short_numbers)
-        return marked, ordinary, full, readings(read_texts(texts, full), respelled)
-
     def _sentence(
         self, text: str, source: Sequence[int], options: SearchOptions, prefix: Sequence[int] | None
     ) -> SearchSentence:
@@ -291,34 +255,12 @@ class Translator:
             assert options.max_length is not None  # they are `within` what the model writes
             room = self._room(options.max_length, prefix, lettered=lettered)
             numbers = SourceNumbers.of(text, self.subwords, room)
-            words = SeldomWords.of(text, self.dictionary, self.subwords, room)
+            words = SeldomWords.of(text, self.reader.dictionary, self.subwords, room)
         return SearchSentence(source, options, prefix, allowed, lettered=lettered, numbers=numbers, words=words)
 
     def _room(self, longest: int, prefix: Sequence[int] | None, *, lettered: bool) -> int:
         """Return the most tokens of all terms of an output of at most `longest` tokens."""
         return longest - len(self.symbols.beginning(prefix)) - lettered
-
-    def about_words(self, text: str) -> tuple[str, ...]:
-        """Return sentences about a text in capitals, and about words that a shipped run's training text lacks."""
-        found = () if self.reads_capitals or not in_capitals(text) else (_CAPITALS,)
-        lacking = () if self.source_words is None else self.source_words.lacks(text)
-        more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
-        if lacking:
-            found += (f"words that the model has never read: {', '.join(lacking[:_NAMED])}{more}",)
-        return found
-
-    def _translated(self, texts: Sequence[str]) -> frozenset[int]:
-        """Return the numbers of the texts that are surely in the target language; raises `ConfigError`."""
-        optional_module("py3langid", "--already-translated keep")
-        from headwise.text.reading.detection import is_known, surely
-
-        languages = [short_code(code) for code in self.languages if code is not None]
-        if len(languages) < 2 or not all(map(is_known, languages)):
-            raise ConfigError(
-                "--already-translated keep: expected a run whose two languages are known, found "
-                f"{' and '.join(languages) or 'none'} (data.source_language, data.target_language)"
-            )
-        return frozenset(n for n, text in enumerate(texts) if surely(text, languages) == languages[1])
 
     def needs_letter(self, text: str, prefix: Sequence[int] | None) -> bool:
         """Whether a source has a letter or a digit, and a prefix of its outputs has none but room for one."""
@@ -349,7 +291,7 @@ class Translator:
                     list(itertools.islice(part_translations, parts)), text, encoded.alpha, aligned=alignments
                 ),
                 self.subwords,
-            ).with_warnings(self.about_words(encoded.written(number)))
+            ).with_warnings(self.reader.about(encoded.written(number)))
             for number, (text, parts) in enumerate(zip(encoded.texts, encoded.parts, strict=True))
         ]
 

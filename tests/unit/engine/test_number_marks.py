@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -143,7 +144,7 @@ def test_a_translation_has_the_marks_of_its_language(tmp_path: Path) -> None:
     translator = Translator.load(run, device="cpu")
     line = "Two dogs are playing 1,234 times in the snow."
     (plain,) = translator.translate([line], prefixes=["1,234 o"])
-    translator.languages = ("en", "de")
+    translator.reader = replace(translator.reader, languages=("en", "de"))
     (marked,) = translator.translate([line], prefixes=["1,234 o"])
     assert plain.text.startswith("1,234 o")
     assert marked.text == plain.text.replace("1,234", "1.234")

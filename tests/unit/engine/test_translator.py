@@ -78,7 +78,7 @@ def test_text_in_the_target_language_stays(translator: Translator, tmp_path: Pat
     texts = [ENGLISH[0], german, german.upper(), "Hotel", ""]
     with pytest.raises(ConfigError, match=r"expected a run whose two languages are known, found none"):
         told.translate(texts, keep_translated=True)
-    told.languages = ("eng", "de")
+    told.reader = dataclasses.replace(told.reader, languages=("eng", "de"))
     found, free = told.translate(texts, keep_translated=True, alignments=True), told.translate(texts)
     assert [each.text for each in found] == [free[0].text, german, german.upper(), free[3].text, ""]
     assert [bool(each.warnings) for each in found] == [False, True, True, False, False]
