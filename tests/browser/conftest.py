@@ -217,6 +217,10 @@ def served(
 
 
 SERVER_ONLY = pytest.mark.parametrize("served", ["server"], indirect=True)
+# Where tests/unit/page/test_static_page.py compares all that the page shows.
+MOSTLY_SERVER = pytest.mark.parametrize(
+    "served", ["server", pytest.param("static", marks=pytest.mark.slow)], indirect=True
+)
 
 
 @pytest.fixture(scope="session")

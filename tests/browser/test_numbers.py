@@ -13,7 +13,7 @@ import pytest
 import torch
 from playwright.sync_api import expect
 
-from browser.conftest import TEXT, Visit, number
+from browser.conftest import MOSTLY_SERVER, TEXT, Visit, number
 from headwise.analysis.interventions.weights import order
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.cli.main import run as command_line
@@ -23,6 +23,7 @@ from headwise.nn.multihead import MultiHeadAttention
 from headwise.nn.recording import recording
 from headwise.text.tokens.subwords import BOS, EOS
 
+pytestmark = MOSTLY_SERVER
 SHOWN = 6e-5  # four decimals
 PARTS = {"encoder": "self_attention", "decoder": "self_attention", "cross": "cross_attention"}
 

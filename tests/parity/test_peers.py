@@ -55,7 +55,7 @@ def make(folder: Path, norm: str) -> Workload:
     return workload
 
 
-@pytest.fixture(scope="module", params=["post", "pre"])
+@pytest.fixture(scope="module", params=["post", pytest.param("pre", marks=pytest.mark.slow)])
 def workload(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Workload:
     return make(tmp_path_factory.mktemp("toy"), request.param)
 

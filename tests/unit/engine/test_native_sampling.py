@@ -53,7 +53,7 @@ PREFIXES: list[list[int]] = [[7, 8], [], [9], [149], [4, 5, 6], [2, 0, 1]]
 
 
 @pytest.mark.parametrize("options", [*SEARCHES.values(), *SAMPLED.values()], ids=[*SEARCHES, *SAMPLED])
-@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("listed", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_prefixes_and_samples_are_those_of_pytorch(library: Library, options: SearchOptions, listed: bool) -> None:
     for found, expected in zip(
         prefixed(shared_engine(library), options, listed), prefixed_by_pytorch(options, listed), strict=True
@@ -81,7 +81,7 @@ FEW = {17, 40, 99, 149}  # tokens with letters, so that most outputs would end w
 
 
 @pytest.mark.parametrize("options", [*SEARCHES.values(), *SAMPLED.values()], ids=[*SEARCHES, *SAMPLED])
-@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("listed", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_letters_are_demanded_as_by_pytorch(library: Library, options: SearchOptions, listed: bool) -> None:
     found, expected = lettered(shared_engine(library), options, listed), lettered_by_pytorch(options, listed)
     assert_same_but_for_draws(found, expected, options)

@@ -216,14 +216,14 @@ NATIVE: dict[str, dict[str, Any]] = {
 def test_both_engines_place_the_same(options: dict[str, Any], given_code: tuple[int, ...]) -> None:
     continuing = bytes(number % 5 == 4 for number in range(SIZE))
     symbols = dataclasses.replace(SYMBOLS, given=given_code, continuing=continuing)
-    sources, search = sentences(16, SIZE, seed=3), SearchOptions(**options)
-    terms = random_terms(16, seed=5, size=9 if search.beam == 8 else SIZE)  # many with common beginnings
+    sources, search = sentences(9, SIZE, seed=3), SearchOptions(**options)
+    terms = random_terms(9, seed=5, size=9 if search.beam == 8 else SIZE)  # many with common beginnings
     if given_code:
         terms = [None if each is None or 9 in each.tokens else each for each in terms]
     symbols = dataclasses.replace(symbols, lettered=bytes(number % 9 == 8 for number in range(SIZE)))
     for lists, needy in ((None, False), (shortlist, False), (None, True), (shortlist, True)):
         expected, found = (
-            decode(each, sources, search, symbols, terms=terms, shortlist=lists, lettered=[needy] * 16)
+            decode(each, sources, search, symbols, terms=terms, shortlist=lists, lettered=[needy] * 9)
             for each in (transformer(), native())
         )
         for ours, theirs in zip(found, expected, strict=True):
