@@ -46,14 +46,10 @@ def command(
     ] = "source",
     target_field: Annotated[str, Option(help="Likewise: target.", show_default=False)] = "target",
     max_words: Annotated[int, count(help="Most words of a side (250).", show_default=False)] = 250,
-    min_words: Annotated[int, count(help="Fewest words of a side (1).", show_default=False)] = 1,
     max_ratio: Annotated[
         float,
         Option(metavar="R", min=1.0, max=bounds.RATIO, help="Most characters for each of the shorter side."),
     ] = 9.0,
-    max_word_ratio: Annotated[
-        float, Option(metavar="R", min=0.0, max=bounds.RATIO, help="Most words for each of it; 0: no limit.")
-    ] = 0.0,
     identify_languages: IdentifyLanguages = False,
     languages: Languages = None,
     filters: Filters = None,
@@ -120,8 +116,6 @@ def command(
         (source_field, target_field),
         Rules(
             Config.from_tree({"data": {"cleaning": cleaning}}, "command line").data.cleaning,
-            min_words,
-            max_word_ratio,
             pair,
             filters or [],
         ),

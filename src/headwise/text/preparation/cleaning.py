@@ -49,8 +49,6 @@ class Rules:
     """Rules for pairs, each with a count of the pairs that it removes."""
 
     cleaning: CleaningConfig  # the rules of `data.cleaning`; duplicates are found later
-    min_words: int = 1  # of a side
-    max_word_ratio: float = 0.0  # most words of the longer side for each of the shorter; 0: no limit
     languages: tuple[str, str] | None = None  # codes, which py3langid identifies; None: not identified
     filters: Sequence[str] = ()  # functions, as `module:function`
 
@@ -75,8 +73,6 @@ class Rules:
         if self.cleaning.held_out:
             sentences = held_out_sentences(self.cleaning.held_out, fields)
             loaded.append(("held out", lambda s, t: sentences.isdisjoint((words_of(s), words_of(t)))))
-        if self.min_words > 1 or self.max_word_ratio:
-            loaded.append(("words", self._has_words))
         if self.languages is not None:
             optional_module("py3langid", "--identify-languages")
             from headwise.text.reading import detection
@@ -86,10 +82,6 @@ class Rules:
             loaded.append(("language", lambda s, t: [base_code(find(s)), base_code(find(t))] == wanted))
         loaded += [(name, _checked(name, load_filter(name))) for name in self.filters]
         return loaded
-
-    def _has_words(self, source: str, target: str) -> bool:
-        short, long = sorted((len(source.split()), len(target.split())))
-        return short >= self.min_words and (not self.max_word_ratio or long <= self.max_word_ratio * short)
 
 
 def words_of(text: str) -> str:
