@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks import command_line
 from benchmarks.browser import served
-from headwise.page.runs import open_runs
+from headwise.page.runs import PageRun
 
 SENTENCE = "a young man in a blue shirt is riding a brown horse along the beach with two dogs ."
 ROUNDS = 30
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--text", default=SENTENCE)
     options = parser.parse_args(arguments)
-    runs = open_runs([options.run], "cpu")
+    runs = PageRun.open_all([options.run], "cpu")
     with served(runs) as address:
         measure(f"{address}api/", {"run": next(iter(runs)), "text": options.text, "arrays": "packed"})
 

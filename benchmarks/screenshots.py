@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from benchmarks import command_line
 from benchmarks.browser import chromium, served
-from headwise.page.runs import open_runs
+from headwise.page.runs import PageRun
 
 # Name: width, color scheme, state, and whether the screenshot has the whole page or only its first screen.
 VIEWS: dict[str, tuple[int, Literal["light", "dark"], dict[str, str], bool]] = {
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
     text = {} if options.text is None else {"text": options.text}
-    with served(open_runs([options.run])) as address, chromium() as browser:
+    with served(PageRun.open_all([options.run])) as address, chromium() as browser:
         for name, (width, scheme, state, whole) in VIEWS.items():
             page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
             page.goto(address + "#" + urlencode({**text, **state}))

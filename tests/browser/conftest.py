@@ -30,7 +30,7 @@ from headwise.engine.translator import Translator
 from headwise.interop.runs import open_trained
 from headwise.page.application import page_app
 from headwise.page.evaluation_pairs import EvaluationPairs
-from headwise.page.runs import PageRun, open_runs
+from headwise.page.runs import PageRun
 from headwise.page.static_page import write_page
 from headwise.web.server import listen, server
 from language_model_run import make_language_model_run, make_masked_model_run
@@ -78,7 +78,7 @@ class Served:
     def start(self) -> None:
         listener = listen("127.0.0.1", self.port)
         self.port = listener.getsockname()[1]
-        app = page_app(open_runs(self.runs, "cpu"), self.corpus)
+        app = page_app(PageRun.open_all(self.runs, "cpu"), self.corpus)
         self._server = server(app, log_level="error")
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]}, daemon=True)
         self._thread.start()

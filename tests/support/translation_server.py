@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from headwise.config import Config
 from headwise.page.application import Page
-from headwise.page.runs import open_runs
+from headwise.page.runs import PageRun
 from headwise.serve.production import Production
 from headwise.serve.translation.limits import ServiceLimits
 from serve_sockets import serving
@@ -37,7 +37,7 @@ def production_of(
     **options: Any,
 ) -> tuple[Any, Production]:
     """Return the application that serves some runs, and its service."""
-    opened = open_runs(runs, "cpu")
+    opened = PageRun.open_all(runs, "cpu")
     production = Production(opened, limits=limits, say=say, **options)
     return production.app(Page(opened)), production
 

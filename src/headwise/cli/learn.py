@@ -34,7 +34,7 @@ def command(
     Example: headwise learn runs/de --port 9000 --no-browser
     """
     from headwise.page.application import page_app
-    from headwise.page.runs import open_runs
+    from headwise.page.runs import PageRun
     from headwise.web.server import listening, serve
 
     def say(address: str) -> None:
@@ -43,7 +43,7 @@ def command(
         if browser and _has_screen():
             webbrowser.open(chapters)
 
-    runs = open_runs([run, *general_runs()], device)  # the first is the one that the chapters' links open
+    runs = PageRun.open_all([run, *general_runs()], device)  # the first is the one that the chapters' links open
     with listening("127.0.0.1", port, [], say) as (listener, hosts):
         serve(page_app(runs, hosts=hosts), listener)
 

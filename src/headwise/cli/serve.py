@@ -195,9 +195,9 @@ def _opened(
     if not installed("torch"):
         from headwise.serve import without_page
 
-        return without_page.open_runs(paths, device, threads), without_page.PageMissing
+        return without_page.TranslationRun.open_all(paths, device, threads), without_page.PageMissing
     from headwise.page.application import Page
-    from headwise.page.runs import open_runs
+    from headwise.page.runs import PageRun
 
-    runs = open_runs(paths, device, threads)
+    runs = PageRun.open_all(paths, device, threads)
     return runs, lambda: Page(runs, corpus)

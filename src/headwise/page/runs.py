@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +14,7 @@ from headwise.errors import ConfigError
 from headwise.metrics import read_metrics
 from headwise.page.views import VIEWS, TranslationView, View
 from headwise.page.views.view import CAPABILITIES
-from headwise.web.run_directories import RunDirectory, unique_name
+from headwise.web.run_directories import RunDirectory
 
 SomeView = TypeVar("SomeView", bound=View)
 _STILL_RUNNING = 120.0  # seconds since the last record, within which an unfinished training counts as running
@@ -23,6 +22,14 @@ _STILL_RUNNING = 120.0  # seconds since the last record, within which an unfinis
 
 class PageRun(RunDirectory[View]):
     """A run directory that is served; of a run in training, its training curves alone."""
+
+    @staticmethod
+    def expect(path: Path, config: Config) -> None:
+        """Raise `ConfigError` for a task without a view."""
+        if config.task not in VIEWS:
+            raise ConfigError(
+                f"{path}: expected a run of the task {' or '.join(VIEWS)}, found {config.task}, which has no view"
+            )
 
     def view(self) -> View:
         """Return the view, whose model is loaded at the first call. Raises `NotReady` if there is none yet."""
@@ -80,21 +87,3 @@ class PageRun(RunDirectory[View]):
 
 def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def open_runs(paths: Sequence[Path], device: str = "auto", threads: int = 0) -> dict[str, PageRun]:
-    """Open run directories under unique names (`name`, `name-2`, …) and load their models; `threads` as in `PageRun`.
-
-    Raises a `HeadwiseError` for a directory that is not a run, for a damaged run, and for a task without a view.
-    """
-    runs: dict[str, PageRun] = {}
-    for path in paths:
-        config = Config.of_run(path)
-        if config.task not in VIEWS:
-            raise ConfigError(
-                f"{path}: expected a run of the task {' or '.join(VIEWS)}, found {config.task}, which has no view"
-            )
-        name = unique_name(path.resolve().name, runs)
-        runs[name] = PageRun(name, path, config, device, threads)
-        runs[name].load()
-    return runs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
 from pathlib import Path
 
 from starlette.requests import Request
@@ -15,7 +14,7 @@ from headwise.engine.translator import Translator
 from headwise.extras import not_installed
 from headwise.web.app import ApplicationPart
 from headwise.web.endpoints import Endpoints
-from headwise.web.run_directories import RunDirectory, unique_name
+from headwise.web.run_directories import RunDirectory
 
 _PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Headwise</title>
@@ -27,6 +26,12 @@ _PAGE = """<!doctype html>
 class TranslationRun(RunDirectory[Translator]):
     """A run directory that translates."""
 
+    @staticmethod
+    def expect(path: Path, config: Config) -> None:
+        """Raise `ConfigError` for a run that doesn't translate: it needs PyTorch."""
+        if config.task != "translation":
+            raise not_installed(f"{path}: a run of the task {config.task}", "torch")
+
     def translator(self) -> Translator:
         """Return the translator, which is loaded at the first call. Raises `NotReady` if there is no model yet."""
         return self.loaded()
@@ -37,19 +42,6 @@ class TranslationRun(RunDirectory[Translator]):
 
     def _load(self, config: Config) -> Translator:
         return Translator.load(self.path, device=self.device, workers=self.threads)
-
-
-def open_runs(paths: Sequence[Path], device: str = "auto", threads: int = 0) -> dict[str, TranslationRun]:
-    """Open runs under unique names and load their models; raises a `HeadwiseError` for what isn't a translation run."""
-    runs: dict[str, TranslationRun] = {}
-    for path in paths:
-        config = Config.of_run(path)
-        if config.task != "translation":
-            raise not_installed(f"{path}: a run of the task {config.task}", "torch")
-        name = unique_name(path.resolve().name, runs)
-        runs[name] = TranslationRun(name, path, config, device, threads)
-        runs[name].share()
-    return runs
 
 
 class PageMissing(ApplicationPart):

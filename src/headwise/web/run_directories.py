@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from headwise.config import Config
 from headwise.engine.translator import Translator
@@ -51,6 +51,26 @@ class RunDirectory(ABC, Generic[Loaded]):
     loaded_from: Stamps = field(default_factory=dict)
     _loaded: Loaded | None = None
     _load_lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def open_all(cls, paths: Sequence[Path], device: str = "auto", threads: int = 0) -> dict[str, Self]:
+        """Open run directories under unique names (`name`, `name-2`, …) and load their models.
+
+        Raises a `HeadwiseError` for a directory that is not a run, for a damaged run, and as `expect`.
+        """
+        runs: dict[str, Self] = {}
+        for path in paths:
+            config = Config.of_run(path)
+            cls.expect(path, config)
+            name = _unique_name(path.resolve().name, runs)
+            runs[name] = cls(name, path, config, device, threads)
+            runs[name].load()
+        return runs
+
+    @staticmethod
+    @abstractmethod
+    def expect(path: Path, config: Config) -> None:
+        """Raise a `HeadwiseError` for a run of a task that can't be served."""
 
     @abstractmethod
     def _load(self, config: Config) -> Loaded:
@@ -114,7 +134,7 @@ class RunDirectory(ABC, Generic[Loaded]):
         return found
 
 
-def unique_name(name: str, taken: Collection[str]) -> str:
+def _unique_name(name: str, taken: Collection[str]) -> str:
     """Return the name of a run, with a number appended if it is taken already (`name`, `name-2`, …)."""
     number, unique = 1, name
     while unique in taken:

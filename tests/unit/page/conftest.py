@@ -23,6 +23,6 @@ def client(run: Path) -> TestClient:
     from starlette.testclient import TestClient
 
     from headwise.page.application import page_app
-    from headwise.page.runs import open_runs
+    from headwise.page.runs import PageRun
 
-    return TestClient(page_app(open_runs([run], "cpu")), base_url="http://localhost")
+    return TestClient(page_app(PageRun.open_all([run], "cpu")), base_url="http://localhost")

@@ -24,7 +24,7 @@ from headwise.page import evaluation_pairs, evidence
 from headwise.page.application import Page
 from headwise.page.development_set import suggestions
 from headwise.page.evaluation_pairs import EvaluationPairs
-from headwise.page.runs import PageRun, open_runs
+from headwise.page.runs import PageRun
 from headwise.text.preparation.in_process import prepare
 from planted_heads import Planted, antecedent, subject
 from translator_run import ENGLISH, GERMAN, make_run
@@ -64,7 +64,7 @@ def planted(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def measured(run: Path, corpus: EvaluationPairs | None) -> dict[str, Any]:
-    measurement = evidence.Evidence(corpus, open_runs([run], "cpu")[run.name].translator)
+    measurement = evidence.Evidence(corpus, PageRun.open_all([run], "cpu")[run.name].translator)
     measurement.start()
     while measurement.to_json()["status"] == "measuring":
         time.sleep(0.05)
@@ -80,7 +80,7 @@ def test_gold_reaches_roles_and_the_alignment_error_rate(run: Path, way: str) ->
         assert sentences.targets is not None
         corpus = EvaluationPairs("the built-in corpus", sentences.sources, sentences.targets, sentences.gold)
     else:
-        corpus = EvaluationPairs.of(open_runs([run], "cpu")[run.name])
+        corpus = EvaluationPairs.of(PageRun.open_all([run], "cpu")[run.name])
     assert corpus is not None
     answer = measured(run, corpus)
     first, second = answer["heads"]["encoder"][0]
@@ -99,7 +99,7 @@ def test_gold_reaches_roles_and_the_alignment_error_rate(run: Path, way: str) ->
 
 
 def test_without_trees_beside_it_development_data_is_plain(run: Path, tmp_path: Path) -> None:
-    opened = open_runs([run], "cpu")[run.name]
+    opened = PageRun.open_all([run], "cpu")[run.name]
     folder = Path(str(opened.config.data.dev_source)).parent
     plain = {side: str(tmp_path / f"dev.{side}") for side in ("en", "de")}
     for side, file in plain.items():
@@ -124,7 +124,7 @@ def test_damaged_annotation_is_said_by_the_panel_of_a_server_that_runs(
         raise DataError("dev.align: expected a line for each of dev.en, found 1")
 
     monkeypatch.setattr(EvaluationPairs, "of", damaged)
-    page = Page(open_runs([run], "cpu"))
+    page = Page(PageRun.open_all([run], "cpu"))
     page.renew(run.name)  # where training has written another development set
     found = page._evidence[run.name].to_json()
     assert found["status"] == "failed"
@@ -151,7 +151,7 @@ def test_a_development_set_that_was_split_off_is_that_of_the_training(tmp_path: 
         source=[str(tmp_path / "train.en")], target=[str(tmp_path / "train.de")], dev_pairs=3, workers=1
     )
     (path / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
-    (run,) = open_runs([path], "cpu").values()
+    (run,) = PageRun.open_all([path], "cpu").values()
     assert EvaluationPairs.of(run) is None
     held_out = prepare(config.data, SubwordConfig(size=80), path / "prepared", max_length=100)
     corpus = EvaluationPairs.of(run)

@@ -18,7 +18,7 @@ from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.cli.main import run as command_line
 from headwise.engine.translator import Translator
 from headwise.page.application import page_app
-from headwise.page.runs import open_runs
+from headwise.page.runs import PageRun
 from image_run import make_image_run
 from language_model_run import make_language_model_run
 from translator_run import ENGLISH
@@ -126,7 +126,7 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def test_a_language_model_and_a_classifier_answer(others: dict[str, Path]) -> None:
-    app = page_app(open_runs([*others.values()], "cpu"))
+    app = page_app(PageRun.open_all([*others.values()], "cpu"))
     client = TestClient(app, base_url="http://localhost")
     can = {name: client.get(f"/api/run?run={name}").json()["can"]["boxes"] for name in others}
     assert can == {"writer": True, "digits": True, "pairs": False}

@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from headwise.page.application import page_app
-from headwise.page.runs import open_runs
+from headwise.page.runs import PageRun
 from language_model_run import make_language_model_run
 from translator_run import ENGLISH, make_run
 
@@ -26,7 +26,7 @@ from translator_run import ENGLISH, make_run
 def app(tmp_path_factory: pytest.TempPathFactory) -> Starlette:
     folder = tmp_path_factory.mktemp("runs")
     runs = [make_run(folder / "small"), make_language_model_run(folder / "writer")]
-    return page_app(open_runs(runs, "cpu"))
+    return page_app(PageRun.open_all(runs, "cpu"))
 
 
 Asker = Callable[..., httpx.Response]

@@ -25,7 +25,7 @@ from headwise.engine.translator import Translator
 from headwise.errors import HeadwiseError
 from headwise.page.application import page_app
 from headwise.page.request_queue import RequestQueue
-from headwise.page.runs import open_runs
+from headwise.page.runs import PageRun
 from headwise.web.errors import QueueFull
 from headwise.web.guard import MOST_BYTES
 from headwise.web.server import listen
@@ -34,7 +34,7 @@ from translator_run import ENGLISH, make_run
 
 
 def client_of(run: Path) -> TestClient:
-    return TestClient(page_app(open_runs([run], "cpu")), base_url="http://localhost")
+    return TestClient(page_app(PageRun.open_all([run], "cpu")), base_url="http://localhost")
 
 
 def post(client: TestClient, path: str, **question: Any) -> httpx.Response:
@@ -195,7 +195,7 @@ def test_a_run_in_training_has_curves_and_no_model(tmp_path: Path) -> None:
 
 def test_runs_of_one_name_get_names_of_their_own(run: Path, tmp_path: Path) -> None:
     other = make_run(tmp_path / "small")
-    assert list(open_runs([run, other], "cpu")) == ["small", "small-2"]
+    assert list(PageRun.open_all([run, other], "cpu")) == ["small", "small-2"]
 
 
 def test_one_request_at_a_time_in_order_and_none_for_nobody() -> None:

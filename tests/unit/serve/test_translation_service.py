@@ -22,7 +22,7 @@ from headwise.engine.scheduling.load import Load
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.nn.recording import recording
-from headwise.page.runs import open_runs
+from headwise.page.runs import PageRun
 from headwise.page.views.translation import TranslationView
 from headwise.serve.production import Production, find_model, given_languages
 from headwise.serve.translation import documents
@@ -175,7 +175,7 @@ def test_what_was_accepted_is_finished_at_the_end(run: Path) -> None:
 
 
 def test_a_missing_language_is_said_and_given(tmp_path: Path) -> None:
-    runs = open_runs([make_run(tmp_path / "a"), make_pair(tmp_path, "en", "fr")], "cpu")
+    runs = PageRun.open_all([make_run(tmp_path / "a"), make_pair(tmp_path, "en", "fr")], "cpu")
     said: list[str] = []
 
     def find_models(options: list[str]) -> list[Model]:
@@ -207,7 +207,7 @@ def test_a_missing_language_is_said_and_given(tmp_path: Path) -> None:
 
 def test_the_page_doesnt_change_what_clients_get(run: Path) -> None:
     """An intervention on the page's model leaves the service's model as it is."""
-    runs = open_runs([run], "cpu")
+    runs = PageRun.open_all([run], "cpu")
     production = Production(runs, say=lambda sentence: None)
     (model,) = production.service.models.all
     assert model.translator is runs["en-de"].translator()  # one model in memory for each engine

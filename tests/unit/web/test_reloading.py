@@ -17,7 +17,7 @@ import httpx
 
 from headwise.engine.base import SearchSentence
 from headwise.engine.translator import Translator
-from headwise.page.runs import open_runs
+from headwise.page.runs import PageRun
 from headwise.web import reloading, run_directories
 from headwise.web.reloading import Reloader
 from headwise.web.run_directories import RunDirectory
@@ -87,7 +87,7 @@ def test_a_changed_run_is_used_and_no_request_fails(tmp_path: Path) -> None:
 
 def test_a_run_that_changed_while_the_server_started_is_loaded_again(tmp_path: Path) -> None:
     run, other = make_pair(tmp_path, "en", "de"), make_pair(tmp_path / "other", "en", "de", seed=1)
-    opened = open_runs([run], "cpu")
+    opened = PageRun.open_all([run], "cpu")
     replace(run, other)
     reloader = Reloader(opened, lambda sentence: None)
     assert reloader.changed() == []  # it may still be written
