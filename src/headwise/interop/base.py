@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,11 @@ from pydantic import ValidationError
 
 from headwise import bounds
 from headwise.config import Config, DecodingConfig, ModelConfig, SubwordConfig
+from headwise.config.base import Section
 from headwise.config.languages import is_code
 from headwise.engine.native.positions import sinusoids
 from headwise.engine.native.shapes import parameter_shapes
-from headwise.errors import ConfigError
+from headwise.errors import CheckpointError, ConfigError
 from headwise.images.prepared import ImageFormat
 from headwise.text.tokens.subwords import Subwords
 from headwise.text.tokens.vocabulary import Vocabulary
@@ -31,12 +32,21 @@ Array: TypeAlias = NDArray[np.float32]
 # Tensors by name: each is read, converted to float32 and released again when it is called.
 Tensors: TypeAlias = Mapping[str, Callable[[], Array]]
 
+Made = TypeVar("Made", bound=Section)
 
-def problem_of(error: ValidationError) -> str:
-    """Return the first problem of a configuration, behind its key if it is of one key."""
-    problem = error.errors()[0]
-    key = ".".join(map(str, problem["loc"]))
-    return f"{key and f'{key}: '}{problem['msg'].removeprefix('Value error, ')}"
+
+def make_config(place: object, kind: type[Made], **values: Any) -> Made:
+    """Return a section of the configuration, or all of it, of values found at a place.
+
+    Raises `CheckpointError` naming the place for a value that can't be used, and for those that don't fit together.
+    """
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(map(str, problem["loc"]))
+        message = problem["msg"].removeprefix("Value error, ")
+        raise CheckpointError(f"{place}: {key and f'{key}: '}{message}") from None
 
 
 @dataclass(frozen=True)

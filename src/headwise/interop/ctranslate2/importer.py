@@ -12,13 +12,12 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from pydantic import ValidationError
 
 from headwise.config import DecodingConfig, ModelConfig
 from headwise.config.model import LARGEST_TABLE
 from headwise.engine.native.positions import sinusoids, tensor2tensor_sinusoids
 from headwise.errors import CheckpointError
-from headwise.interop.base import Array, Imported, assembled, problem_of
+from headwise.interop.base import Array, Imported, assembled, make_config
 from headwise.interop.ctranslate2.binary import ModelFile
 from headwise.interop.ctranslate2.layout import (
     ACTIVATIONS,
@@ -130,29 +129,28 @@ def _model(
     first = "encoder/layer_0"
     normalization = "layer" if f"{first}/ffn/layer_norm/beta" in file.variables else "rms"
     d_model = _shape_of(file, TARGET_EMBEDDING)[1]
-    try:
-        return ModelConfig(
-            encoder_layers=_layers(file, "encoder"),
-            decoder_layers=_layers(file, "decoder"),
-            d_model=d_model,
-            d_ff=_shape_of(file, f"{first}/ffn/linear_0/weight")[0],
-            heads=int(_attribute(file, "num_heads", 8)),
-            norm="pre" if _attribute(file, "pre_norm", 1) else "post",
-            normalization=normalization,
-            norm_epsilon=epsilon or (1e-5 if normalization == "layer" else 1e-6),
-            activation=_ACTIVATIONS[activation],  # type: ignore[arg-type]
-            gated=f"{first}/ffn/linear_0_noact/weight" in file.variables,
-            feed_forward_bias=f"{first}/ffn/linear_0/bias" in file.variables,
-            attention_bias=f"{first}/self_attention/linear_0/bias" in file.variables,
-            logit_bias=LOGIT_BIAS in file.variables,
-            positions=positions,
-            max_length=max_length,
-            share_embeddings=share,  # type: ignore[arg-type]
-            scale_embeddings=_scaled(file, d_model),
-            source_end=source_end,
-        )
-    except ValidationError as error:
-        raise CheckpointError(f"{file.path}: {problem_of(error)}") from None
+    return make_config(
+        file.path,
+        ModelConfig,
+        encoder_layers=_layers(file, "encoder"),
+        decoder_layers=_layers(file, "decoder"),
+        d_model=d_model,
+        d_ff=_shape_of(file, f"{first}/ffn/linear_0/weight")[0],
+        heads=int(_attribute(file, "num_heads", 8)),
+        norm="pre" if _attribute(file, "pre_norm", 1) else "post",
+        normalization=normalization,
+        norm_epsilon=epsilon or (1e-5 if normalization == "layer" else 1e-6),
+        activation=_ACTIVATIONS[activation],
+        gated=f"{first}/ffn/linear_0_noact/weight" in file.variables,
+        feed_forward_bias=f"{first}/ffn/linear_0/bias" in file.variables,
+        attention_bias=f"{first}/self_attention/linear_0/bias" in file.variables,
+        logit_bias=LOGIT_BIAS in file.variables,
+        positions=positions,
+        max_length=max_length,
+        share_embeddings=share,
+        scale_embeddings=_scaled(file, d_model),
+        source_end=source_end,
+    )
 
 
 def _attribute(file: ModelFile, name: str, default: float) -> float:

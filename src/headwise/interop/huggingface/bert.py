@@ -16,7 +16,7 @@ from headwise import bounds
 from headwise.config import Config, ModelConfig
 from headwise.config.base import Epsilon, Heads, Layers, Length, Probability, Width
 from headwise.errors import CheckpointError
-from headwise.interop.base import Imported, TrainedSingle
+from headwise.interop.base import Imported, TrainedSingle, make_config
 from headwise.interop.huggingface.card import write_model
 from headwise.interop.huggingface.keys import (
     TABLES,
@@ -24,7 +24,6 @@ from headwise.interop.huggingface.keys import (
     VocabularySize,
     check_architecture,
     label_keys,
-    make_config,
     model_config,
     read_keys,
     read_labels,
@@ -202,7 +201,7 @@ def _config(
             raise unexpected(source, "max_position_embeddings", "at least 6", model.max_length)
         options = {"longest_question": min(64, room // 2), "stride": min(64, room // 2)}
     subwords = subword_config(text)
-    return make_config(source, Config, task=task, model=model, subwords=subwords, **{task: options})
+    return make_config(source / "config.json", Config, task=task, model=model, subwords=subwords, **{task: options})
 
 
 def _are_spans(labels: list[str]) -> bool:

@@ -11,14 +11,14 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from headwise import bounds
 from headwise.config import Config, DecodingConfig, ModelConfig
-from headwise.config.base import Length, Natural, Section
+from headwise.config.base import Length, Natural
 from headwise.config.support import Support
 from headwise.errors import CheckpointError
-from headwise.interop.base import problem_of
+from headwise.interop.base import make_config
 from headwise.parsing import checked, read_object
 
 # Their names of activations, and ours.
@@ -47,7 +47,6 @@ class Keys(BaseModel):
 
 
 Kind = TypeVar("Kind", bound=Keys)
-Made = TypeVar("Made", bound=Section)
 
 
 class SymbolKeys(Keys):
@@ -104,14 +103,6 @@ def find_activation(source: Path, key: str, name: str) -> Any:
     return ACTIVATIONS[name]
 
 
-def make_config(source: Path, kind: type[Made], **values: Any) -> Made:
-    """Return a section of the configuration; raises `CheckpointError` for values that don't fit together."""
-    try:
-        return kind(**values)
-    except ValidationError as error:
-        raise CheckpointError(f"{source / 'config.json'}: {problem_of(error)}") from None
-
-
 def model_config(source: Path, fields: Keys, keys: Mapping[str, str], **values: Any) -> ModelConfig:
     """Return the model's configuration: the values of their keys, by a table of theirs and ours, and further ones.
 
@@ -121,7 +112,7 @@ def model_config(source: Path, fields: Keys, keys: Mapping[str, str], **values: 
     for theirs, ours in keys.items():
         if ours == "activation" and ours in found:
             found[ours] = find_activation(source, theirs, found[ours])
-    return make_config(source, ModelConfig, **found, **values)
+    return make_config(source / "config.json", ModelConfig, **found, **values)
 
 
 def their_keys(model: ModelConfig, keys: Mapping[str, str]) -> dict[str, Any]:

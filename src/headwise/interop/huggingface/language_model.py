@@ -10,8 +10,8 @@ from pydantic import Field
 
 from headwise.config import Config, ModelConfig
 from headwise.config.base import Natural
-from headwise.interop.base import Imported
-from headwise.interop.huggingface.keys import Keys, VocabularySize, make_config, unexpected
+from headwise.interop.base import Imported, make_config
+from headwise.interop.huggingface.keys import Keys, VocabularySize, unexpected
 from headwise.interop.huggingface.tokenizer import Original, read_original, subword_config, take_over
 from headwise.interop.single import shapes_of
 from headwise.interop.table import Changes, Left, Row
@@ -63,7 +63,7 @@ def language_model(
     if len(fields.ends) > 1:
         notes.append(f"a text ends with {end!r}, the first of {len(fields.ends)} symbols that end one there")
     config = make_config(
-        source,
+        source / "config.json",
         Config,
         task="language_model",
         model=model,

@@ -15,7 +15,7 @@ from headwise.config import Config, ModelConfig
 from headwise.config.base import Epsilon, Heads, Layers, Pixels, Probability, Width
 from headwise.files import write_text
 from headwise.images.prepared import FORMAT_FILE, Channels, ImageFormat
-from headwise.interop.base import Array, Imported, TrainedSingle
+from headwise.interop.base import Array, Imported, TrainedSingle, make_config
 from headwise.interop.huggingface.card import write_model
 from headwise.interop.huggingface.keys import (
     TABLES,
@@ -23,7 +23,6 @@ from headwise.interop.huggingface.keys import (
     as_json,
     check_architecture,
     label_keys,
-    make_config,
     model_config,
     read_keys,
     read_labels,
@@ -149,7 +148,7 @@ def read(source: Path) -> Imported:
     model = model_config(source, fields, _KEYS, **_ALWAYS, **more)
     form = _format(source, fields, (fields.num_channels, height, width))
     config = make_config(
-        source,
+        source / "config.json",
         Config,
         task="image_classification",
         model=model,

@@ -11,13 +11,12 @@ from pathlib import Path, PureWindowsPath
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
 from headwise.config import DecodingConfig, ModelConfig
 from headwise.engine.native.positions import sinusoids, tensor2tensor_sinusoids
 from headwise.errors import CheckpointError
 from headwise.files import DamagedArchive, opened_zip
-from headwise.interop.base import Imported, assembled, problem_of
+from headwise.interop.base import Imported, assembled, make_config
 from headwise.interop.marian.npz import Array, npz_arrays
 from headwise.interop.marian.options import (
     ACTIVATIONS,
@@ -125,23 +124,22 @@ def _beside(folder: Path, name: str) -> Path:
 
 def _model(options: ModelOptions, path: Path) -> ModelConfig:
     tied = options.tied_embeddings_all or (options.tied_embeddings and options.tied_embeddings_src)
-    try:
-        return ModelConfig(
-            encoder_layers=options.enc_depth,
-            decoder_layers=options.dec_depth,
-            d_model=options.dim_emb,
-            d_ff=options.transformer_dim_ffn,
-            heads=options.transformer_heads,
-            norm=options.norm,
-            norm_epsilon=NORM_EPSILON,
-            activation=ACTIVATIONS[options.transformer_ffn_activation],  # type: ignore[arg-type]
-            positions="tensor2tensor",
-            attention_bias=True,
-            max_length=max(options.max_length, _LENGTH),
-            share_embeddings="all" if tied else "target" if options.tied_embeddings else "none",
-        )
-    except ValidationError as error:
-        raise CheckpointError(f"{path}: {OPTIONS}: {problem_of(error)}") from None
+    return make_config(
+        f"{path}: {OPTIONS}",
+        ModelConfig,
+        encoder_layers=options.enc_depth,
+        decoder_layers=options.dec_depth,
+        d_model=options.dim_emb,
+        d_ff=options.transformer_dim_ffn,
+        heads=options.transformer_heads,
+        norm=options.norm,
+        norm_epsilon=NORM_EPSILON,
+        activation=ACTIVATIONS[options.transformer_ffn_activation],
+        positions="tensor2tensor",
+        attention_bias=True,
+        max_length=max(options.max_length, _LENGTH),
+        share_embeddings="all" if tied else "target" if options.tied_embeddings else "none",
+    )
 
 
 def _tie(arrays: dict[str, Array], options: ModelOptions) -> None:
