@@ -2,8 +2,8 @@
 
 Capitals, titles and brackets around the sentence are so on both sides, as are a missing final punctuation and what a
 translation repeats: a symbol, placeholder or amount, or a made-up word in letters that the languages don't have, or in
-other scripts, of which a vocabulary hardly has any. Typing errors and lower case are in the source alone. The texts are
-the same for every run.
+other scripts, of which a vocabulary hardly has any. Typing errors and lower case are in the source alone, and so is
+what lacks apostrophes (dont) and German letters (fuer). The texts are the same for every run.
 
 For a run between English and German, three lists are translated, too, and the share of accepted translations is given:
 words, strings of programs and everyday sentences, those with amounts and abbreviations, as "no. 12" and "30 sec", and
@@ -40,6 +40,8 @@ SCRIPTS = (
     *("אבגדהוזחטילמנסעפצקרשת", "ابتثجحدرزسشصطعغفقكلمنهوي", "აბგდევზთიკლმნოპჟრსტუფქღყშჩცძწჭხჯჰ"),
     *("कखगघचछजझटठडढणतथदधनपफबभमयरलवशषसह", "あいうえおかきくけこさしすせそたちつ", "人口中心水火山石田土金木月日子女"),
 )  # fmt: skip
+GERMAN = {"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"}
+_APOSTROPHE = re.compile(r"(?<=[A-Za-z])['’](?=[A-Za-z])")
 _ARTICLE = re.compile(r"(?:the|an?|der|die|das|eine?)\s+", re.IGNORECASE)
 
 
@@ -50,6 +52,11 @@ def with_typos(sources: Sequence[str], share: float, random: np.random.Generator
         return typo(match[0], random) if random.random() < share else match[0]
 
     return [re.sub(r"[^\W\d_]{3,}", mistyped, source) for source in sources]
+
+
+def with_plain_letters(source: str) -> str:
+    """Return a sentence without apostrophes inside words, and with two letters for each German one."""
+    return _APOSTROPHE.sub("", source).translate(str.maketrans(GERMAN))
 
 
 def in_brackets(pairs: Pairs) -> Pairs:
@@ -82,6 +89,7 @@ KINDS: dict[str, Callable[[Pairs], Pairs]] = {
     "in title case": _changed(title=1),
     "in lower case": _changed(lower_case=1),
     "5 % typos": lambda pairs: (with_typos(pairs[0], TYPOS, np.random.default_rng(1)), pairs[1]),
+    "dont, fuer": lambda pairs: ([*map(with_plain_letters, pairs[0])], pairs[1]),
     "no final full stop": _changed(no_punctuation=1),
     "in brackets": in_brackets,
     "symbols, amounts": _changed(inserted=1),

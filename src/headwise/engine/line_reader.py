@@ -11,6 +11,7 @@ from pathlib import Path
 from headwise.config import Config
 from headwise.config.languages import short_code
 from headwise.engine.abbreviations import written_out
+from headwise.engine.german_spelling import usually_spelled
 from headwise.engine.number_marks import number_marks
 from headwise.engine.readings import Reading, read_texts, readings
 from headwise.engine.recasing import in_capitals, recased
@@ -70,19 +71,25 @@ class LineReader:
         """Return what is read of `readable` lines in place of what is written, by their numbers, and then of that.
 
         The first are the lines with numbers, which are read as they are; the second those in one case, with `recase`;
-        the third those with abbreviations that the dictionary has; the fourth those that the vocabulary can't spell,
-        and with `short_numbers` those with long numbers.
+        the third those with words in an unusual spelling, or abbreviations that the dictionary has; the fourth those
+        that the vocabulary can't spell, and with `short_numbers` those with long numbers.
         """
         marks = number_marks(*self.languages)
         marked = {} if marks is None else readings(texts, marks.read)
-        ordinary, full = {}, {}
+        ordinary = {}
         if recase:
             ordinary = readings(texts, lambda text: recased(text, self.subwords, self.source_words))
         texts = read_texts(texts, ordinary)
-        if (dictionary := self.dictionary) is not None:
-            full = readings(texts, lambda text: written_out(text, dictionary))
+        usual = readings(texts, self._in_usual_words)
         respelled = functools.partial(self.speller.respelled, short_numbers=short_numbers)
-        return marked, ordinary, full, readings(read_texts(texts, full), respelled)
+        return marked, ordinary, usual, readings(read_texts(texts, usual), respelled)
+
+    def _in_usual_words(self, text: str) -> Reading | None:
+        """Return a line in the usual spelling, and without abbreviations; None if that is how it is written."""
+        spelled = None if self.source_words is None else usually_spelled(text, self.source_words)
+        text = text if spelled is None else spelled.text
+        full = None if self.dictionary is None else written_out(text, self.dictionary)
+        return full.within(spelled) if full is not None and spelled is not None else full or spelled
 
     def about(self, text: str) -> tuple[str, ...]:
         """Return sentences about a text in capitals, and about words that a shipped run's training text lacks."""

@@ -44,12 +44,13 @@ _NUMBER = r"(?<![0-9.,:])([0-9][0-9.,:]*+)"
 _RANGE, _HYPHENATED = (
     re.compile(rf"(?:{_NUMBER}((?:[ap]m)?)|(?<![^\s(])){dash}(?=([0-9][0-9.,:]*+))") for dash in ("[‒–—]", "-")
 )
-# With marks between its digits, of many digits, or an amount of a currency with two decimals.
+# With a fraction, with marks between its digits, of many digits, or an amount of a currency with two decimals.
+_MIXED = r"[0-9]{1,3} [1-9][0-9]?/[1-9][0-9]?"
 _MARKED = r"[0-9]{1,3}(?:[.,][0-9]{3})+(?:[.,][0-9]+)?|[0-9]{3,}[.,][0-9]+"
 _BEHIND_CURRENCY = rf"(?<=[{CURRENCY_SIGNS}])[0-9]+[.,][0-9]{{2}}"
 _BEFORE_CURRENCY = rf"[0-9]+[.,][0-9]{{2}}(?=[ \u00a0]?(?:[{CURRENCY_SIGNS}]|{CURRENCY_CODES}))"
 _LONG_NUMBER = re.compile(
-    rf"(?<![\w.,:/=#&-])(?:{_MARKED}|[0-9]{{5,}}|{_BEHIND_CURRENCY}|{_BEFORE_CURRENCY})(?![\w/-]|[.,:][0-9])"
+    rf"(?<![\w.,:/=#&-])(?:{_MIXED}|{_MARKED}|[0-9]{{5,}}|{_BEHIND_CURRENCY}|{_BEFORE_CURRENCY})(?![\w/-]|[.,:][0-9])"
 )
 _NUMBERS = ("46", "82", "38", "97", "72")  # that stand in for a long one
 _SHORT_NUMBER = re.compile(r"(?<![0-9.,])([0-9]{2})(?:[.,]0+)?(?![0-9]|[.,][0-9])")

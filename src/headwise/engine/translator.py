@@ -215,9 +215,9 @@ class Translator:
             kept |= {n for n, text in enumerate(texts) if text.strip() and not has_letters(text)}
         read = [readable(self.subwords, text, f"line {line}") for line, text in enumerate(texts, start=first_line)]
         found = self.reader.readings(read, recase=options.recase, short_numbers=options.guard)
-        _, ordinary, full, spelled = found
+        _, ordinary, usual, spelled = found
         written = read_texts(read, ordinary)  # as in the line, except for the case
-        read = read_texts(read_texts(written, full), spelled)
+        read = read_texts(read_texts(written, usual), spelled)
         read = ["" if number in kept else text for number, text in enumerate(read)]
         encoded = [
             encode_source(self.subwords, text, longest, number, split, self.languages[0])

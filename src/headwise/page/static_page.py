@@ -37,6 +37,7 @@ from headwise.text.tokens.sentencepiece_file import (
     piece_types,
     whole_numbers,
 )
+from headwise.text.tokens.source_words import SourceWords
 
 PAGE = Path(__file__).parent / "static"
 RUN = "run"  # the folder with the run's files
@@ -89,6 +90,8 @@ class Exporter(base.Exporter):
             notes.append("text in one case is read as it is written: decoding.recase needs the server")
         if Dictionary.of_run(trained.run) is not None:
             notes.append("abbreviations are read as they are written: the dictionary needs the server")
+        if trained.config.data.languages[0] == "de" and SourceWords.of_run(trained.run) is not None:
+            notes.append("Muenchen and daß are read as they are written: the usual spelling needs the server")
         if evidence.status == "failed":
             notes.append(f"panel 7 (evidence) is left out: {evidence.about}")
         elif evidence.status != "measured":

@@ -87,7 +87,12 @@ class Dictionary:
                 raise CheckpointError(
                     f"{self._file} line {number}: expected a word, a tab and its translations, found {line[:40]!r}"
                 )
-        translations = dict(line.split("\t", 1) for line in lines)
-        short = [word for word, others in translations.items() if others.startswith(_STANDS_FOR)]
-        stand_for = {word: translations.pop(word).removeprefix(_STANDS_FOR) for word in short}
+        translations: dict[str, str] = {}
+        stand_for: dict[str, str] = {}
+        for line in lines:
+            word, others = line.split("\t", 1)
+            if others.startswith(_STANDS_FOR):
+                stand_for[word] = others.removeprefix(_STANDS_FOR)
+            else:
+                translations[word] = others
         return translations, Abbreviations(stand_for)

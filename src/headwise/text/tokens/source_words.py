@@ -1,13 +1,15 @@
 """The words of a run's source text, each in the case that it mostly has: `the`, `Paris`, `I` and German `Katze`.
 
 A preparation lists them, and the list comes along with a run as its file `words.txt`, a word a line, the most frequent
-ones first. Text in one case is translated in the case that they have (see `headwise.engine.recasing`).
+ones first. Text in one case is translated in the case that they have (see `headwise.engine.recasing`), and German
+without its own letters as they are spelled (see `headwise.engine.german_spelling`).
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -64,6 +66,10 @@ class SourceWords:
         """Return the most frequent of some words, in whatever case, in its usual one; None if no word is listed."""
         ranks = [self._ranks[word.lower()] for word in words if word.lower() in self._ranks]
         return self._words[min(ranks)] if ranks else None
+
+    def rank(self, word: str) -> float:
+        """Return the place of a word in the list, in whatever case, from 1 for the most frequent; infinite if none."""
+        return self._ranks.get(word.lower(), math.inf) + 1
 
     def lacks(self, text: str) -> tuple[str, ...]:
         """Return the words of a text that the training text lacks, each once; none where the list isn't complete."""

@@ -1,0 +1,77 @@
+"""German words in other letters are read as the training text spelled them, and names get their own letters back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwise.engine.german_spelling import usually_spelled
+from headwise.engine.translator import Translator
+from headwise.text.tokens.source_words import FILE, SourceWords
+from translator_run import make_run
+
+OFTEN = "für dass weiß München schön Müller Schlüssel Straße muss Gewässer Fluss aktuell neue Michael Israel"
+# Between these and the others are so many words that they count as rare.
+RARE = "strasse muß Masse Maße weiss"
+
+
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory: pytest.TempPathFactory) -> SourceWords:
+    letters = "abcdefghijklmnopqrst"
+    between = [f"{a}{b}{c}" for a in letters for b in letters for c in letters][:200]
+    folder = tmp_path_factory.mktemp("words")
+    (folder / FILE).write_text("\n".join([*OFTEN.split(), *between, *RARE.split()]) + "\n", "utf-8")
+    found = SourceWords.of_run(folder)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "read"),
+    [
+        ("Fuer Muenchen.", "Für München."),
+        ("schoene, schoen", "schoene, schön"),  # only what is listed
+        ("ein schluessel, SCHLUESSEL", "ein Schlüssel, SCHLÜSSEL"),
+        ("Die Strasse, die strasse", "Die Straße, die Straße"),
+        ("Ich weiss, daß ich muß.", "Ich weiß, dass ich muss."),
+        ("FLUSS, Fluß, Fluße", "FLUSS, Fluss, Fluße"),  # no short vowel is before ß between vowels
+        ("Gewaesser", "Gewässer"),  # only one of its places has other letters
+        ("Mueller@host.de {fuer} www.fuer.de fuer", "Mueller@host.de {fuer} www.fuer.de für"),
+        ("In Massen, Michael: neue aktuelle aus Israel", None),  # nearly as frequent, or as it is listed
+        ("Maße", None),
+        ("", None),
+    ],
+)
+def test_what_is_read(line: str, read: str | None, listed: SourceWords) -> None:
+    found = usually_spelled(line, listed)
+    assert (None if found is None else found.text) == read
+
+
+def test_repeated_names_get_their_letters_back(listed: SourceWords) -> None:
+    found = usually_spelled("Herr Mueller aus Muenchen", listed)
+    assert found is not None
+    assert found.restore("Mr. Müller from Munich, Müllers") == "Mr. Mueller from Munich, Müllers"
+
+
+@given(words=st.lists(st.sampled_from(["Fuer", "fuer", "Müller", "Mueller", "daß", "Haus", "aeoeuess", "ß", "_", "1"])))
+def test_a_repeated_line_is_the_line_unless_it_has_both_spellings(words: list[str], listed: SourceWords) -> None:
+    line = " ".join(words)
+    found = usually_spelled(line, listed)
+    if found is None:
+        assert not {"Fuer", "fuer", "Mueller", "daß"} & {*words}
+    elif not {"Mueller", "Müller"} <= {*words}:
+        assert found.restore(found.text) == line
+    if found is not None:
+        assert usually_spelled(found.text, listed) is None
+
+
+def test_a_translator_reads_it_so(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    (run / FILE).write_text("dog\nfür\n", "utf-8")
+    translator = Translator.load(run, device="cpu")
+    other, usual = translator.translate(["A dog fuer a dog.", "A dog für a dog."])
+    assert other.outputs[0].tokens == usual.outputs[0].tokens
+    assert other.source == "A dog fuer a dog."
