@@ -95,7 +95,7 @@ OPEN_EN_DE: dict[str, str] = {
     "corpus/examples.en": "8a8c5d1b6b26b8f610cb76dfc5a520f95357d52629d32cbd5a8a9744d9cf430d",
     "corpus/tatoeba-dev.de": "474cf3fbdc5378e23f619c12626cbef3edc2daf6e4984ed0ca78cf2dc12bc35e",
     "corpus/tatoeba-dev.en": "61ba7576f76eda325a562769c938f4276c0e405c66dde5a3f1a223c4b8378fb6",
-    "dictionary.tsv.xz": "fae8c08b453e124a68bf4fc6bb43e5f5a29580d2199f4f33a6d6b7a21c441204",
+    "dictionary.tsv.xz": "1f5ddbc5d2b3d0f8cb60b34855e0c665684c8c9a0c8a7032db526d2fba6a5435",
     "measured.json": "e8683ae37881f894662120bfd842aaf8bc9cf8f20e920a115460da141113636e",
     "metrics.jsonl": "b000b2208fb2be32fa3a7bec6726a1d28d05a8d72deb9c65fc5cf321ae657c0b",
     "model.safetensors": "d0b442ec461f3a75d7c46da2ca5eb5254a9670079e0df808acaf8f3bb0c72ba3",

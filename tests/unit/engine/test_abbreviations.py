@@ -24,6 +24,10 @@ LINES = (
     "mfg\t= mit freundlichen Grüßen",
     "u\t= you",
     "r u\t= are you",
+    "ASAP\t= as soon as possible",
+    "don\t= Sir",
+    "don\tLehrer",  # the abbreviation is read in its place
+    "c'mon\t= come on",
     "Hunde\tdogs",
 )
 
@@ -46,6 +50,8 @@ def dictionary(tmp_path_factory: pytest.TempPathFactory) -> Dictionary:
         ("Bei www.host.com/inkl. {Mio.} und `Mio.`: 2 Mio.", "Bei www.host.com/inkl. {Mio.} und `Mio.`: 2 Millionen."),
         ("Mio, Mios. Dinkl. i.d., id. R. S. Hunde", "Mio, Mios. Dinkl. in der, id. R. S. Hunde"),
         ("R U ok? U know, see u!", "Are you ok? You know, see you!"),
+        ("ASAP: asap, ASAP C'mon", "As soon as possible: asap, as soon as possible Come on"),
+        ("A don don't", "A Sir don't"),
         ("i., d. R.", None),
         ("U.S. U. S. U. Eco, u/v, \\u{1} ru u=2, x_u f(u-1) [u] U2F B4u", None),
         ("S.i.d.R.A. x.inkl. x-inkl. inkl.ABC U. s. 5", None),

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 _PART = re.compile(r"[^\W\d_]+\.?")
 _MOST_PARTS = 4  # of an abbreviation, as i. d. R.
-_JOINED_BEFORE = re.compile(r"[-./\\@_#$&+=<~[]\Z")  # to another word, as in U.S.A. and x-u
-_JOINED_BEHIND = re.compile(r"[^\W\d_]|[-/\\@_#$&+=<~({\]]|\.\w")
+_JOINED_BEFORE = re.compile(r"(?:[-./\\@_#$&+=<~[]|\w['’])\Z")  # to another word, as in U.S.A. and x-u
+_JOINED_BEHIND = re.compile(r"[^\W\d_]|[-/\\@_#$&+=<~({\]]|[.'’]\w")
 _INITIAL = re.compile(r"[^\W\d_]\.")
 _LOWERED = 4  # characters, with which an abbreviation may lack a capital: "do." is no Donnerstag
 _SPACE = re.compile(r"(?<=[.#])\s+|\s+(?=#)")
@@ -52,7 +52,7 @@ class Abbreviations:
         """Return what a part of a text stands for between the characters beside it; None for other words.
 
         An abbreviation may begin with a capital that it hasn't in the dictionary, unless it may be an initial, as in
-        U. Eco; or without the capital that it has there, unless it is short.
+        U. Eco, and then the words do, too; or without the capital that it has there, unless it is short.
         """
         if _JOINED_BEFORE.search(before) or _JOINED_BEHIND.match(behind):
             return None
@@ -69,10 +69,12 @@ class Abbreviations:
             numbered += [f"{form}#" for form in forms]
         if before[-1:].isdecimal() or (behind[:1].isdecimal() and not short.endswith(".")):
             forms = []  # it is a part of another word, as in U2F
-        words = next((self._stand_for[form] for form in [*numbered, *forms] if form in self._stand_for), None)
-        if words is None:
+        listed = next((form for form in [*numbered, *forms] if form in self._stand_for), None)
+        if listed is None:
             return None
-        first = words[0].upper() if short[0].isupper() else words[0]
+        words = self._stand_for[listed]
+        capital = short[0].isupper() and (not before or listed.lstrip("#")[0].islower())
+        first = words[0].upper() if capital else words[0]
         stop = "." if short.endswith(".") and not behind else ""
         left, right = (" " if beside.isdecimal() else "" for beside in (before[-1:], behind[:1]))
         return f"{left}{first}{words[1:]}{stop}{right}"
