@@ -90,8 +90,8 @@ class Exporter(base.Exporter):
             notes.append("text in one case is read as it is written: decoding.recase needs the server")
         if Dictionary.of_run(trained.run) is not None:
             notes.append("abbreviations are read as they are written: the dictionary needs the server")
-        if trained.config.data.languages[0] == "de" and SourceWords.of_run(trained.run) is not None:
-            notes.append("Muenchen and daß are read as they are written: the usual spelling needs the server")
+        if SourceWords.of_run(trained.run) is not None:
+            notes.append("words in an unusual spelling are read as they are written: words.txt needs the server")
         if evidence.status == "failed":
             notes.append(f"panel 7 (evidence) is left out: {evidence.about}")
         elif evidence.status != "measured":

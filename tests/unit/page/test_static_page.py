@@ -295,16 +295,15 @@ def test_a_page_needs_no_other_file(small: tuple[Path, Path]) -> None:
 
 def test_the_export_says_that_the_page_reads_text_as_it_is_written(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", seed=5)
-    config = (run / "config.yaml").read_text(encoding="utf-8").replace("recase: false", "recase: true")
-    config = config.replace("source_language: null", "source_language: de")
-    (run / "config.yaml").write_text(config, encoding="utf-8")
+    config = (run / "config.yaml").read_text(encoding="utf-8")
+    (run / "config.yaml").write_text(config.replace("recase: false", "recase: true"), encoding="utf-8")
     write_dictionary(run, "a\tb")
     (run / "words.txt").write_text("für\n", encoding="utf-8")
     (tmp_path / "page").mkdir()
     notes = Exporter().write(open_trained(run), tmp_path / "page", "stored")
     assert any("decoding.recase needs the server" in note for note in notes)
     assert any("the dictionary needs the server" in note for note in notes)
-    assert any("the usual spelling needs the server" in note for note in notes)
+    assert any("words.txt needs the server" in note for note in notes)
 
 
 @pytest.mark.parametrize("key", ["attention=window", "architecture=recurrent", "cross_attention=linear"])

@@ -1,4 +1,4 @@
-"""German words in other letters are read as the training text spelled them, and names get their own letters back."""
+"""Words in an unusual spelling are read as the training text spelled them; names get their own letters back."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.engine.german_spelling import usually_spelled
 from headwise.engine.translator import Translator
+from headwise.engine.usual_spelling import usually_spelled
 from headwise.text.tokens.source_words import FILE, SourceWords
 from translator_run import make_run
 
-OFTEN = "für dass weiß München schön Müller Schlüssel Straße muss Gewässer Fluss aktuell neue Michael Israel"
+OFTEN = "der für dass weiß München schön Müller Schlüssel Straße muss Gewässer Fluss aktuell neue Michael Israel so gut"
+PERSONS = "Kunden Kunde jeder jede Lehrer Berater Studenten Kollege Ärzte eine einen ein"
 # Between these and the others are so many words that they count as rare.
 RARE = "strasse muß Masse Maße weiss"
 
@@ -23,7 +24,7 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> SourceWords:
     letters = "abcdefghijklmnopqrst"
     between = [f"{a}{b}{c}" for a in letters for b in letters for c in letters][:200]
     folder = tmp_path_factory.mktemp("words")
-    (folder / FILE).write_text("\n".join([*OFTEN.split(), *between, *RARE.split()]) + "\n", "utf-8")
+    (folder / FILE).write_text("\n".join([*OFTEN.split(), *PERSONS.split(), *between, *RARE.split()]) + "\n", "utf-8")
     found = SourceWords.of_run(folder)
     assert found is not None
     return found
@@ -42,6 +43,14 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> SourceWords:
         ("Mueller@host.de {fuer} www.fuer.de fuer", "Mueller@host.de {fuer} www.fuer.de für"),
         ("In Massen, Michael: neue aktuelle aus Israel", None),  # nearly as frequent, or as it is listed
         ("Maße", None),
+        ("Es ist sooo guuut, SOOO, ooo, XIII, Kaffeee", "Es ist so gut, SO, ooo, XIII, Kaffeee"),
+        ("so gut,neue!Für jede.Michael muss", "so gut, neue! Für jede. Michael muss"),
+        ("1,2 (x,y) a.B Org.Net {a,b} ab,cd=ef", "1,2 (x,y) a.B Org.Net {a,b} ab, cd=ef"),
+        ("Kund*innen, Kund:in, Kund/-in, Student_innen", "Kunden, Kunde, Kunde, Studenten"),
+        ("LehrerInnen, Lehrer(in), Lehrer(innen), Lehrer/innen", "Lehrer, Lehrer, Lehrer, Lehrer"),
+        ("Ärzt*innen, Kolleg:in, Programmierer*innen", "Ärzte, Kollege, Programmierer*innen"),  # is it listed?
+        ("jede*r, eine/n, ein:e, die/der, Die*der, den:die", "jeder, einen, ein, der, Der, den"),
+        ("LogIn, 3:in, a/b, er:innert, Kund*innenrat", None),
         ("", None),
     ],
 )
@@ -66,6 +75,13 @@ def test_a_repeated_line_is_the_line_unless_it_has_both_spellings(words: list[st
         assert found.restore(found.text) == line
     if found is not None:
         assert usually_spelled(found.text, listed) is None
+
+
+def test_only_german_has_forms_for_all_genders(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("the\nKunden\n", "utf-8")
+    listed = SourceWords.of_run(tmp_path)
+    assert listed is not None
+    assert usually_spelled("Kund*innen", listed) is None
 
 
 def test_a_translator_reads_it_so(tmp_path: Path) -> None:
