@@ -13,7 +13,7 @@ import math
 import re
 
 from headwise.characters import WORD
-from headwise.engine.readings import Reading, outside_pieces
+from headwise.engine.readings import Reading, outside_pieces, parts_and_pieces
 from headwise.text.tokens.source_words import SourceWords
 
 _LETTERS = {"ae": "ä", "oe": "ö", "ue": "ü", "ss": "ß", "ß": "ss"}
@@ -39,7 +39,8 @@ def usually_spelled(text: str, listed: SourceWords) -> Reading | None:
     Those in addresses, placeholders and the like stay. Raises `CheckpointError` for a damaged list.
     """
     read = _of_one_gender(text, listed)
-    usual = {word: found for word in {*WORD.findall(read)} if (found := _usual(word, listed)) is not None}
+    words = {*WORD.findall(read)}
+    usual = {word: found for word in words if (found := _usual(word, listed)) is not None}
     if read == text and not usual and not _WITHOUT_SPACE.search(text):
         return None
 
@@ -49,7 +50,7 @@ def usually_spelled(text: str, listed: SourceWords) -> Reading | None:
     read = outside_pieces(read, in_part)
     if read == text:
         return None
-    written = {found: word for word, found in usual.items()}
+    written = {found: word for word, found in usual.items() if found not in words}
     return Reading(read, lambda translation: WORD.sub(lambda word: written.get(word[0], word[0]), translation))
 
 
@@ -97,5 +98,11 @@ def _of_one_gender(text: str, listed: SourceWords) -> str:
 
     if not re.search(rf"{_STAR}|\(|Innen", text) or listed.rank(_GERMAN) > _MOST_FREQUENT:
         return text
-    text = _ARTICLE.sub(lambda found: found[3] or f"{found[1]}{found[2]}", text)
-    return _ENDING.sub(ending, _PERSON.sub(person, text))
+    parts = parts_and_pieces(text)
+    for number, part in enumerate(parts):
+        if number % 2 == 0:
+            articles = _ARTICLE.sub(lambda found: found[3] or f"{found[1]}{found[2]}", part)
+            parts[number] = _ENDING.sub(ending, _PERSON.sub(person, articles))
+        elif whole := _PERSON.fullmatch(part):  # with an underscore, as names in programs have
+            parts[number] = person(whole)
+    return "".join(parts)
