@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from headwise.config import Config
 from headwise.config.languages import short_code
 from headwise.engine.abbreviations import written_out
 from headwise.engine.number_marks import number_marks
-from headwise.engine.readings import Reading, read_texts, readings
+from headwise.engine.readings import Reading, read_in_turn, read_texts, readings
 from headwise.engine.recasing import in_capitals, recased
 from headwise.engine.spelling import Speller
 from headwise.engine.usual_spelling import usually_spelled
@@ -86,10 +86,12 @@ class LineReader:
 
     def _in_usual_words(self, text: str) -> Reading | None:
         """Return a line in the usual spelling, and without abbreviations; None if that is how it is written."""
-        spelled = None if self.source_words is None else usually_spelled(text, self.source_words)
-        text = text if spelled is None else spelled.text
-        full = None if self.dictionary is None else written_out(text, self.dictionary)
-        return full.within(spelled) if full is not None and spelled is not None else full or spelled
+        steps: list[Callable[[str], Reading | None]] = []
+        if self.source_words is not None:
+            steps.append(functools.partial(usually_spelled, listed=self.source_words))
+        if self.dictionary is not None:
+            steps.append(functools.partial(written_out, dictionary=self.dictionary))
+        return read_in_turn(text, steps)
 
     def about(self, text: str) -> tuple[str, ...]:
         """Return sentences about a text in capitals, and about words that a shipped run's training text lacks."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headwise.documents.pieces import find_pieces
@@ -26,6 +26,15 @@ class Reading:
         """Return the translation with its texts restored; its subwords are those that the model gave."""
         outputs = [dataclasses.replace(output, text=self.restore(output.text)) for output in translation.outputs]
         return dataclasses.replace(translation, outputs=tuple(outputs))
+
+
+def read_in_turn(text: str, steps: Iterable[Callable[[str], Reading | None]]) -> Reading | None:
+    """Return what is read of a line where each step reads what those before it made of it; None for the line itself."""
+    reading = Reading(text, str)
+    for step in steps:
+        if (found := step(reading.text)) is not None:
+            reading = found.within(reading)
+    return None if reading.text == text else reading
 
 
 def readings(texts: Sequence[str], read: Callable[[str], Reading | None]) -> dict[int, Reading]:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from headwise.documents.pieces import CURRENCY_CODES, CURRENCY_SIGNS, EMOJI
-from headwise.engine.readings import Reading
+from headwise.engine.readings import Reading, read_in_turn
 from headwise.text.tokens.subwords import SPECIAL, UNK, Subwords
 from headwise.weights import Weights
 
@@ -113,11 +113,8 @@ class Speller:
         that stands for several things of the line and isn't there as often as they are. With `short_numbers`, one
         stands in for each long number.
         """
-        reading = Reading(text, str)
-        for read in (_hyphenated, self._with_short_numbers if short_numbers else None, self._in_known_characters):
-            found = None if read is None else read(reading.text)
-            reading = reading if found is None else found.within(reading)
-        return None if reading.text == text else reading
+        shortened = [self._with_short_numbers] if short_numbers else []
+        return read_in_turn(text, [_hyphenated, *shortened, self._in_known_characters])
 
     def _with_short_numbers(self, text: str) -> Reading | None:
         """Return a line in which a short number stands in for each long one; None without any."""

@@ -25,9 +25,9 @@ _RARER = 10  # times: a word that is so much further down in the list counts as 
 _WITHOUT_SPACE = re.compile(
     r"(?<=[^\W\d_]{2})(?:[,!?](?=[^\W\d_]{2})|[!?](?=[A-ZÄÖÜ]\b))|\b[a-zäöüß]{2,}\.(?=[A-ZÄÖÜ][a-zäöüß])"
 )
-_GERMAN, _MOST_FREQUENT = "der", 50  # a word of German, and its place in a list at most
+_GERMAN, _GERMAN_PLACE = "der", 50  # a word of German, and its place in a list at most
 _STAR = r"(?:[*:_·]|/-?)"
-_PERSON = re.compile(rf"\b([A-ZÄÖÜ]\w{{2,40}}?)(?:(?:{_STAR}|\()(?P<one>in(?P<several>nen)?)\b\)?|(?P<inside>Innen)\b)")
+_PERSON = re.compile(rf"\b([A-ZÄÖÜ]\w{{2,40}}?)(?:(?:{_STAR}|\()in(?P<several>nen)?\b\)?|(?P<inside>Innen)\b)")
 _ENDING = re.compile(rf"\b(\w{{1,40}}e){_STAR}([rns])\b|\b(\w{{2,40}}){_STAR}e\b")
 _ARTICLE = re.compile(rf"\b(?:([Dd])ie{_STAR}d(er|en)|([Dd]er|[Dd]en){_STAR}die)\b")
 _UNCHANGED = ("er", "el")  # the ends of nouns whose plural is like their singular
@@ -78,31 +78,34 @@ def _forms(word: str) -> list[str]:
 
 def _of_one_gender(text: str, listed: SourceWords) -> str:
     """Return a German line with the listed forms of its words in place of those for all genders."""
-
-    def person(found: re.Match[str]) -> str:
-        stem = found[1]
-        if not (found["several"] or found["inside"]):
-            forms = [stem, f"{stem}e"]
-        elif stem.endswith(_UNCHANGED):
-            forms = [stem]
-        else:
-            forms = [f"{stem}{ending}" for ending in ("en", "e", "n")]
-        return _listed(forms, found[0])
-
-    def ending(found: re.Match[str]) -> str:
-        return _listed([f"{found[1]}{found[2]}" if found[1] else found[3]], found[0])
-
-    def _listed(forms: list[str], otherwise: str) -> str:
-        best = min(forms, key=listed.rank)
-        return best if listed.rank(best) < math.inf else otherwise
-
-    if not re.search(rf"{_STAR}|\(|Innen", text) or listed.rank(_GERMAN) > _MOST_FREQUENT:
+    if not any(form.search(text) for form in (_ARTICLE, _PERSON, _ENDING)) or listed.rank(_GERMAN) > _GERMAN_PLACE:
         return text
     parts = parts_and_pieces(text)
     for number, part in enumerate(parts):
         if number % 2 == 0:
-            articles = _ARTICLE.sub(lambda found: found[3] or f"{found[1]}{found[2]}", part)
-            parts[number] = _ENDING.sub(ending, _PERSON.sub(person, articles))
-        elif whole := _PERSON.fullmatch(part):  # with an underscore, as names in programs have
-            parts[number] = person(whole)
+            part = _ARTICLE.sub(lambda found: found[3] or f"{found[1]}{found[2]}", part)
+            part = _PERSON.sub(lambda found: _most_frequent(_persons(found), listed) or found[0], part)
+            part = _ENDING.sub(lambda found: _most_frequent([_masculine(found)], listed) or found[0], part)
+            parts[number] = part
+        elif name := _PERSON.fullmatch(part):  # with an underscore, as names in programs have
+            parts[number] = _most_frequent(_persons(name), listed) or part
     return "".join(parts)
+
+
+def _persons(found: re.Match[str]) -> list[str]:
+    """Return the forms of a noun that one for all genders may stand for, of one person or of several."""
+    stem = found[1]
+    if not (found["several"] or found["inside"]):
+        return [stem, f"{stem}e"]
+    if stem.endswith(_UNCHANGED):
+        return [stem]
+    return [f"{stem}{ending}" for ending in ("en", "e", "n")]
+
+
+def _masculine(found: re.Match[str]) -> str:
+    return f"{found[1]}{found[2]}" if found[1] else found[3]
+
+
+def _most_frequent(forms: list[str], listed: SourceWords) -> str | None:
+    best = min(forms, key=listed.rank)
+    return best if listed.rank(best) < math.inf else None
