@@ -255,7 +255,9 @@ class Linear {
         for (int column = 0; column < outputs_; column += PANEL)
             for (int block = 0; block < blocks; ++block) {
                 const int first = int(int64_t(rows) * block / blocks), last = int(int64_t(rows) * (block + 1) / blocks);
-                tiles<TILE_ROWS>(x, column, begin + first, last - first, take);
+                Tile tile;
+                tiles<TILE_ROWS>(x, column, begin + first, last - first, tile);
+                for (int row = first; row < last; ++row) take(begin + row, column, tile[row - first]);
             }
     }
 
@@ -278,6 +280,8 @@ class Linear {
     }
 
   private:
+    using Tile = Floats[TILE_ROWS][PANEL_VECTORS];  // a panel of the result, for some rows
+
     void make_room(int outputs, int inputs, float beyond) {
         outputs_ = outputs, inputs_ = inputs, words_ = round_up(inputs, 16) / P::PER_WORD;
         const int columns = round_up(outputs, PANEL);
@@ -292,18 +296,18 @@ class Linear {
         return packed_.data() + (size_t(output / PANEL) * words_ + group) * PANEL + output % PANEL;
     }
 
-    template <int ROWS, class Take>
-    void tiles(const Inputs<P>& x, int column, int first, int rows, Take& take) const {
+    template <int ROWS>
+    void tiles(const Inputs<P>& x, int column, int first, int rows, Tile& to) const {
         if constexpr (ROWS > 0) {
             if (rows == ROWS)
-                tile<ROWS>(x, column, first, take);
+                tile<ROWS>(x, column, first, to);
             else
-                tiles<ROWS - 1>(x, column, first, rows, take);
+                tiles<ROWS - 1>(x, column, first, rows, to);
         }
     }
 
-    template <int ROWS, class Take>
-    void tile(const Inputs<P>& x, int column, int first, Take& take) const {
+    template <int ROWS>
+    __attribute__((noinline)) void tile(const Inputs<P>& x, int column, int first, Tile& to) const {
         typename P::Sum sums[ROWS][PANEL_VECTORS] = {};
         const int32_t* inputs[ROWS];
         for (int r = 0; r < ROWS; ++r) inputs[r] = x.row(first + r);
@@ -322,7 +326,6 @@ class Linear {
         }
 #pragma GCC unroll 8
         for (int r = 0; r < ROWS; ++r) {
-            Floats values[PANEL_VECTORS];
 #pragma GCC unroll 8
             for (int v = 0; v < PANEL_VECTORS; ++v) {
                 const int place = column + v * LANES;
@@ -331,12 +334,11 @@ class Linear {
                     const Floats scale = load(scales_.data() + place) * x.scale(first + r);
                     Ints exact = sums[r][v] - x.shift(first + r);
                     if (x.zero()) exact += read<Ints>(sums_.data() + place) * x.zero();
-                    values[v] = __builtin_convertvector(exact, Floats) * scale + offset;
+                    to[r][v] = __builtin_convertvector(exact, Floats) * scale + offset;
                 } else {
-                    values[v] = sums[r][v] + offset;
+                    to[r][v] = sums[r][v] + offset;
                 }
             }
-            take(first + r, column, values);
         }
     }
 

@@ -1,5 +1,5 @@
-// Projection to the vocabulary, log-softmax and selection of the best tokens in one pass: logits are used while they are
-// in registers and never stored in memory.
+// Projection to the vocabulary, log-softmax and selection of the best tokens in one pass: a tile of logits at a time, all
+// of which are never in memory.
 #pragma once
 
 #include <algorithm>
