@@ -5,10 +5,11 @@ translation repeats: a symbol, placeholder or amount, or a made-up word in lette
 other scripts, of which a vocabulary hardly has any. Typing errors and lower case are in the source alone, and so is
 what lacks apostrophes (dont) and German letters (fuer). The texts are the same for every run.
 
-For a run between English and German, three lists are translated, too, and the share of accepted translations is given:
-words, strings of programs and everyday sentences, those with amounts and abbreviations, as "no. 12" and "30 sec", and
-words that the text of the general models has at most ten times, as "hedgehog". A line of a list has both languages,
-each with its alternatives: the first of a side is what is translated, and every one of the other side is accepted.
+For a run between English and German, four lists are translated, too, and the share of accepted translations is given:
+words, strings of programs and everyday sentences; those with amounts and abbreviations, as "no. 12" and "30 sec"; with
+addresses and files, as "photos.zip"; and words that the text of the general models has at most ten times, as
+"hedgehog". A line of a list has both languages, each with its alternatives: the first of a side is what is translated,
+and every one of the other side is accepted.
 
     python -m benchmarks robustness RUN… --source test.en --reference test.de
 """
@@ -34,8 +35,15 @@ Pairs = tuple[list[str], list[str]]
 
 TYPOS = 0.05  # share of the words of several letters
 METRICS = ("bleu", "chrf")
-PHRASES, AMOUNTS, SELDOM = (Path(__file__).parent / f"{name}.en-de.tsv" for name in ("phrases", "amounts", "seldom"))
-LISTS = {"words and phrases": PHRASES, "amounts": AMOUNTS, "seldom words": SELDOM}
+LISTS = {
+    kind: Path(__file__).parent / f"{name}.en-de.tsv"
+    for kind, name in {
+        "words and phrases": "phrases",
+        "amounts": "amounts",
+        "addresses and files": "addresses",
+        "seldom words": "seldom",
+    }.items()
+}
 SCRIPTS = (
     *("אבגדהוזחטילמנסעפצקרשת", "ابتثجحدرزسشصطعغفقكلمنهوي", "აბგდევზთიკლმნოპჟრსტუფქღყშჩცძწჭხჯჰ"),
     *("कखगघचछजझटठडढणतथदधनपफबभमयरलवशषसह", "あいうえおかきくけこさしすせそたちつ", "人口中心水火山石田土金木月日子女"),

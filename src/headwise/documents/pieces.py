@@ -40,8 +40,9 @@ CODE = r"(?<!\w)(?=[A-Z0-9]{0,40}[A-Z][0-9])(?=[A-Z]{0,40}[0-9][A-Z]{0,40}[0-9])
 # Top-level domains that few sentences begin with, as people leave out the space behind a full stop ("ok.it was good").
 _DOMAINS = "com|org|net|edu|gov|info|io|app|dev|eu|de|ch|uk|fr|nl|pl|jp|cn|ru|br|ca|au"
 _SUFFIXES = (
-    "docx?|xlsx?|pptx?|od[tsp]|pdf|txt|csv|tsv|json|ya?ml|xml|html?|css|js|ts|py|java|cpp|md|png|jpe?g|gif|svg|webp|mp[34]|wav|mov|"
-    "avi|zip|tar|gz|rar|exe|dmg|apk|iso|log|ini|cfg|sh|sql|db"
+    "docx?|xlsx?|pptx?|od[tsp]|pdf|txt|rtf|tex|epub|csv|tsv|json|ya?ml|toml|xml|html?|css|js|ts|py|ipynb|php|java|cpp|md|png|"
+    "jpe?g|gif|bmp|tiff?|svg|webp|mp[34]|ogg|flac|wav|mov|webm|avi|zip|tar|gz|7z|rar|deb|rpm|jar|exe|dmg|apk|iso|log|ini|cfg|"
+    "conf|bak|sh|sql|db|ics|pem|crt"
 )
 _DOTTED, _END = r"(?:[\w-]{1,63}\.){1,8}", r"(?![\w@-]|\.\w)"
 _ALONE = r"(?<![\w@./\\-])"

@@ -66,13 +66,13 @@ class LineReader:
         return dataclasses.replace(self, subwords=subwords, languages=(self.languages[0], target))
 
     def readings(
-        self, texts: Sequence[str], *, recase: bool, short_numbers: bool = False
+        self, texts: Sequence[str], *, recase: bool, shortened: bool = False
     ) -> tuple[dict[int, Reading], ...]:
         """Return what is read of `readable` lines in place of what is written, by their numbers, and then of that.
 
         The first are the lines with numbers, which are read as they are; the second those in one case, with `recase`;
         the third those with words in an unusual spelling, or abbreviations that the dictionary has; the fourth those
-        that the vocabulary can't spell, and with `short_numbers` those with long numbers.
+        that the vocabulary can't spell, and with `shortened` those with addresses, files and long numbers.
         """
         marks = number_marks(*self.languages)
         marked = {} if marks is None else readings(texts, marks.read)
@@ -81,7 +81,7 @@ class LineReader:
             ordinary = readings(texts, lambda text: recased(text, self.subwords, self.source_words))
         texts = read_texts(texts, ordinary)
         usual = readings(texts, self._in_usual_words)
-        respelled = functools.partial(self.speller.respelled, short_numbers=short_numbers)
+        respelled = functools.partial(self.speller.respelled, shortened=shortened)
         return marked, ordinary, usual, readings(read_texts(texts, usual), respelled)
 
     def _in_usual_words(self, text: str) -> Reading | None:

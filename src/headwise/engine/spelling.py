@@ -7,8 +7,8 @@ where they are replaced again. Of the characters that a vocabulary has, a small 
 ·: these count as lacking, too.
 
 A small model loses other things that it can spell, too. A range of numbers, as 9–17, and –5 are read with a hyphen; of
-emoji side by side, or of marks as in "Yes!!!", the first is read; and a short number stands in for a long one, such as
-12,500.00, if that is asked.
+emoji side by side, or of marks as in "Yes!!!", the first is read; and if that is asked, a short number stands in for a
+long one, such as 12,500.00, and a short code for an address, a file or a long code, as in photos.zip.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from headwise.documents.pieces import CURRENCY_CODES, CURRENCY_SIGNS, EMOJI
+from headwise.documents.pieces import CURRENCY_CODES, CURRENCY_SIGNS, EMOJI, find_pieces
 from headwise.engine.readings import Reading, read_in_turn
 from headwise.text.tokens.subwords import SPECIAL, UNK, Subwords
 from headwise.weights import Weights
@@ -55,6 +55,9 @@ _LONG_NUMBER = re.compile(
 _NUMBERS = ("46", "82", "38", "97", "72")  # that stand in for a long one
 _SHORT_NUMBER = re.compile(r"(?<![0-9.,])([0-9]{2})(?:[.,]0+)?(?![0-9]|[.,][0-9])")
 _DIGITS = re.compile(r"[0-9]+")
+_CODES = ("X20", "B2", "QK7", "MX5", "XP3")  # that stand in for an address; guarded, as they are codes themselves
+_CODE = re.compile(rf"\b({'|'.join(_CODES)})(?![0-9])", re.IGNORECASE)
+_LONG_CODE = 7  # characters
 _MOST_CACHED = 1 << 16  # characters
 # What Unicode has no plain form for: letters that aren't another one with a mark, and punctuation marks.
 _PLAIN = {
@@ -106,28 +109,51 @@ class Speller:
     def _in_known_tokens(self, text: str) -> bool:
         return self._lacking.isdisjoint(self._subwords.encode_source(text))
 
-    def respelled(self, text: str, *, short_numbers: bool = False) -> Reading | None:
+    def respelled(self, text: str, *, shortened: bool = False) -> Reading | None:
         """Return a line in characters that the vocabulary has, as far as possible; None if it is already.
 
         A translation has what the line has in the place of what was read, also of a word with an s behind it, unless
-        that stands for several things of the line and isn't there as often as they are. With `short_numbers`, one
-        stands in for each long number.
+        that stands for several things of the line and isn't there as often as they are. With `shortened`, something
+        short stands in for each address, file, long code and long number.
         """
-        shortened = [self._with_short_numbers] if short_numbers else []
-        return read_in_turn(text, [_hyphenated, *shortened, self._in_known_characters])
+        steps = [self._with_short_addresses, _hyphenated, self._with_short_numbers] if shortened else [_hyphenated]
+        return read_in_turn(text, [*steps, self._in_known_characters])
+
+    def _with_short_addresses(self, text: str) -> Reading | None:
+        """Return a line in which a code stands in for each address, file and long code; None without any."""
+        spans = [
+            (start, end)
+            for start, end, kind in find_pieces(text)
+            if kind in ("url", "email") or (kind == "code" and (end - start >= _LONG_CODE or "." in text[start:end]))
+        ]
+        return self._with_stand_ins(text, spans, _CODES, _CODE)
 
     def _with_short_numbers(self, text: str) -> Reading | None:
         """Return a line in which a short number stands in for each long one; None without any."""
-        there = {*_DIGITS.findall(text)}
-        stand_ins = (each for each in _NUMBERS if each not in there and self._is_known(each))
-        long = dict.fromkeys(found[0] for found in _LONG_NUMBER.finditer(text))
-        read = dict(zip(long, stand_ins, strict=False))
+        return self._with_stand_ins(
+            text, [found.span() for found in _LONG_NUMBER.finditer(text)], _NUMBERS, _SHORT_NUMBER
+        )
+
+    def _with_stand_ins(
+        self, text: str, spans: Sequence[tuple[int, int]], stand_ins: Sequence[str], pattern: re.Pattern[str]
+    ) -> Reading | None:
+        """Return a line in which one of the stand-ins that it hasn't is read for what is at each of these places.
+
+        None without any. The first group of `pattern` finds a stand-in in a translation.
+        """
+        there = {*_DIGITS.findall(text), *_TOKEN.findall(text)}
+        free = (each for each in stand_ins if each not in there and self._is_known(each))
+        read = dict(zip(dict.fromkeys(text[start:end] for start, end in spans), free, strict=False))
         if not read:
             return None
-        written = {short: number for number, short in read.items()}
+        parts, done = list[str](), 0
+        for start, end in spans:
+            parts += [text[done:start], read.get(text[start:end], text[start:end])]
+            done = end
+        written = {short: long for long, short in read.items()}
         return Reading(
-            _LONG_NUMBER.sub(lambda found: read.get(found[0], found[0]), text),
-            lambda translation: _SHORT_NUMBER.sub(lambda found: written.get(found[1], found[0]), translation),
+            "".join([*parts, text[done:]]),
+            lambda translation: pattern.sub(lambda found: written.get(found[1].upper(), found[0]), translation),
         )
 
     def _in_known_characters(self, text: str) -> Reading | None:

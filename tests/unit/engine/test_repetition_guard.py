@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.robustness import PHRASES, phrases
+from benchmarks.robustness import LISTS, phrases
 from decoding_models import EOS, SYMBOLS, TreeModel, decode, sentences, tiny_transformer
 from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis
@@ -75,7 +75,7 @@ def test_what_is_wrong_with_the_output_of_a_short_source() -> None:
 
 def test_words_and_strings_of_programs() -> None:
     translator = Translator.load("demo", device="cpu")
-    for translation in translator.translate(list(phrases(PHRASES, ("en", "de"))), guard=True):
+    for translation in translator.translate(list(phrases(LISTS["words and phrases"], ("en", "de"))), guard=True):
         output, text = translation.outputs[0], translation.source
         assert any(map(str.isalnum, output.text)) >= any(map(str.isalnum, text))
         ids = [*translator.subwords.encode_source(text), EOS]
