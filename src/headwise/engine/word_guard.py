@@ -21,6 +21,7 @@ from headwise.text.tokens.subwords import UNK, Subwords
 
 _AS_LIKELY = 0.7  # times the mean probability of a subword, at least, besides the words that are placed
 _A_WORD = 0.3  # log-probability that an output's words cost each, as what the model makes of a word may stand beside it
+_COMPOUNDED, _BESIDE = 4, 3  # letters of a word in a compound, and besides it, at least
 _LONGER, _FURTHER_WORDS = 1.2, 2  # times the words, and words, that an output has with them at most
 
 
@@ -47,10 +48,14 @@ class SeldomWords:
         return cls(found, subwords, room, alone=WORD.fullmatch(text.strip()) is not None) if found else None
 
     def lacking(self, tokens: Sequence[int]) -> list[Match]:
-        """Return the words of which an output has no translation of the dictionary, or not as often."""
+        """Return the words of which an output has no translation of the dictionary, or not as often.
+
+        A compound that begins or ends with one has it: Olivenöl has Olive.
+        """
         text = self.subwords.decode_target(tokens)
         missing = ((match, match.missing(text, lowercase=self.subwords.lowercases)) for match in self.matches)
-        return [dataclasses.replace(match, count=count) for match, count in missing if count]
+        lacking = [dataclasses.replace(match, count=count) for match, count in missing if count]
+        return [match for match in lacking if not _in_compound(match.entry.targets, text)]
 
     def terms(self, lacking: Sequence[Match]) -> Terms | None:
         """Return what an output must contain; None where the vocabulary can't write it."""
@@ -89,6 +94,16 @@ class SeldomWords:
 
     def _words(self, hypothesis: Hypothesis) -> int:
         return len(self.subwords.decode_target(hypothesis.tokens).split())
+
+
+def _in_compound(forms: Sequence[str], text: str) -> bool:
+    """Whether a word of a text begins or ends with one of the forms, and has a word more, not just another ending."""
+    parts = [form.lower() for form in forms if len(form) >= _COMPOUNDED]
+    words = WORD.findall(text.lower())
+    return any(
+        len(word) - len(part) >= _BESIDE and (word.startswith(part) or word.endswith(part))
+        for word, part in itertools.product(words, parts)
+    )
 
 
 def _besides(hypothesis: Hypothesis, placed: Terms, *, ends: bool = False) -> list[float]:
