@@ -44,7 +44,7 @@ def quality_chart(results: Results, name: str, text: str) -> Chart:
             assert score is not None
             points = _validations(records)
             x = [training_flops(config, value, results.scale.sentence) for value, _ in points]
-            draw_line(here, x, [bleu for _, bleu in points], color, ARCHITECTURES[system])
+            _draw_curve(here, x, [bleu for _, bleu in points], color, ARCHITECTURES[system])
             operations = training_flops(config, tokens.value, results.scale.sentence)
             _dot(here, operations, score.value, score.half, color)
         here.set_xscale("log")
@@ -67,8 +67,15 @@ def _validations(records: Sequence[Record]) -> list[tuple[float, Mean]]:
     return [(tokens * step, mean([curve[step] for curve in curves])) for step in shared]
 
 
-def draw_line(axis: Axes, x: Sequence[float], means: Sequence[Mean], color: str, label: str) -> None:
-    """Draw means as a line, with their interval as a band."""
+def draw_dots(axis: Axes, x: Sequence[float], means: Sequence[Mean], color: str, label: str) -> None:
+    """Draw means of different numbers of seeds as dots with their intervals, hollow for one seed, and a line."""
+    axis.plot(x, [m.value for m in means], color=color, linewidth=1, label=label)
+    for place, each in zip(x, means, strict=True):
+        _dot(axis, place, each.value, each.half, color)
+
+
+def _draw_curve(axis: Axes, x: Sequence[float], means: Sequence[Mean], color: str, label: str) -> None:
+    """Draw means of the same seeds as a line, with their interval as a band."""
     alone = "o" if len(means) == 1 else None  # no line goes through it
     axis.plot(x, [m.value for m in means], color=color, linewidth=1, label=label, marker=alone)
     low, high = ([m.value + sign * (m.half or 0.0) for m in means] for sign in (-1, 1))
@@ -141,7 +148,7 @@ def length_chart(results: Results, name: str) -> Chart | None:
         for system, row, groups in shown:
             means = [results.mean(row.name, f"test.by_length.{longest}.bleu") for longest in groups]
             x = [int(longest) for longest in groups]
-            draw_line(axis, x, [m for m in means if m is not None], COLORS[system], ARCHITECTURES[system])
+            _draw_curve(axis, x, [m for m in means if m is not None], COLORS[system], ARCHITECTURES[system])
             axis.set_xticks(x)
         axis.set(xlabel="words of the source, at most", ylabel="test BLEU, 95 % interval")
         within_bleu(axis)

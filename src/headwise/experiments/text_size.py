@@ -13,7 +13,7 @@ from dataclasses import replace
 from matplotlib.figure import Figure
 
 from headwise.experiments import table2
-from headwise.experiments.charts import COLORS, draw_line, within_bleu
+from headwise.experiments.charts import COLORS, draw_dots, within_bleu
 from headwise.experiments.harness.outcome import BLEU, Chart, Claim, Finding, Table, judge_gain, plain
 from headwise.experiments.harness.records import Mean, Results
 from headwise.experiments.harness.rows import TrainingRow, replaced
@@ -101,11 +101,11 @@ def _chart(scale: Scale, means: dict[str, list[tuple[float, Mean]]]) -> Chart:
         axis = plain(figure.subplots())
         for system, points in means.items():
             shares, scores = [share for share, _ in points], [score for _, score in points]
-            draw_line(axis, shares, scores, COLORS[system], ARCHITECTURES[system])
+            draw_dots(axis, shares, scores, COLORS[system], ARCHITECTURES[system])
         ticks = [1 / of for of in (*scale.parts, 1)]
         axis.set_xscale("log", base=2)
         axis.set_xticks(ticks, [*(f"1/{of}" for of in scale.parts), "all"])
-        axis.set(xlabel=f"share of the text of {scale.name}", ylabel="test BLEU, 95 % interval")
+        axis.set(xlabel=f"share of the text of {scale.name}", ylabel="test BLEU, 95 % interval; hollow: one seed")
         within_bleu(axis)
         axis.legend(frameon=False, fontsize=8, loc="lower right")
 
