@@ -200,9 +200,10 @@ node_modules: package.json
 	npm install --silent --no-package-lock --no-fund --no-audit
 	touch $@
 
+# Python's own pip may be years old, and resolve in twice the time.
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headwise needs Python 3.11 or newer")'
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv --upgrade-deps $(VENV)
 
 # Each of these compiles the native library, so none is made by way of another.
 $(VENV)/user: pyproject.toml constraints.txt tools/install.py | $(BIN)/python
