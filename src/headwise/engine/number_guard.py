@@ -1,4 +1,4 @@
-"""A guard against wrong numbers, codes and addresses: a second search places those of a source that an output lacks.
+"""A guard against wrong numbers, names and addresses: a second search places those of a source that an output lacks.
 
 A small model loses numbers, or doubles digits: the general models in 9 and 11 % of news with digits, by direction. Of
 120 cm it makes "120 Uhr": a number with the symbol of a unit must keep it.
@@ -21,8 +21,13 @@ _HALF_DAY = r"[ \u00a0]?(?P<half>[pP]\.?[ \u00a0]?[mM]|[aA]\.[mM])\b"  # without
 # 5m may be millions.
 _MEASURE = rf"(?P<amount>[0-9]+(?:[.,][0-9]+)*)[ \u00a0-]?(?P<unit>{SYMBOLS}|(?<=[ \u00a0-])m)(?!\w)"
 _NAME = r"(?<![\w-])[A-Z]{1,4}[0-9]{1,4}[A-Z]{0,2}(?!\w)"  # of a road, a gate or a quarter, as A4, B12 and Q3
+# Of a program, as max_length, getName and main(), but no word for all genders, as jede_r.
+_IDENTIFIER = (
+    r"(?<![\w.$@#/\\-])(?:[a-z]++(?:_(?!(?:[a-z]|in|innen)\b)[a-z0-9]++)++(?:\(\))?|"
+    r"[a-z]{2,}+(?:[A-Z][a-z0-9]++)++(?:\(\))?|[a-z]{2,}+[0-9]*\(\))(?![\w/\\-])"
+)
 _NUMBER = re.compile(
-    rf"(?P<url>{URL})|{EMAIL}|{PATH}|{MENTION}|{_MEASURE}|{CODE}|{_NAME}|"
+    rf"(?P<url>{URL})|{EMAIL}|{PATH}|{MENTION}|{_IDENTIFIER}|{_MEASURE}|{CODE}|{_NAME}|"
     rf"[0-9]+(?:[.,:][0-9]+)*(?:[ \u00a0]?%|{_HALF_DAY})?"
 )
 _MEASURED = re.compile(_MEASURE)
@@ -37,7 +42,7 @@ _HOUR = re.compile(r"0?([0-9]{1,2}):00")
 
 @dataclass(frozen=True, eq=False)
 class SourceNumbers:
-    """The numbers, codes and addresses of a source, as written.
+    """The numbers, codes, identifiers and addresses of a source, as written.
 
     `room` bounds the tokens of those that are placed in an output.
     """

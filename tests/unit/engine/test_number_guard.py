@@ -125,6 +125,10 @@ def lacking(subwords: Subwords, source: str, output: str) -> list[str]:
         ("60 Watt, 20 men", "60 Watt, 20 Mann", []),
         ("gate B7, the A4, vitamin B12", "Tor B7, die Autobahn, Vitamin B12", ["A4"]),
         ("an A7-sized map", "eine Karte in A7", []),
+        ("Call getName() with user_id", "Ruf getname() mit user_id auf", ["getName()"]),
+        ("main() of {user_id}", "Haupt() von {user_id}", ["main()"]),
+        ("jede_r, liebe_r kund_in, mitarbeiter_innen, e_mail", "alle", ["e_mail"]),
+        ("my iPhone, macOS, PHP_EOL, -is_it, $is_it, is_it-b", "mein", []),
         ("", "1", []),
     ],
 )
