@@ -124,24 +124,24 @@ class Speller:
         spans = [
             (start, end)
             for start, end, kind in find_pieces(text)
-            if kind in ("url", "email") or (kind == "code" and (end - start >= _LONG_CODE or "." in text[start:end]))
+            if kind in ("url", "email")
+            or (kind == "code" and (end - start >= _LONG_CODE or not text[start:end].isalnum()))  # or a path
         ]
         return self._with_stand_ins(text, spans, _CODES, _CODE)
 
     def _with_short_numbers(self, text: str) -> Reading | None:
         """Return a line in which a short number stands in for each long one; None without any."""
-        return self._with_stand_ins(
-            text, [found.span() for found in _LONG_NUMBER.finditer(text)], _NUMBERS, _SHORT_NUMBER
-        )
+        spans = [found.span() for found in _LONG_NUMBER.finditer(text)]
+        return self._with_stand_ins(text, spans, _NUMBERS, _SHORT_NUMBER)
 
     def _with_stand_ins(
         self, text: str, spans: Sequence[tuple[int, int]], stand_ins: Sequence[str], pattern: re.Pattern[str]
     ) -> Reading | None:
-        """Return a line in which one of the stand-ins that it hasn't is read for what is at each of these places.
+        """Return a line with a stand-in, which it hasn't itself, for what is at each of `spans`; None without any.
 
-        None without any. The first group of `pattern` finds a stand-in in a translation.
+        The first group of `pattern` finds a stand-in in a translation.
         """
-        there = {*_DIGITS.findall(text), *_TOKEN.findall(text)}
+        there = {*_DIGITS.findall(text), *_TOKEN.findall(text.upper())}
         free = (each for each in stand_ins if each not in there and self._is_known(each))
         read = dict(zip(dict.fromkeys(text[start:end] for start, end in spans), free, strict=False))
         if not read:

@@ -124,6 +124,7 @@ def test_a_short_number_stands_in_for_a_long_one(line: str, read: str | None, tr
         ("a@b.de, a@b.de: c@d.de", "X20, X20: B2", "b2 x20 MX5", "c@d.de a@b.de MX5"),
         ("(see www.a.de/b-2, /etc/hosts)", "(see X20, B2)", "(B2, X20)", "(/etc/hosts, www.a.de/b-2)"),
         ("B2 in a.txt", "B2 in X20", "X20 in B2", "a.txt in B2"),
+        ("x20 in ~/see", "x20 in B2", "B2 in x20", "~/see in x20"),
         ("X20 in a.txt", "X20 in B2", "B2 in X20", "a.txt in X20"),
         ("DE89370400440532013000 of A320", "X20 of A320", "X20 of A320", "DE89370400440532013000 of A320"),
         ("a.py b.py c.py d.py e.py f.py", "X20 B2 QK7 MX5 XP3 f.py", "XP3 f.py", "e.py f.py"),
