@@ -10,6 +10,7 @@ from pathlib import Path
 
 from headwise.config import Config
 from headwise.config.languages import short_code
+from headwise.documents.pieces import without_addresses
 from headwise.engine.abbreviations import written_out
 from headwise.engine.number_marks import number_marks
 from headwise.engine.readings import Reading, read_in_turn, read_texts, readings
@@ -19,6 +20,7 @@ from headwise.engine.usual_spelling import usually_spelled
 from headwise.errors import ConfigError
 from headwise.extras import optional_module
 from headwise.text.reading.dictionary import Dictionary
+from headwise.text.reading.glossary import Glossary
 from headwise.text.tokens.source_words import SourceWords
 from headwise.text.tokens.subwords import Subwords
 
@@ -66,13 +68,14 @@ class LineReader:
         return dataclasses.replace(self, subwords=subwords, languages=(self.languages[0], target))
 
     def readings(
-        self, texts: Sequence[str], *, recase: bool, shortened: bool = False
+        self, texts: Sequence[str], *, recase: bool, shortened: bool = False, glossary: Glossary | None = None
     ) -> tuple[dict[int, Reading], ...]:
         """Return what is read of `readable` lines in place of what is written, by their numbers, and then of that.
 
         The first are the lines with numbers, which are read as they are; the second those in one case, with `recase`;
         the third those with words in an unusual spelling, or abbreviations that the dictionary has; the fourth those
-        that the vocabulary can't spell, and with `shortened` those with addresses, files and long numbers.
+        that the vocabulary can't spell, and with `shortened` those with addresses, files and long numbers, unless a
+        term of the `glossary` is in an address, as in Node.js.
         """
         marks = number_marks(*self.languages)
         marked = {} if marks is None else readings(texts, marks.read)
@@ -81,7 +84,11 @@ class LineReader:
             ordinary = readings(texts, lambda text: recased(text, self.subwords, self.source_words))
         texts = read_texts(texts, ordinary)
         usual = readings(texts, self._in_usual_words)
-        respelled = functools.partial(self.speller.respelled, shortened=shortened)
+
+        def respelled(text: str) -> Reading | None:
+            kept = glossary is not None and glossary.find(text) != glossary.find(without_addresses(text))
+            return self.speller.respelled(text, shortened=shortened and not kept)
+
         return marked, ordinary, usual, readings(read_texts(texts, usual), respelled)
 
     def _in_usual_words(self, text: str) -> Reading | None:

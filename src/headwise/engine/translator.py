@@ -214,7 +214,7 @@ class Translator:
         if prefixes is None:
             kept |= {n for n, text in enumerate(texts) if text.strip() and not has_letters(text)}
         read = [readable(self.subwords, text, f"line {line}") for line, text in enumerate(texts, start=first_line)]
-        found = self.reader.readings(read, recase=options.recase, shortened=options.guard)
+        found = self.reader.readings(read, recase=options.recase, shortened=options.guard, glossary=glossary)
         _, ordinary, usual, spelled = found
         written = read_texts(read, ordinary)  # as in the line, except for the case
         read = read_texts(read_texts(written, usual), spelled)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.config import SubwordConfig
+from headwise.engine.line_reader import LineReader
 from headwise.engine.outputs import Output, Translation
 from headwise.engine.spelling import Speller, unlearned
 from headwise.engine.translator import Translator
@@ -227,3 +228,17 @@ def test_every_interface_reads_them_so(tmp_path: Path) -> None:
     tracer = TranslationTracer(translator)
     assert tracer.trace(line).source == tracer.trace(ENGLISH[0]).source
     assert f"read as: {ENGLISH[0]}" in tracer.trace(line).notes
+
+
+def test_a_term_of_a_glossary_in_an_address_is_read() -> None:
+    lines = ["a dog in Node.js", "a dog in main.py"]
+    subwords = Subwords.train(*[[*lines, "X20"] * 9] * 2, SubwordConfig(size=40))
+    reader = LineReader(subwords, Speller(subwords))
+    glossary = Glossary([Entry("Node.js", ("Node.js",)), Entry("dog", ("Hund",))])
+
+    def read(glossary: Glossary | None) -> dict[int, str]:
+        found = reader.readings(lines, recase=False, shortened=True, glossary=glossary)[-1]
+        return {number: each.text for number, each in found.items()}
+
+    assert read(None) == {0: "a dog in X20", 1: "a dog in X20"}
+    assert read(glossary) == {1: "a dog in X20"}
