@@ -10,7 +10,6 @@ from pathlib import Path
 
 from headwise.config import Config
 from headwise.config.languages import short_code
-from headwise.documents.pieces import without_addresses
 from headwise.engine.abbreviations import written_out
 from headwise.engine.number_marks import number_marks
 from headwise.engine.readings import Reading, read_in_turn, read_texts, readings
@@ -74,8 +73,8 @@ class LineReader:
 
         The first are the lines with numbers, which are read as they are; the second those in one case, with `recase`;
         the third those with words in an unusual spelling, or abbreviations that the dictionary has; the fourth those
-        that the vocabulary can't spell, and with `shortened` those with addresses, files and long numbers, unless a
-        term of the `glossary` is in an address, as in Node.js.
+        that the vocabulary can't spell, and with `shortened` those with addresses, files and long numbers, but for the
+        terms of the `glossary`.
         """
         marks = number_marks(*self.languages)
         marked = {} if marks is None else readings(texts, marks.read)
@@ -84,11 +83,7 @@ class LineReader:
             ordinary = readings(texts, lambda text: recased(text, self.subwords, self.source_words))
         texts = read_texts(texts, ordinary)
         usual = readings(texts, self._in_usual_words)
-
-        def respelled(text: str) -> Reading | None:
-            kept = glossary is not None and glossary.find(text) != glossary.find(without_addresses(text))
-            return self.speller.respelled(text, shortened=shortened and not kept)
-
+        respelled = functools.partial(self.speller.respelled, shortened=shortened, glossary=glossary)
         return marked, ordinary, usual, readings(read_texts(texts, usual), respelled)
 
     def _in_usual_words(self, text: str) -> Reading | None:

@@ -24,6 +24,7 @@ import numpy as np
 
 from headwise.documents.pieces import CURRENCY_CODES, CURRENCY_SIGNS, EMOJI, find_pieces
 from headwise.engine.readings import Reading, read_in_turn
+from headwise.text.reading.glossary import Glossary
 from headwise.text.tokens.subwords import SPECIAL, UNK, Subwords
 from headwise.weights import Weights
 
@@ -109,37 +110,36 @@ class Speller:
     def _in_known_tokens(self, text: str) -> bool:
         return self._lacking.isdisjoint(self._subwords.encode_source(text))
 
-    def respelled(self, text: str, *, shortened: bool = False) -> Reading | None:
+    def respelled(self, text: str, *, shortened: bool = False, glossary: Glossary | None = None) -> Reading | None:
         """Return a line in characters that the vocabulary has, as far as possible; None if it is already.
 
         A translation has what the line has in the place of what was read, also of a word with an s behind it, unless
         that stands for several things of the line and isn't there as often as they are. With `shortened`, something
-        short stands in for each address, file, long code and long number.
+        short stands in for each address, file, long code and long number, unless that hid a term of the `glossary`, as
+        Node.js may be.
         """
-        steps = [self._with_short_addresses, _hyphenated, self._with_short_numbers] if shortened else [_hyphenated]
+        stand_in = functools.partial(self._with_stand_ins, glossary=glossary)
+        steps: list[Callable[[str], Reading | None]] = [_hyphenated]
+        if shortened:
+            steps = [
+                lambda text: stand_in(text, _addresses(text), _CODES, _CODE),
+                _hyphenated,
+                lambda text: stand_in(text, _long_numbers(text), _NUMBERS, _SHORT_NUMBER),
+            ]
         return read_in_turn(text, [*steps, self._in_known_characters])
 
-    def _with_short_addresses(self, text: str) -> Reading | None:
-        """Return a line in which a code stands in for each address, file and long code; None without any."""
-        spans = [
-            (start, end)
-            for start, end, kind in find_pieces(text)
-            if kind in ("url", "email")
-            or (kind == "code" and (end - start >= _LONG_CODE or not text[start:end].isalnum()))  # or a path
-        ]
-        return self._with_stand_ins(text, spans, _CODES, _CODE)
-
-    def _with_short_numbers(self, text: str) -> Reading | None:
-        """Return a line in which a short number stands in for each long one; None without any."""
-        spans = [found.span() for found in _LONG_NUMBER.finditer(text)]
-        return self._with_stand_ins(text, spans, _NUMBERS, _SHORT_NUMBER)
-
     def _with_stand_ins(
-        self, text: str, spans: Sequence[tuple[int, int]], stand_ins: Sequence[str], pattern: re.Pattern[str]
+        self,
+        text: str,
+        spans: Sequence[tuple[int, int]],
+        stand_ins: Sequence[str],
+        pattern: re.Pattern[str],
+        glossary: Glossary | None,
     ) -> Reading | None:
-        """Return a line with a stand-in, which it hasn't itself, for what is at each of `spans`; None without any.
+        """Return a line with a stand-in, which it hasn't itself, for what is at each of `spans`.
 
-        The first group of `pattern` finds a stand-in in a translation.
+        None without any, and where a term would be hidden. The first group of `pattern` finds a stand-in in a
+        translation.
         """
         there = {*_DIGITS.findall(text), *_TOKEN.findall(text.upper())}
         free = (each for each in stand_ins if each not in there and self._is_known(each))
@@ -150,10 +150,12 @@ class Speller:
         for start, end in spans:
             parts += [text[done:start], read.get(text[start:end], text[start:end])]
             done = end
+        line = "".join([*parts, text[done:]])
+        if glossary is not None and glossary.find(line) != glossary.find(text):
+            return None
         written = {short: long for long, short in read.items()}
         return Reading(
-            "".join([*parts, text[done:]]),
-            lambda translation: pattern.sub(lambda found: written.get(found[1].upper(), found[0]), translation),
+            line, lambda translation: pattern.sub(lambda found: written.get(found[1].upper(), found[0]), translation)
         )
 
     def _in_known_characters(self, text: str) -> Reading | None:
@@ -228,6 +230,20 @@ def _kind(character: str) -> str:
     if not character or character.isspace():
         return ""
     return "a" if character.isalpha() else "1" if character.isdecimal() else "."
+
+
+def _addresses(text: str) -> list[tuple[int, int]]:
+    """Return the places of the addresses, files and long codes of a text."""
+    return [
+        (start, end)
+        for start, end, kind in find_pieces(text)
+        if kind in ("url", "email")
+        or (kind == "code" and (end - start >= _LONG_CODE or not text[start:end].isalnum()))  # or a path
+    ]
+
+
+def _long_numbers(text: str) -> list[tuple[int, int]]:
+    return [found.span() for found in _LONG_NUMBER.finditer(text)]
 
 
 def _hyphenated(text: str) -> Reading | None:

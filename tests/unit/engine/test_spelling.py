@@ -242,3 +242,4 @@ def test_a_term_of_a_glossary_in_an_address_is_read() -> None:
 
     assert read(None) == {0: "a dog in X20", 1: "a dog in X20"}
     assert read(glossary) == {1: "a dog in X20"}
+    assert read(Glossary([Entry("in main.py", ("hier",))])) == {0: "a dog in X20"}
