@@ -59,6 +59,7 @@ _DIGITS = re.compile(r"[0-9]+")
 _CODES = ("X20", "B2", "QK7", "MX5", "XP3")  # that stand in for an address; guarded, as they are codes themselves
 _CODE = re.compile(rf"\b({'|'.join(_CODES)})(?![0-9])", re.IGNORECASE)
 _LONG_CODE = 7  # characters
+_SOMEWHERE = re.compile(rf"[@./\\]\w|:\\|[A-Z0-9]{{{_LONG_CODE}}}")  # in each address, path and long code
 _MOST_CACHED = 1 << 16  # characters
 # What Unicode has no plain form for: letters that aren't another one with a mark, and punctuation marks.
 _PLAIN = {
@@ -234,6 +235,8 @@ def _kind(character: str) -> str:
 
 def _addresses(text: str) -> list[tuple[int, int]]:
     """Return the places of the addresses, files and long codes of a text."""
+    if not _SOMEWHERE.search(text):  # as in most
+        return []
     return [
         (start, end)
         for start, end, kind in find_pieces(text)
