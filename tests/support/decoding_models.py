@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from headwise.config import ModelConfig
 from headwise.decoding.engine import PyTorchEngine
 from headwise.engine.base import BATCH_TOKENS, Engine, SearchSentence
+from headwise.engine.guards.second_search import search_checked
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
-from headwise.engine.second_search import search_checked
 from headwise.engine.symbols import Symbols
 from headwise.engine.terms import Terms
 from headwise.models.base import Memory, Seq2Seq, State

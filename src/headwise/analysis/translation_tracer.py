@@ -22,7 +22,7 @@ from headwise.decoding.translator_model import is_ensemble, pytorch_model
 from headwise.engine.base import SearchSentence
 from headwise.engine.hypotheses import Hypothesis, length_penalty
 from headwise.engine.options import SearchOptions
-from headwise.engine.readings import read_texts
+from headwise.engine.readings.reading import read_texts
 from headwise.engine.sentences import readable
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError

@@ -19,10 +19,10 @@ from headwise.config import Config, ModelConfig
 from headwise.decoding.batching import padded
 from headwise.decoding.engine import PyTorchEngine
 from headwise.engine.base import SearchSentence
+from headwise.engine.guards.second_search import search_checked
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.ids import check_ids
 from headwise.engine.options import SearchOptions, changed_options
-from headwise.engine.second_search import search_checked
 from headwise.engine.symbols import SYMBOLS
 from headwise.errors import ConfigError, DataError
 from headwise.models.base import Seq2Seq

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config import DecodingConfig
+from headwise.engine.guards.numbers import SourceNumbers
+from headwise.engine.guards.words import SeldomWords
 from headwise.engine.hypotheses import Hypothesis
-from headwise.engine.number_guard import SourceNumbers
 from headwise.engine.options import SearchOptions
 from headwise.engine.symbols import Symbols
 from headwise.engine.terms import Terms
-from headwise.engine.word_guard import SeldomWords
 
 if TYPE_CHECKING:
     from headwise.engine.native.job import SearchJob

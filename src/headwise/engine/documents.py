@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from headwise.documents.reading import Confidence, DocumentFile
 from headwise.documents.rendering import Rendered, render
 from headwise.documents.sentence import Sentence
+from headwise.engine.guards.second_search import search_checked
 from headwise.engine.options import SearchOptions
 from headwise.engine.outputs import Translation
-from headwise.engine.second_search import search_checked
 from headwise.engine.translator import Translator
 from headwise.engine.word_weights import FoundTranslations
 from headwise.text.reading.glossary import Glossary

@@ -131,9 +131,9 @@ class SearchOptions(_Options):
         top_p: draw from the smallest set of likeliest tokens whose probabilities add up to this (nucleus sampling).
         guard: search again for an output that repeats itself, is far longer than its source, or lacks a number of it or
             what the run's dictionary has for a word of it
-            (see `headwise.engine.second_search`); not when sampling.
+            (see `headwise.engine.guards.second_search`); not when sampling.
         recase: translate a line in capitals or in lower case, or a title, as ordinary text, and give the outcome the
-            capitals back (see `headwise.engine.recasing`).
+            capitals back (see `headwise.engine.readings.recasing`).
         keep_translated: return a text that is surely in the target language as it is.
         seed: seed of the random draws; the same sentence with the same seed gives the same samples in any batch.
     """

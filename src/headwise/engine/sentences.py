@@ -12,7 +12,7 @@ from headwise.characters import as_seen, check_characters
 from headwise.documents.segments import sentences_of
 from headwise.engine.base import SearchSentence
 from headwise.engine.outputs import Translation
-from headwise.engine.readings import Reading
+from headwise.engine.readings.reading import Reading
 from headwise.engine.splitting import split_text
 from headwise.engine.terms import TERM_BEAM, Terms, sentence_terms
 from headwise.errors import ConfigError, DataError

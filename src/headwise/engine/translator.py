@@ -23,21 +23,21 @@ from headwise.chunks import chunks, growing, results
 from headwise.config import Config, DecodingConfig
 from headwise.engine.alignment import Link, SubwordWeights, word_links
 from headwise.engine.base import Engine, Ids, SearchSentence
+from headwise.engine.guards.numbers import SourceNumbers
+from headwise.engine.guards.second_search import search_checked
+from headwise.engine.guards.words import SeldomWords
 from headwise.engine.hypotheses import Hypothesis
-from headwise.engine.line_reader import LineReader
 from headwise.engine.loading import EngineOptions, ensemble, open_run
-from headwise.engine.number_guard import SourceNumbers
 from headwise.engine.options import SearchOptions, changed_options
 from headwise.engine.outputs import Output, Translation, join_translations
 from headwise.engine.quality import QualityCurve, mean_probability
-from headwise.engine.readings import read_texts
-from headwise.engine.second_search import search_checked
+from headwise.engine.readings.line_reader import LineReader
+from headwise.engine.readings.reading import read_texts
+from headwise.engine.readings.spelling import Speller, unlearned
 from headwise.engine.sentences import EncodedSentences, Split, encode_source, listed, readable, with_prefixes
 from headwise.engine.shortlist import FILE as SHORTLIST
 from headwise.engine.shortlist import Shortlist
-from headwise.engine.spelling import Speller, unlearned
 from headwise.engine.symbols import SYMBOLS
-from headwise.engine.word_guard import SeldomWords
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.shipped.runs import find_run
 from headwise.text.reading.glossary import Glossary

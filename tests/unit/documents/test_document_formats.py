@@ -14,7 +14,7 @@ from lxml import etree, html
 from document_translation import of_file
 from headwise.documents.blocks import Block
 from headwise.documents.formats import format_of, read_file
-from headwise.documents.subtitles import wrapped
+from headwise.documents.readers.subtitles import wrapped
 from headwise.errors import DataError
 
 PO = r"""# A translator

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headwise.analysis.translation_tracer import TranslationTracer
-from headwise.engine.abbreviations import written_out
+from headwise.engine.readings.abbreviations import written_out
 from headwise.engine.translator import Translator
 from headwise.text.reading.dictionary import Dictionary
 from headwise.text.reading.glossary import Entry, Glossary

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.engine.number_guard import SourceNumbers
+from headwise.engine.guards.numbers import SourceNumbers
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError
 from headwise.text.reading.glossary import Entry, Glossary

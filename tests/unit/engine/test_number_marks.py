@@ -12,7 +12,7 @@ from babel.numbers import format_decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.engine.number_marks import LANGUAGES, number_marks
+from headwise.engine.readings.number_marks import LANGUAGES, number_marks
 from headwise.engine.translator import Translator
 from translator_run import make_run
 

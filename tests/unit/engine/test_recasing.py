@@ -13,7 +13,7 @@ from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.characters import WORD
 from headwise.config import SubwordConfig
 from headwise.engine.outputs import Output, Translation
-from headwise.engine.recasing import recased
+from headwise.engine.readings.recasing import recased
 from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError
 from headwise.text.reading.glossary import Entry, Glossary

@@ -8,10 +8,10 @@ import pytest
 from benchmarks.robustness import LISTS, phrases
 from decoding_models import EOS, SYMBOLS, TreeModel, decode, sentences, tiny_transformer
 from headwise.engine.base import SearchSentence
+from headwise.engine.guards.repetition import NGRAM, defect, loops
+from headwise.engine.guards.second_search import SecondSearch
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
-from headwise.engine.repetition_guard import NGRAM, defect, loops
-from headwise.engine.second_search import SecondSearch
 from headwise.engine.terms import Term, Terms
 from headwise.engine.translator import Translator
 from headwise.errors import ConfigError

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.config import SubwordConfig
-from headwise.engine.line_reader import LineReader
 from headwise.engine.outputs import Output, Translation
-from headwise.engine.spelling import Speller, unlearned
+from headwise.engine.readings.line_reader import LineReader
+from headwise.engine.readings.spelling import Speller, unlearned
 from headwise.engine.translator import Translator
 from headwise.text.reading.glossary import Entry, Glossary
 from headwise.text.tokens.subwords import Subwords

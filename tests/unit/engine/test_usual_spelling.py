@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwise.engine.readings.usual_spelling import usually_spelled
 from headwise.engine.translator import Translator
-from headwise.engine.usual_spelling import usually_spelled
 from headwise.text.tokens.source_words import FILE, SourceWords
 from translator_run import make_run
 

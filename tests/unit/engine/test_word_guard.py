@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwise.engine.guards.words import SeldomWords
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.terms import Terms
 from headwise.engine.translator import Translator
-from headwise.engine.word_guard import SeldomWords
 from headwise.errors import CheckpointError
 from headwise.text.reading.dictionary import FILE, Dictionary
 from headwise.text.reading.glossary import Entry, Glossary, Match

@@ -16,7 +16,7 @@ import deepl
 import httpx
 from deepl.api_data import MultilingualGlossaryDictionaryEntries as Entries
 
-from headwise.engine import repetition_guard as guard
+from headwise.engine.guards import repetition as guard
 from headwise.engine.translator import Translator
 from headwise.errors import DataError
 from headwise.serve.protocols.keys import KeyStore

@@ -11,9 +11,9 @@ from starlette.concurrency import run_in_threadpool
 
 from headwise.documents.sentence import SentencePair, Weights
 from headwise.engine.base import SearchSentence
+from headwise.engine.guards.second_search import SecondSearch
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
-from headwise.engine.second_search import SecondSearch
 from headwise.engine.word_weights import FoundTranslations
 from headwise.serve.translation.models import Model
 from headwise.serve.translation.waiting import away

@@ -1,8 +1,8 @@
 """The words of a run's source text, each in the case that it mostly has: `the`, `Paris`, `I` and German `Katze`.
 
 A preparation lists them, and the list comes along with a run as its file `words.txt`, a word a line, the most frequent
-ones first. Text in one case is translated in the case that they have (see `headwise.engine.recasing`), and text in an
-unusual spelling as they are spelled (see `headwise.engine.usual_spelling`).
+ones first. Text in one case is translated in the case that they have (see `headwise.engine.readings.recasing`), and
+text in an unusual spelling as they are spelled (see `headwise.engine.readings.usual_spelling`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-/** What a vocabulary can't spell is read as something that it can, by the rule of `headwise.engine.spelling`. */
+/** What a vocabulary can't spell is read as something that it can, by the rule of `headwise.engine.readings.spelling`. */
 
 import { UNK } from "./subwords.js";
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headwise.documents.pieces import positions_in_pieces
-from headwise.engine.readings import Reading
+from headwise.engine.readings.reading import Reading
 from headwise.text.reading.dictionary import Dictionary
 
 

@@ -13,11 +13,11 @@ from itertools import accumulate, groupby
 
 from headwise.documents.blocks import Block, BlockItem, TextRun, source_of
 from headwise.documents.preparation import ParsedText
+from headwise.documents.readers.values import Value, decode, file_of
 from headwise.documents.reading import DocumentFile, check_texts, split_lines
 from headwise.documents.rules import BLOCKS, NEVER
 from headwise.documents.sentence import Mark, ProtectedPiece
 from headwise.documents.tokens import MOST_DEPTH
-from headwise.documents.values import Value, decode, file_of
 from headwise.errors import DataError
 from headwise.extras import optional_module
 

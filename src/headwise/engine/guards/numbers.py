@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headwise.documents.pieces import CODE, EMAIL, MENTION, PATH, SYMBOLS, URL, address_length
-from headwise.engine.number_marks import CLOCK, NOON
+from headwise.engine.readings.number_marks import CLOCK, NOON
 from headwise.engine.terms import Terms, sentence_terms
 from headwise.text.reading.glossary import Entry, Match
 from headwise.text.tokens.subwords import Subwords

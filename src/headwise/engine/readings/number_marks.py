@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from headwise.config.languages import base_code, short_code
 from headwise.documents.pieces import CURRENCY_CODES, CURRENCY_SIGNS, UNITS
-from headwise.engine.readings import Reading
+from headwise.engine.readings.reading import Reading
 
 _SPACES = "\u00a0\u202f"  # between digits; the first is written
 # What groups digits by three, and what comes before decimals, by language.

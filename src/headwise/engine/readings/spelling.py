@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from headwise.documents.pieces import CURRENCY_CODES, CURRENCY_SIGNS, EMOJI, find_pieces
-from headwise.engine.readings import Reading, read_in_turn
+from headwise.engine.readings.reading import Reading, read_in_turn
 from headwise.text.reading.glossary import Glossary
 from headwise.text.tokens.subwords import SPECIAL, UNK, Subwords
 from headwise.weights import Weights

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headwise.engine.base import BATCH_TOKENS, Engine, SearchSentence
+from headwise.engine.guards.repetition import defect, mended, without_repetition
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.ids import check_sentences
-from headwise.engine.repetition_guard import defect, mended, without_repetition
 from headwise.engine.symbols import Symbols
 from headwise.engine.terms import TERM_BEAM, Terms
 

@@ -13,7 +13,7 @@ import math
 import re
 
 from headwise.characters import WORD
-from headwise.engine.readings import Reading, outside_pieces, parts_and_pieces
+from headwise.engine.readings.reading import Reading, outside_pieces, parts_and_pieces
 from headwise.text.tokens.source_words import SourceWords
 
 _LETTERS = {"ae": "ä", "oe": "ö", "ue": "ü", "ss": "ß", "ß": "ss"}

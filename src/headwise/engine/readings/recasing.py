@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from headwise.characters import WORD
-from headwise.engine.readings import Reading, outside_pieces, parts_and_pieces
+from headwise.engine.readings.reading import Reading, outside_pieces, parts_and_pieces
 from headwise.text.augmentation import title_case
 from headwise.text.tokens.source_words import SourceWords
 from headwise.text.tokens.subwords import UNK, Subwords

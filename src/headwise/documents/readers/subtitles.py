@@ -8,10 +8,10 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from headwise.documents.preparation import read
+from headwise.documents.readers.values import Value, decode, file_of
 from headwise.documents.reading import DocumentFile, check_texts, split_lines
 from headwise.documents.rules import TagRules
 from headwise.documents.tokens import SUBTITLE_TAG
-from headwise.documents.values import Value, decode, file_of
 from headwise.errors import DataError
 
 _TIME = r"\d{1,4}:\d{2}:\d{2}[,.]\d{1,3}"

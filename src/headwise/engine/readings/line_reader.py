@@ -10,12 +10,12 @@ from pathlib import Path
 
 from headwise.config import Config
 from headwise.config.languages import short_code
-from headwise.engine.abbreviations import written_out
-from headwise.engine.number_marks import number_marks
-from headwise.engine.readings import Reading, read_in_turn, read_texts, readings
-from headwise.engine.recasing import in_capitals, recased
-from headwise.engine.spelling import Speller
-from headwise.engine.usual_spelling import usually_spelled
+from headwise.engine.readings.abbreviations import written_out
+from headwise.engine.readings.number_marks import number_marks
+from headwise.engine.readings.reading import Reading, read_in_turn, read_texts, readings
+from headwise.engine.readings.recasing import in_capitals, recased
+from headwise.engine.readings.spelling import Speller
+from headwise.engine.readings.usual_spelling import usually_spelled
 from headwise.errors import ConfigError
 from headwise.extras import optional_module
 from headwise.text.reading.dictionary import Dictionary

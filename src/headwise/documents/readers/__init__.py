@@ -1,0 +1,1 @@
+"""The readers of the formats that `headwise.documents.formats` lists: a module for each family of them."""

@@ -1,0 +1,1 @@
+"""Guards: each finds a defect in what a search gave, and says what the second search must do about it."""
