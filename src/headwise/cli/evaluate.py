@@ -89,6 +89,8 @@ def command(
     Example: headwise evaluate runs/shakespeare test.txt
     """
     config = Config.of_run(run)
+    if out == Path("-") and as_json and not per_line:
+        raise ConfigError("-o -: expected a file, as --json writes scores to standard output")
     if out is not None:
         check_output(out, *(files or []), *(source or []), *(reference or []))
     search = search_settings(settings, beam=beam, alpha=alpha)

@@ -68,6 +68,8 @@ def server(
 
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens on the port, 0 for any free one; raises `ConfigError` if it can't be bound."""
+    if host == "*":  # which some systems resolve, to the loopback interface alone
+        raise ConfigError("--host: expected a name or an address, found '*' (0.0.0.0 is every address of IPv4)")
     listener = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
