@@ -11,8 +11,9 @@ Sie das Krisentreffen sehen?"), but show how a word is spelled, and that it may 
 
 Words that the text never has aren't among these: they are more than half of the dictionary, and a small model that
 learns all of them learns none. `en-de.tsv.xz` and `de-en.tsv.xz` have them, and the abbreviations of
-`abbreviations.tsv`, with what each stands for. As `dictionary.tsv.xz` in the directory of a run, such a file is where
-it looks up what to read for an abbreviation, and with `decoding.guard` the words that a translation lacks.
+`abbreviations.tsv`, with what each stands for, and the days and months of `calendar.tsv`, of which a small model loses
+some in long sentences. As `dictionary.tsv.xz` in the directory of a run, such a file is where it looks up what to read
+for an abbreviation, and with `decoding.guard` the words that a translation lacks.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from headwise.text.reading.glossary import MOST_FORMS
 from headwise.text.reading.lines import read_parallel
 
 ABBREVIATIONS = Path(__file__).with_name("abbreviations.tsv")
+CALENDAR = Path(__file__).with_name("calendar.tsv")
 LARGEST = 100_000_000  # bytes of a file of the dictionary
 SELDOM, SELDOM_ENGLISH = 8, 25  # times that the text has a German, or an English word at most
 UNKNOWN = 8  # times that the text has a form at most of a word that is looked up
@@ -258,7 +260,7 @@ def seldom(entry: Entry, english: Counter[str], german: Counter[str]) -> bool:
 def looked_up(every: list[Entry], counts: Counter[str], *, german: bool) -> bytes:
     """Return the packed lines of what is looked up in one language.
 
-    That is words that the text hardly has, with their translations' forms, and abbreviations.
+    That is words that the text hardly has, with their translations' forms, abbreviations, and days and months.
     """
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for entry in every:
@@ -268,10 +270,15 @@ def looked_up(every: list[Entry], counts: Counter[str], *, german: bool) -> byte
                 if counts[sides[0].lower()] <= UNKNOWN:
                     found[sides[0]][sides[1]] = None
     lines = ["\t".join([word, *forms][: MOST_FORMS + 1]) for word, forms in found.items() if word not in forms]
+    language = "de" if german else "en"
     for line in ABBREVIATIONS.read_text(encoding="utf-8").splitlines():
-        language, short, words = line.split("\t")
-        if language == ("de" if german else "en"):
+        of, short, words = line.split("\t")
+        if of == language:
             lines.append(f"{short}\t= {words}")
+    for line in CALENDAR.read_text(encoding="utf-8").splitlines():
+        of, _, translated = line.partition("\t")
+        if of == language:
+            lines.append(translated)
     return lzma.compress("".join(f"{line}\n" for line in sorted(lines)).encode(), preset=9)
 
 

@@ -193,13 +193,15 @@ def test_seldom_words_of_a_dictionary_stand_where_others_of_their_gender_and_cas
     )
     assert {"urchin\tIgel\tIgels", "owl\tEule", "owls\tEulen", "bear\tBär\tBären"} <= {*there}
     assert {"Igel\turchin\turchins", "Eulen\towls", "Bären\tbears\tbear", "flinkes\tagile"} <= {*back}
-    shipped = (ROOT / "models" / f"open-{pair}" / "dictionary.tsv.xz" for pair in ("en-de", "de-en"))
-    for made, file in zip((there, back), shipped, strict=True):
+    names = {*calendar.day_name, *calendar.month_name[1:]}
+    assert {line.split("\t")[0] for line in there} & names == names - {"May"}
+    assert {form for line in back for form in line.split("\t")[1:]} >= names
+    for made, pair in ((there, "en-de"), (back, "de-en")):
+        shipped = lzma.decompress((ROOT / "models" / f"open-{pair}" / "dictionary.tsv.xz").read_bytes()).decode()
         abbreviations = [line for line in made if "\t= " in line]
         assert len(abbreviations) > 90
-        assert abbreviations == [
-            line for line in lzma.decompress(file.read_bytes()).decode().splitlines() if "\t= " in line
-        ]
+        assert abbreviations == [line for line in shipped.splitlines() if "\t= " in line]
+        assert {line for line in made if names & {*line.split("\t")}} <= {*shipped.splitlines()}
     assert not any(line.startswith(("dog\t", "red\t", "Hund\t", "roten\t")) for line in (*there, *back))
     german.write_text("Eine Zeile.\n")
     said = refusal("dictionary.py", dictionary, english, german, tmp_path)

@@ -1,7 +1,7 @@
-"""A guard for words that a model hardly knows: a dictionary's translations of them are placed in a second search.
+"""A guard for words that a model hardly knows or loses: a dictionary's translations are placed in a second search.
 
-A small model spells a word anew that its text has seldom: the general model made "Hebel" of "hedgehog". See
-`headwise.text.reading.dictionary`.
+A small model spells a word anew that its text has seldom: the general model made "Hebel" of "hedgehog". In long
+sentences it loses days and months. See `headwise.text.reading.dictionary`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The dictionary of a run: translations of words that the text of its training has seldom or never, and abbreviations.
+"""The dictionary of a run: translations of words that a model hardly knows, or easily loses, and abbreviations.
 
 It is the file `dictionary.tsv.xz` of a run directory, if there is one. The columns of each line are a word in the
 source language and its translations in the target language, in all their forms, of which any one will do. Of an
