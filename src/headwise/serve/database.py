@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ class Database:
     def __init__(self, file: str | Path = ":memory:") -> None:
         self._lock = threading.Lock()
         self._database = sqlite3.connect(file, check_same_thread=False, isolation_level=None, timeout=5.0)
+        weakref.finalize(self, self._database.close)  # Python 3.13 warns of one that nobody closed
 
     def close(self) -> None:
         """Close the file."""
