@@ -148,6 +148,7 @@ READ: dict[str, tuple[Callable[[], bytes], int]] = {
     "references.html": (lambda: b"&amp" * 200_000, 800_000),
     "brackets.html": (lambda: b"<" * 900_000, 900_000),
     "quotes.po": (lambda: b'msgid "' + b'\\"' * 400_000 + b'"\nmsgstr ""\n', 400_000),
+    "strings.po": (lambda: b"msgid " + b'"a"' * 200_000 + b'\nmsgstr ""\n', 200_000),
 }
 
 

@@ -80,6 +80,10 @@ def test_escaped_bytes_of_a_catalogue_are_characters() -> None:  # as `msgcat --
     assert texts_of("a.po", r'msgid "caf\351s"' + '\nmsgstr ""\n') == ["cafés"]  # of a file in Latin-1
 
 
+def test_strings_of_a_catalogue_that_follow_each_other_are_one() -> None:
+    assert texts_of("a.po", 'msgid "One " "mes"\n"sage"\nmsgstr "" ""\n') == ["One message"]
+
+
 @pytest.mark.parametrize("text", ["a", '"\\\n\t', "a\nb\n", "\n", "é\\n", 'x"\n\\', "\\n\n\\\\n"])
 def test_a_message_is_written_as_polib_reads_it(text: str) -> None:
     source = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "a"\nmsgstr ""\n'

@@ -15,7 +15,8 @@ from headwise.documents.readers.values import Value, file_of, plain_value
 from headwise.documents.reading import DocumentFile, check_texts, read_text, split_lines
 from headwise.errors import DataError
 
-_LINE = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d)\])?)?\s*"((?:[^"\\]|\\.)*)"\s*')
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_LINE = re.compile(rf"(?:msgctxt|msgid_plural|msgid|msgstr(?:\[\d\])?)?(?:\s*{_STRING.pattern})+\s*")
 _ESCAPE = re.compile(r"\\([abfnrtv\\\"'?])|((?:\\(?:x[0-9a-fA-F]{2}|[0-7]{1,3}))+)")  # a character, bytes
 _BYTE = re.compile(r"\\(?:x(..)|([0-7]+))")
 _CHARSET = re.compile(r"(Content-Type:[^\\\"]{0,80}\bcharset=)(?!utf-?8\b)[\w.:-]+", re.IGNORECASE)
@@ -101,7 +102,7 @@ def _messages(source: str) -> list[Value]:
             last = entry[keyword] = _String(start, position, "\r\n" if line.endswith("\r\n") else "\n")
         if last is None:
             raise DataError(f"line {number}: expected a keyword of gettext, found a string")
-        last.parts.append(_meant(match[3]))
+        last.parts += map(_meant, _STRING.findall(content))
         last.end = position
     return values + _untranslated(entry)
 
