@@ -17,7 +17,7 @@ from headwise import bounds
 from headwise.errors import DataError
 
 if TYPE_CHECKING:
-    from headwise.documents.reading import DocumentFile
+    from headwise.documents.readers.reading import DocumentFile
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class DocumentFormat:
 
     Attributes:
         media_type: its name in HTTP.
-        reader: the function of a module in this package that returns what a file has, called with these `options`; it
+        reader: the function of a module in `readers` that returns what a file has, called with these `options`; it
             raises `DataError` for a damaged file, and for one beyond the bounds.
         lines: whether it is a text whose lines are translated one by one wherever no document is expected.
         binary: whether it is no text in UTF-8.
@@ -47,8 +47,8 @@ class DocumentFormat:
 
         A language is empty if it isn't known.
         """
-        module, _, function = self.reader.rpartition(".")
-        read: Callable[..., DocumentFile] = getattr(import_module(f"{__package__}.{module}"), function)
+        module, _, function = self.reader.partition(".")
+        read: Callable[..., DocumentFile] = getattr(import_module(f"{__package__}.readers.{module}"), function)
         return read(content, *((target, source) if self.bilingual else ()), **self.options)
 
     def content_type(self, content: bytes) -> str:
@@ -58,7 +58,7 @@ class DocumentFormat:
         if content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             return f"{self.media_type}; charset=utf-16"
         # This module leaves the readers and what they share out.
-        from headwise.documents.reading import named_encoding
+        from headwise.documents.readers.reading import named_encoding
 
         named = named_encoding(content)
         if named not in ("", "ascii"):
@@ -71,34 +71,34 @@ class DocumentFormat:
 
 
 def _archive(suffix: str, media_type: str) -> DocumentFormat:
-    reader, options = "readers.archives.read_archive", {"suffix": suffix}
-    return DocumentFormat(media_type, reader, options, binary=True, most_bytes=bounds.UNPACKED_BYTES)
+    options = {"suffix": suffix}
+    return DocumentFormat(media_type, "archives.read_archive", options, binary=True, most_bytes=bounds.UNPACKED_BYTES)
 
 
 _OFFICE = "application/vnd.openxmlformats-officedocument"
-_XLIFF = DocumentFormat("application/xliff+xml", "readers.bilingual.read_bilingual", bilingual=True)
-_PO = DocumentFormat("text/x-gettext-translation", "readers.catalogue.read_catalogue", bilingual=True)
+_XLIFF = DocumentFormat("application/xliff+xml", "bilingual.read_bilingual", bilingual=True)
+_PO = DocumentFormat("text/x-gettext-translation", "catalogue.read_catalogue", bilingual=True)
 _HTML = DocumentFormat("text/html", "reading.read_whole", {"markup": "html"})
 FORMATS = {
     ".txt": DocumentFormat("text/plain", "reading.read_whole", lines=True),
     ".html": _HTML,
     ".htm": _HTML,
-    ".xml": DocumentFormat("text/xml", "readers.resources.read_xml"),
-    ".md": DocumentFormat("text/markdown", "readers.markdown.read_markdown"),
+    ".xml": DocumentFormat("text/xml", "resources.read_xml"),
+    ".md": DocumentFormat("text/markdown", "markdown.read_markdown"),
     ".docx": _archive(".docx", f"{_OFFICE}.wordprocessingml.document"),
     ".pptx": _archive(".pptx", f"{_OFFICE}.presentationml.presentation"),
     ".xlsx": _archive(".xlsx", f"{_OFFICE}.spreadsheetml.sheet"),
     ".odt": _archive(".odt", "application/vnd.oasis.opendocument.text"),
-    ".srt": DocumentFormat("application/x-subrip", "readers.subtitles.read_subtitles"),
+    ".srt": DocumentFormat("application/x-subrip", "subtitles.read_subtitles"),
     ".po": _PO,
     ".pot": _PO,
-    ".json": DocumentFormat("application/json", "readers.resources.read_json"),
-    ".properties": DocumentFormat("text/x-java-properties", "readers.resources.read_properties"),
-    ".strings": DocumentFormat("text/x-apple-strings", "readers.resources.read_apple"),
-    ".ftl": DocumentFormat("text/x-fluent", "readers.resources.read_fluent"),
+    ".json": DocumentFormat("application/json", "resources.read_json"),
+    ".properties": DocumentFormat("text/x-java-properties", "resources.read_properties"),
+    ".strings": DocumentFormat("text/x-apple-strings", "resources.read_apple"),
+    ".ftl": DocumentFormat("text/x-fluent", "resources.read_fluent"),
     ".xlf": _XLIFF,
     ".xliff": _XLIFF,
-    ".tmx": DocumentFormat("application/x-tmx+xml", "readers.bilingual.read_bilingual", bilingual=True),
+    ".tmx": DocumentFormat("application/x-tmx+xml", "bilingual.read_bilingual", bilingual=True),
 }
 
 

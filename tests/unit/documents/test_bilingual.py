@@ -13,8 +13,8 @@ import numpy as np
 
 from document_translation import of_document, of_file
 from headwise.documents.formats import read_file
+from headwise.documents.readers.reading import Confidence
 from headwise.documents.readers.values import with_key
-from headwise.documents.reading import Confidence
 from headwise.errors import DataError
 
 UNITS = """<trans-unit id="1">
