@@ -123,13 +123,15 @@ def test_an_output_has_the_words_or_is_the_first_one(run: Path, engine: str) -> 
     assert "Schnee" in given.text
 
 
-def fitting(subwords: Subwords, first: Sequence[float], second: dict[str, list[float]]) -> str | None:
+def fitting(
+    subwords: Subwords, first: Sequence[float], second: dict[str, list[float]], text: str = "Zwei Katzen"
+) -> str | None:
     """Return the second output in which Hunde fits best; each has the log-probabilities of its tokens and end."""
     match = Match(Entry("dogs", ("Hunde", "Hunden")), 1)
     words = SeldomWords((match,), subwords, 30, alone=False)
     placed = words.terms([match])
     assert isinstance(placed, Terms)
-    one = Hypothesis.scored(subwords.encode_target("Zwei Katzen")[: len(first) - 1], first, 1.0)
+    one = Hypothesis.scored(subwords.encode_target(text)[: len(first) - 1], first, 1.0)
     hypotheses = {text: Hypothesis.scored(subwords.encode_target(text), each, 1.0) for text, each in second.items()}
     assert all(len(each.tokens) + 1 == len(second[text]) for text, each in hypotheses.items())
     best = words.best(one, list(hypotheses.values()), placed)
@@ -148,3 +150,16 @@ def test_what_a_word_costs_does_not_count_but_what_is_besides(subwords: Subwords
     assert fitting(subwords, first, beside) == "Zwei Hunde"
     lacking = [-0.1] * (len(subwords.encode_target(GERMAN[0])) + 1)
     assert fitting(subwords, first, {GERMAN[0]: lacking}) is None
+
+
+def test_digits_of_the_first_output_are_kept(tmp_path: Path) -> None:
+    subwords = Subwords.load(make_run(tmp_path / "de", text=["1 2 3"]))
+
+    def best(*texts: str) -> str | None:
+        second = {text: [-0.1] * (len(subwords.encode_target(text)) + 1) for text in texts}
+        first = [-0.1] * (len(subwords.encode_target("Zwei 2")) + 1)
+        return fitting(subwords, first, second, "Zwei 2")
+
+    assert best("Hunde", "Hunde 1") is None
+    for kept in ("2 Hunde", "Hunde 32", "Hunde 1 2"):
+        assert best("Hunde", "Hunde 1", kept) == kept

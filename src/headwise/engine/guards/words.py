@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -84,13 +85,18 @@ class SeldomWords:
         """Whether the words fit into a second output in which they are placed.
 
         It has them all and is hardly longer, and what it has besides is hardly less likely: where a word doesn't fit,
-        as another part of speech, the search places it somewhere, often behind the sentence.
+        as another part of speech, the search places it somewhere, often behind the sentence. It keeps the first one's
+        digits, of which the search may drop one: "to 2nd" must not become "to January".
         """
         return (
             not self.lacking(second.tokens)
+            and not self._digits(first) - self._digits(second)
             and self._words(second) <= _LONGER * self._words(first) + _FURTHER_WORDS
             and _probability(_besides(second, placed)) >= _AS_LIKELY * _probability(first.token_log_probabilities)
         )
+
+    def _digits(self, hypothesis: Hypothesis) -> Counter[str]:
+        return Counter(filter(str.isdigit, self.subwords.decode_target(hypothesis.tokens)))
 
     def _words(self, hypothesis: Hypothesis) -> int:
         return len(self.subwords.decode_target(hypothesis.tokens).split())
