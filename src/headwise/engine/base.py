@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from headwise.config import DecodingConfig
 from headwise.engine.guards.numbers import SourceNumbers
-from headwise.engine.guards.words import SeldomWords
+from headwise.engine.guards.words import DictionaryWords
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
 from headwise.engine.symbols import Symbols
@@ -52,7 +52,7 @@ class SearchSentence:
     terms: Terms | None = None
     lettered: bool = False
     numbers: SourceNumbers | None = None
-    words: SeldomWords | None = None
+    words: DictionaryWords | None = None
 
     def limit(self, prefix: int) -> int:
         """Return the largest |Y|, which leaves room for `prefix` tokens, the terms and a token with a letter."""

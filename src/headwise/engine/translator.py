@@ -25,7 +25,7 @@ from headwise.engine.alignment import Link, SubwordWeights, word_links
 from headwise.engine.base import Engine, Ids, SearchSentence
 from headwise.engine.guards.numbers import SourceNumbers
 from headwise.engine.guards.second_search import search_checked
-from headwise.engine.guards.words import SeldomWords
+from headwise.engine.guards.words import DictionaryWords
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.loading import EngineOptions, ensemble, open_run
 from headwise.engine.options import SearchOptions, changed_options
@@ -255,7 +255,7 @@ class Translator:
             assert options.max_length is not None  # they are `within` what the model writes
             room = self._room(options.max_length, prefix, lettered=lettered)
             numbers = SourceNumbers.of(text, self.subwords, room)
-            words = SeldomWords.of(text, self.reader.dictionary, self.subwords, room)
+            words = DictionaryWords.of(text, self.reader.dictionary, self.subwords, room)
         return SearchSentence(source, options, prefix, allowed, lettered=lettered, numbers=numbers, words=words)
 
     def _room(self, longest: int, prefix: Sequence[int] | None, *, lettered: bool) -> int:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.engine.guards.words import SeldomWords
+from headwise.engine.guards.words import DictionaryWords
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.terms import Terms
 from headwise.engine.translator import Translator
@@ -50,8 +50,8 @@ def test_the_words_of_a_text_that_are_in_a_dictionary(tmp_path: Path) -> None:
 )
 def test_a_word_in_an_address_is_none_of_the_sentence(text: str, tmp_path: Path, subwords: Subwords) -> None:
     dictionary = write_dictionary(tmp_path, *LINES)
-    assert SeldomWords.of(text, dictionary, subwords, 9) is None
-    found = SeldomWords.of(f"{text} with snow", dictionary, subwords, 9)
+    assert DictionaryWords.of(text, dictionary, subwords, 9) is None
+    found = DictionaryWords.of(f"{text} with snow", dictionary, subwords, 9)
     assert found is not None
     assert [match.entry.source for match in found.matches] == ["snow"]
 
@@ -81,7 +81,7 @@ def test_a_damaged_file(tmp_path: Path, content: bytes, found: str) -> None:
 
 
 def test_which_words_an_output_lacks(run: Path, subwords: Subwords) -> None:
-    words = SeldomWords.of("Two dogs are in the snow with dogs.", Dictionary.of_run(run), subwords, 30)
+    words = DictionaryWords.of("Two dogs are in the snow with dogs.", Dictionary.of_run(run), subwords, 30)
     assert words is not None
 
     def lacking(output: str) -> dict[str, int]:
@@ -91,8 +91,8 @@ def test_which_words_an_output_lacks(run: Path, subwords: Subwords) -> None:
     assert lacking("Zwei Hunde spielen.") == {"dogs": 1, "snow": 1}
     assert lacking("Zwei Schneehunde spielen.") == {}  # a compound has both
     assert lacking("Zwei Hundes spielen im Schneed") == {"dogs": 2, "snow": 1}
-    assert SeldomWords.of("Two cats.", Dictionary.of_run(run), subwords, 30) is None
-    red = SeldomWords.of("A red dog", Dictionary.of_run(run), subwords, 30)
+    assert DictionaryWords.of("Two cats.", Dictionary.of_run(run), subwords, 30) is None
+    red = DictionaryWords.of("A red dog", Dictionary.of_run(run), subwords, 30)
     assert red is not None
     assert red.lacking(subwords.encode_target("Ein Brotkorb")) == red.lacking([])  # too short to tell
 
@@ -128,7 +128,7 @@ def fitting(
 ) -> str | None:
     """Return the second output in which Hunde fits best; each has the log-probabilities of its tokens and end."""
     match = Match(Entry("dogs", ("Hunde", "Hunden")), 1)
-    words = SeldomWords((match,), subwords, 30, alone=False)
+    words = DictionaryWords((match,), subwords, 30, alone=False)
     placed = words.terms([match])
     assert isinstance(placed, Terms)
     one = Hypothesis.scored(subwords.encode_target(text)[: len(first) - 1], first, 1.0)

@@ -27,7 +27,7 @@ _LONGER, _FURTHER_WORDS = 1.2, 2  # times the words, and words, that an output h
 
 
 @dataclass(frozen=True, eq=False)
-class SeldomWords:
+class DictionaryWords:
     """The words of a source that are in a dictionary.
 
     Attributes:
@@ -43,7 +43,7 @@ class SeldomWords:
     alone: bool
 
     @classmethod
-    def of(cls, text: str, dictionary: Dictionary | None, subwords: Subwords, room: int) -> SeldomWords | None:
+    def of(cls, text: str, dictionary: Dictionary | None, subwords: Subwords, room: int) -> DictionaryWords | None:
         """Return those of a source text, None without any."""
         found = () if dictionary is None else tuple(dictionary.find(without_addresses(text)))
         return cls(found, subwords, room, alone=WORD.fullmatch(text.strip()) is not None) if found else None
