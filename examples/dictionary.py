@@ -271,15 +271,15 @@ def looked_up(every: list[Entry], counts: Counter[str], *, german: bool) -> byte
                     found[sides[0]][sides[1]] = None
     lines = ["\t".join([word, *forms][: MOST_FORMS + 1]) for word, forms in found.items() if word not in forms]
     language = "de" if german else "en"
-    for line in ABBREVIATIONS.read_text(encoding="utf-8").splitlines():
-        of, short, words = line.split("\t")
-        if of == language:
-            lines.append(f"{short}\t= {words}")
-    for line in CALENDAR.read_text(encoding="utf-8").splitlines():
-        of, _, translated = line.partition("\t")
-        if of == language:
-            lines.append(translated)
+    lines += [entry.replace("\t", "\t= ") for entry in of_language(ABBREVIATIONS, language)]
+    lines += of_language(CALENDAR, language)
     return lzma.compress("".join(f"{line}\n" for line in sorted(lines)).encode(), preset=9)
+
+
+def of_language(file: Path, language: str) -> list[str]:
+    """Return the lines of a table that begin with a language, without it."""
+    lines = (line.partition("\t") for line in file.read_text(encoding="utf-8").splitlines())
+    return [rest for code, _, rest in lines if code == language]
 
 
 def write(folder: Path, name: str, pairs: list[tuple[str, str]]) -> None:

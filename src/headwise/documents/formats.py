@@ -17,7 +17,7 @@ from headwise import bounds
 from headwise.errors import DataError
 
 if TYPE_CHECKING:
-    from headwise.documents.readers.reading import DocumentFile
+    from headwise.documents.readers.document_file import DocumentFile
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class DocumentFormat:
         if content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             return f"{self.media_type}; charset=utf-16"
         # This module leaves the readers and what they share out.
-        from headwise.documents.readers.reading import named_encoding
+        from headwise.documents.readers.document_file import named_encoding
 
         named = named_encoding(content)
         if named not in ("", "ascii"):
@@ -78,9 +78,9 @@ def _archive(suffix: str, media_type: str) -> DocumentFormat:
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _XLIFF = DocumentFormat("application/xliff+xml", "bilingual.read_bilingual", bilingual=True)
 _PO = DocumentFormat("text/x-gettext-translation", "catalogue.read_catalogue", bilingual=True)
-_HTML = DocumentFormat("text/html", "reading.read_whole", {"markup": "html"})
+_HTML = DocumentFormat("text/html", "document_file.read_whole", {"markup": "html"})
 FORMATS = {
-    ".txt": DocumentFormat("text/plain", "reading.read_whole", lines=True),
+    ".txt": DocumentFormat("text/plain", "document_file.read_whole", lines=True),
     ".html": _HTML,
     ".htm": _HTML,
     ".xml": DocumentFormat("text/xml", "resources.read_xml"),

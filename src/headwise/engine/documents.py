@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from headwise.documents.readers.reading import Confidence, DocumentFile
+from headwise.documents.readers.document_file import Confidence, DocumentFile
 from headwise.documents.rendering import Rendered, render
 from headwise.documents.sentence import Sentence
 from headwise.engine.guards.second_search import search_checked

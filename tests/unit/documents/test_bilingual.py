@@ -13,7 +13,7 @@ import numpy as np
 
 from document_translation import of_document, of_file
 from headwise.documents.formats import read_file
-from headwise.documents.readers.reading import Confidence
+from headwise.documents.readers.document_file import Confidence
 from headwise.documents.readers.values import with_key
 from headwise.errors import DataError
 

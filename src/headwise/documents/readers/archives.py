@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from headwise import bounds
 from headwise.documents.blocks import TOKENS, Block, TextRun, every_block, parse_tokens, source_of
 from headwise.documents.preparation import ParsedText
+from headwise.documents.readers.document_file import DocumentFile, read_text
 from headwise.documents.readers.docx import paragraphs, without_empty_runs
-from headwise.documents.readers.reading import DocumentFile, read_text
 from headwise.documents.rules import TagRules
 from headwise.documents.tokens import check_tokens, xml_tokens
 from headwise.errors import DataError

@@ -19,7 +19,7 @@ from headwise.config.languages import base_code, find_language
 from headwise.documents.blocks import Block, TextRun, parse
 from headwise.documents.codes import SEGMENT, code_tokens, local_name
 from headwise.documents.preparation import ParsedText
-from headwise.documents.readers.reading import Confidence, DocumentFile, check_texts, decode_markup
+from headwise.documents.readers.document_file import Confidence, DocumentFile, check_texts, decode_markup
 from headwise.documents.readers.values import UTF16, Value, decode, file_of, find_key, marked, plain_value
 from headwise.documents.rules import TagRules
 from headwise.documents.sentence import Mark

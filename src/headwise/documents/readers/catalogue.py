@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from headwise.config.languages import base_code
-from headwise.documents.readers.reading import DocumentFile, check_texts, read_text, split_lines
+from headwise.documents.readers.document_file import DocumentFile, check_texts, read_text, split_lines
 from headwise.documents.readers.values import Value, file_of, plain_value
 from headwise.errors import DataError
 

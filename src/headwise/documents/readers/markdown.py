@@ -13,7 +13,7 @@ from itertools import accumulate, groupby
 
 from headwise.documents.blocks import Block, BlockItem, TextRun, source_of
 from headwise.documents.preparation import ParsedText
-from headwise.documents.readers.reading import DocumentFile, check_texts, split_lines
+from headwise.documents.readers.document_file import DocumentFile, check_texts, split_lines
 from headwise.documents.readers.values import Value, decode, file_of
 from headwise.documents.rules import BLOCKS, NEVER
 from headwise.documents.sentence import Mark, ProtectedPiece

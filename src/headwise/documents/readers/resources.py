@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from headwise.documents.protected import TAG
-from headwise.documents.readers.reading import DocumentFile, decode_markup, read_whole
+from headwise.documents.readers.document_file import DocumentFile, decode_markup, read_whole
 from headwise.documents.readers.values import Value, decode, file_of, pieces_value, plain_value
 from headwise.documents.tokens import end_of_element, raw_of, xml_tokens
 from headwise.errors import DataError

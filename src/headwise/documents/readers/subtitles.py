@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from headwise.documents.preparation import read
-from headwise.documents.readers.reading import DocumentFile, check_texts, split_lines
+from headwise.documents.readers.document_file import DocumentFile, check_texts, split_lines
 from headwise.documents.readers.values import Value, decode, file_of
 from headwise.documents.rules import TagRules
 from headwise.documents.tokens import SUBTITLE_TAG

@@ -17,7 +17,7 @@ from headwise.documents.blocks import Block, BlockItem, TextRun
 from headwise.documents.pieces import find_pieces
 from headwise.documents.preparation import ParsedText, read
 from headwise.documents.protected import TAG, find_arguments
-from headwise.documents.readers.reading import Confidence, DocumentFile, check_size, check_texts, read_text
+from headwise.documents.readers.document_file import Confidence, DocumentFile, check_size, check_texts, read_text
 from headwise.documents.sentence import ProtectedPiece
 from headwise.documents.tokens import decoded
 from headwise.errors import DataError

@@ -12,7 +12,7 @@ from unicodedata import category
 
 from headwise.characters import unwritable
 from headwise.documents.formats import read_file
-from headwise.documents.readers.reading import DocumentFile
+from headwise.documents.readers.document_file import DocumentFile
 from headwise.engine.documents import write
 from headwise.errors import DataError, HeadwiseError
 from headwise.serve.translation.document_store import Document, DocumentStore
