@@ -266,7 +266,7 @@ def adapt(size: CorpusSize, start: Config, data: DataConfig, given: TrainingConf
     config = Config(
         model=start.model,
         data=data,
-        subwords=start.subwords,
+        subwords=start.subwords.model_copy(update={"copy_from": None}),  # they are taken from the run itself
         batch=BatchConfig(tokens=tokens),
         optimizer=start.optimizer.as_adam(),
         schedule=schedule,

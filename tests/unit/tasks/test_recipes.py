@@ -16,6 +16,7 @@ from headwise.config.keys import changed_keys
 from headwise.config.presets import student_changes
 from headwise.models.build import build_model, weightless
 from headwise.tasks.recipes import CorpusSize, adapt, choose, measure, subword_count
+from headwise.tasks.registry import find_task
 from headwise.training.optimizer import build_optimizer
 from headwise.training.parallel.world import World
 from paths import CONFIGS
@@ -151,6 +152,13 @@ def test_a_run_of_muon_is_adapted_by_adam() -> None:
     start = Config.from_tree({"optimizer": optimizer})
     given = TrainingConfig(initialize_from="start")
     assert adapt(size(1000), start, DataConfig(), given).config.optimizer == OptimizerConfig(beta2=0.99)
+
+
+def test_a_run_with_copied_subwords_is_adapted_with_its_own() -> None:
+    """Such as a student, which has its teacher's."""
+    start = choose(size(30_000), DataConfig()).config.with_overrides(["subwords.copy_from=teacher"])
+    config = adapt(size(1000), start, DataConfig(), TrainingConfig(initialize_from="student")).config
+    find_task("translation").check(config)
 
 
 def test_wider_models_are_adapted_at_lower_rates() -> None:
