@@ -83,7 +83,11 @@ class MaskedTask(PreparedTask[PreparedText, HeadedEncoder]):
     def __init__(self, config: Config, prepared: PreparedText, model: HeadedEncoder, start: Start | None) -> None:
         super().__init__(config, prepared, model)
         self.start = start
-        self.masked_model = MaskedModel(config, model, prepared.vocabulary)
+
+    @property
+    def masked_model(self) -> MaskedModel:
+        """The model with its masking; made anew, as `with_model` replaces the model."""
+        return MaskedModel(self.config, self.model, self.prepared.vocabulary)
 
     @property
     def dev_tokens(self) -> int:
@@ -92,16 +96,16 @@ class MaskedTask(PreparedTask[PreparedText, HeadedEncoder]):
 
     def batches(self, rank: int, world: int) -> PlannedStream[RowBatch]:
         """Return the training batches of one rank; windows of running text are shifted randomly in every epoch."""
-        store, seed = self.prepared.train, self.config.training.seed
+        store, seed, masked_model = self.prepared.train, self.config.training.seed, self.masked_model
 
         @lru_cache(maxsize=2)
         def spans(epoch: int) -> NDArray[np.int64]:
             shift = np.random.default_rng([seed, epoch]).integers(_window(self.config))
-            return self.masked_model.spans(store.table.offsets, int(shift))
+            return masked_model.spans(store.table.offsets, int(shift))
 
         def make(epoch: int, rows: NDArray[np.int64], random: np.random.Generator) -> RowBatch:
             batch_spans = spans(epoch)[rows]
-            windows = self.masked_model.hide(store.ids, batch_spans, random)
+            windows = masked_model.hide(store.ids, batch_spans, random)
             return _batch(windows, store.rows_at(batch_spans[:, 0]))
 
         return row_stream(

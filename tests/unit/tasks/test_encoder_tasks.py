@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from headwise.tasks.batches.examples import make_rows, row_stream
 from headwise.tasks.classification import Classification
 from headwise.tasks.encoder import EncoderKind, Tools, run_rows
 from headwise.tasks.question_answering import QuestionAnswering, best_answer
+from headwise.tasks.registry import find_task
 from headwise.tasks.tagging import Tagging, best_iob2
 from headwise.text.preparation.labelled.classification import LabelledText
 from headwise.text.preparation.labelled.examples import Encoded
@@ -80,6 +82,21 @@ def test_padding_changes_nothing(task: str, pooling: str) -> None:
         assert_close(a[real], b[real], rtol=1e-5, atol=1e-5)
     assert_close(padded_loss.nll, loss.nll)
     assert padded_loss.count == loss.count
+
+
+def test_a_masked_language_model_has_the_loss_of_the_model_that_it_is_given(tmp_path: Path) -> None:
+    """As a sharded copy of it, which is trained in its place."""
+    (tmp_path / "text").write_text("the cat sees the dog\n" * 50, encoding="utf-8")
+    data = {"text": [str(tmp_path / "text")], "workers": 1}
+    subwords = {"kind": "characters"}
+    config = config_of("masked_language_model", data=data, subwords=subwords).with_overrides(["model.segments=0"])
+    kind = find_task(config.task)
+    prepared = kind.prepare(config, tmp_path / "prepared", expected=None, say=lambda _: None)
+    whole = kind.task(config, prepared, kind.build(config, prepared))
+    copied = whole.with_model(copy.deepcopy(whole.model))
+    copied.loss(next(iter(whole.batches(0, 1)))).total.backward()
+    assert all(parameter.grad is None for parameter in whole.model.parameters())
+    assert all(parameter.grad is not None for parameter in copied.model.parameters())
 
 
 def test_pooling_is_the_first_token_or_the_mean_of_the_real_ones() -> None:
