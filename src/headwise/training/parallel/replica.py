@@ -129,7 +129,7 @@ class DDPReplica(Replica):
 class FSDPReplica(Replica):
     """A copy of the model that is sharded over the ranks; `task.model` is whole, and stays on the first rank only.
 
-    Raises `ConfigError` for `training.fsdp.cpu_offload` without a GPU.
+    Raises `ConfigError` for `training.fsdp.cpu_offload` without a GPU, and for a parameter that can't be divided.
     """
 
     def __init__(self, task: Task, world: World, options: TrainingConfig, device: torch.device) -> None:
@@ -144,6 +144,11 @@ class FSDPReplica(Replica):
 
         if options.fsdp.cpu_offload and device.type == "cpu":
             raise ConfigError("training.fsdp.cpu_offload: expected false on the CPU, found true")
+        if whole := [name for name, p in task.model.named_parameters() if not p.dim()]:
+            raise ConfigError(
+                f"training.parallel: expected ddp, as {whole[0]} of this model is one number, which can't be divided, "
+                "found fsdp"
+            )
         # Nothing changes the keys and values of the source in place, of which this warns.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
         sharded = copy.deepcopy(task.model)

@@ -1,4 +1,4 @@
-"""The model of a training in one process: activations that are computed again."""
+"""The model of a training in one process: activations that are computed again; and what several can't divide."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from headwise.config import ModelConfig, TrainingConfig
+from headwise.errors import ConfigError
 from headwise.models.build import build_model
+from headwise.models.contrastive import ImageText
 from headwise.training.parallel import replica
 from headwise.training.parallel.replica import replicate
 from headwise.training.parallel.world import World
@@ -51,3 +53,10 @@ def test_replicas_one_after_the_other_recompute_each_layer_once(monkeypatch: pyt
     assert len(calls) == 3 * 3
     for one in gradients[1:]:
         torch.testing.assert_close(one, gradients[0])
+
+
+def test_a_parameter_that_can_not_be_divided_is_named() -> None:
+    model = ImageText(ModelConfig(encoder_layers=1, d_model=8, d_ff=8, heads=2), (1, 4, 4), 2, 10, 4)
+    task = cast("Any", TaskOfTokens(model))
+    with pytest.raises(ConfigError, match=r"training\.parallel: expected ddp, as log_scale .*, found fsdp"):
+        replicate(task, World(size=2), TrainingConfig(parallel="fsdp"), torch.device("cpu"))
