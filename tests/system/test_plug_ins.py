@@ -88,7 +88,9 @@ def test_an_architecture_positions_and_a_task_of_ones_own(clean: Path, program: 
     (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "tasks.md").read_text("utf-8"), re.DOTALL)
     registered = "from headwise.tasks.registry import TASKS\nTASKS['echo'] = f'{__name__}:Echo'\n"
     (clean / "echo_task.py").write_text(block + registered, "utf-8")
-    (clean / "echo.yaml").write_text("task: echo\nmodel: {encoder_layers: 1, d_model: 16, d_ff: 16, heads: 2}\n")
+    (clean / "echo.yaml").write_text(
+        "task: echo\nmodel: {encoder_layers: 1, d_model: 16, d_ff: 16, heads: 2}\ntraining: {processes: 2}\n"
+    )
     write_world(clean, {"train": 200})
     files = ("--source", "train.en", "--target", "train.de")
     model = [f"model.{key}" for key in ("architecture=mine", "positions=zeros", "heads=2", "d_model=16", "d_ff=16")]
