@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from headwise.config.base import Section, Writable
 from headwise.config.data import DataConfig, SubwordConfig
-from headwise.config.keys import IMAGES, MAY_CHANGE, YOUNGER, Tasks, recorded
+from headwise.config.keys import IMAGES, MAY_CHANGE, TEXTS, YOUNGER, Tasks, recorded
 from headwise.config.loading import apply_overrides, describe_problem, find_file
 from headwise.config.model import ModelConfig
 from headwise.config.removed import without_removed
@@ -56,7 +56,7 @@ class Config(Section):
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     training: TrainingConfig = TrainingConfig()
-    decoding: Annotated[DecodingConfig, _TEXT, MAY_CHANGE] = DecodingConfig()
+    decoding: Annotated[DecodingConfig, Tasks.all_but(*TEXTS, *IMAGES), MAY_CHANGE] = DecodingConfig()
     language_model: LanguageModelConfig = LanguageModelConfig()
     masked_language_model: MaskedLanguageModelConfig = MaskedLanguageModelConfig()
     classification: ClassificationConfig = ClassificationConfig()

@@ -221,5 +221,8 @@ def _without_effect(config: Config) -> Iterator[tuple[str, str]]:
                 yield f"model.{section}.{name}", f"model.{keys[0]}={name}"
     if training.parallel != "fsdp" and training.fsdp != FsdpConfig():
         yield "training.fsdp", "training.parallel=fsdp"
-    if training.checkpoint_activations and model.architecture in WITHOUT_LAYERS:
-        yield "training.checkpoint_activations", "model.architecture=transformer"
+    if model.architecture in WITHOUT_LAYERS:
+        if training.checkpoint_activations:
+            yield "training.checkpoint_activations", "model.architecture=transformer"
+        if config.optimizer.name == "muon":
+            yield "optimizer.name=muon", "model.architecture=transformer"

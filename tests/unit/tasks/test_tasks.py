@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from headwise import plugins
 from headwise.cli.main import run as run_program
 from headwise.config import Config
-from headwise.config.keys import TRANSFORMERS, Models, Tasks
+from headwise.config.keys import IMAGES, TEXTS, TRANSFORMERS, Models, Tasks
 from headwise.errors import ConfigError
 from headwise.models.build import ARCHITECTURES
 from headwise.tasks import registry, run
@@ -82,6 +82,21 @@ def test_what_a_task_has_no_use_for_is_refused(change: str, sentence: str, tmp_p
     with pytest.raises(ConfigError, match=sentence):
         train(Config.from_tree(CONFIG).with_overrides([change]), tmp_path / "run", quiet=True)
     assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+@pytest.mark.parametrize("name", [*TEXTS, *IMAGES])
+def test_options_of_a_search_are_refused_where_nothing_is_searched_with_them(name: str) -> None:
+    config = Config.from_tree({"task": name, "decoding": {"beam": 2}})
+    with pytest.raises(ConfigError, match=rf"decoding\.beam: expected nothing here, as task {name} has no use for it"):
+        find_task(name).check(config)
+
+
+@pytest.mark.parametrize("option", ["optimizer.name=muon", "training.checkpoint_activations=true"])
+def test_what_needs_transformer_layers_is_refused_before_text_is_prepared(option: str) -> None:
+    task, config = find_task("translation"), Config().with_overrides([option])
+    task.check(config)
+    with pytest.raises(ConfigError, match="=transformer beside it, without which it has no effect"):
+        task.check(config.with_overrides(["model.architecture=recurrent"]))
 
 
 @pytest.mark.parametrize(
