@@ -73,14 +73,7 @@ class Run:
                 f"model: expected vocabularies of {expected[0]} and {expected[1]} subwords, as `subwords` has, found "
                 f"{sizes[0]} and {sizes[1]}"
             )
-        config.subwords = config.subwords.model_copy(
-            update={
-                "size": subwords.target_size,
-                "joint": subwords.joint,
-                "lowercase": subwords.lowercases,
-                "kind": "bpe" if subwords.vocabulary is None else "imported",
-            }
-        )
+        config.subwords = config.subwords.model_copy(update={"size": subwords.target_size, **subwords.options})
         run = cls.__new__(cls)
         run.path, run.config, run._paths, run._options, run._device = None, config, [], {}, "auto"
         run.translator = Translator(fastest_engine(model, config.model, subwords), subwords, config.decoding)

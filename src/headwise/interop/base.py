@@ -83,13 +83,7 @@ def assembled(
     model: ModelConfig, decoding: DecodingConfig, text: Subwords, tensors: Tensors, notes: list[str]
 ) -> Imported:
     """Return the imported model of these parts."""
-    subwords = SubwordConfig(
-        kind="bpe" if text.vocabulary is None else "imported",
-        size=max(text.source_size, bounds.LEAST_VOCABULARY),
-        joint=text.joint,
-        lowercase=text.lowercases,
-        joiners=text.joiners,
-    )
+    subwords = SubwordConfig(size=max(text.source_size, bounds.LEAST_VOCABULARY), **text.options)
     return Imported(
         Config(model=model, subwords=subwords, decoding=decoding),
         lambda: parameter_shapes(model, text.source_size, text.target_size),

@@ -167,13 +167,10 @@ def with_subwords_of(recipe: Recipe, run: Path) -> Recipe:
     """Return a recipe with the subwords of a run (`subwords.copy_from`); raises `CheckpointError` if it has none."""
     subwords = Subwords.load(run)
     config = recipe.config.model_copy(deep=True)
-    config.subwords.joint, config.subwords.lowercase = subwords.joint, subwords.lowercases
-    config.subwords.joiners = subwords.joiners
-    config.subwords.kind = "bpe" if subwords.vocabulary is None else "imported"
-    config.subwords.size = subwords.target_size
-    config.subwords.copy_from = str(run)
     if not subwords.joint:
         config.model.share_embeddings = "target"
+    copied = {"size": subwords.target_size, "copy_from": str(run), **subwords.options}
+    config.subwords = config.subwords.model_copy(update=copied)
     reasons = [reason for reason in recipe.reasons if not reason.startswith("subwords")]
     return Recipe(config, [f"subwords.copy_from={run}: its {subwords.target_size:,} subwords", *reasons])
 

@@ -43,13 +43,15 @@ class Start:
             if not isinstance(vocabulary, Pieces):
                 raise ConfigError(f"training.initialize_from: expected {self.run} to have subwords, found characters")
             subwords = Subwords(vocabulary.content()[1], origin=str(self.run))
-        for key in ("kind", "joint", "lowercase", "joiners"):
-            own, theirs = getattr(config.subwords, key), getattr(self.config.subwords, key)
-            if own != theirs:
-                raise ConfigError(
-                    f"subwords.{key}: expected {_written(theirs)}, as in {self.run}, found {_written(own)}"
-                )
+        check_subwords(config, subwords, str(self.run))
         return subwords
+
+
+def check_subwords(config: Config, subwords: Subwords, place: str) -> None:
+    """Raise `ConfigError` for an option that the subwords of a place, which are used, have with another value."""
+    for key, theirs in subwords.options.items():
+        if (own := getattr(config.subwords, key)) != theirs:
+            raise ConfigError(f"subwords.{key}: expected {_written(theirs)}, as in {place}, found {_written(own)}")
 
 
 def begun_from(run: str | Path, tasks: Sequence[str] = ("translation",)) -> Config:

@@ -26,7 +26,7 @@ from headwise.shipped.runs import find_run
 from headwise.tasks.base import Evaluation, EvaluationRequest, PreparedTask, TaskKind
 from headwise.tasks.batches.pairs import Batch, BatchStream, make_batch
 from headwise.tasks.scored_text import loss_scores
-from headwise.tasks.start import find_start
+from headwise.tasks.start import check_subwords, find_start
 from headwise.text.preparation.in_process import prepare
 from headwise.text.preparation.parallel import AnyPrepared, open_corpora
 from headwise.text.tokens.extension import check_extensible, old_pieces
@@ -285,15 +285,8 @@ def _open_shards(config: Config, subwords: Subwords | None, expected: str | None
             f"data.prepared: expected corpora with the subwords of the model ({subwords.digest()}), found others "
             f"({data.subwords.digest()}); prepare them with --subwords-from"
         )
-    theirs = {
-        "joint": data.subwords.joint,
-        "lowercase": data.subwords.lowercases,
-        "joiners": data.subwords.joiners,
-    }
-    for key, value in theirs.items() if subwords is None else ():
-        if getattr(config.subwords, key) != value:
-            expected_value, found = (str(each).lower() for each in (value, not value))
-            raise ConfigError(f"subwords.{key}: expected {expected_value}, as in data.prepared, found {found}")
+    if subwords is None:
+        check_subwords(config, data.subwords, "data.prepared")
     return data
 
 

@@ -428,6 +428,12 @@ def test_a_run_of_a_model_is_of_that_model_as_it_was(
     assert run.translate(ENGLISH[:1])[0].text == text
 
 
+def test_a_run_of_ones_own_loop_records_what_its_subwords_are(tmp_path: Path) -> None:
+    joining = headwise.Subwords.train(ENGLISH, GERMAN, SubwordConfig(size=120, joiners=True))
+    saved = headwise.Run.from_model(headwise.build(MODEL, joining), joining).save(tmp_path / "run")
+    assert saved.translator.subwords.joiners
+
+
 def test_layers_are_modules_for_ones_own_loop() -> None:
     from headwise import nn
 

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from headwise.config import Config, DataConfig, SubwordConfig
+from headwise.config.data import SPECIAL_PIECES
 from headwise.errors import CheckpointError, ConfigError
 from headwise.tasks.recipes import choose, measure, with_subwords_of
 from headwise.tasks.registry import find_task
+from headwise.tasks.start import check_subwords
+from headwise.text.tokens.pair_vocabulary import PairVocabulary
 from headwise.text.tokens.subwords import Subwords
 from toy import Toy
 from translator_run import ENGLISH, GERMAN
@@ -33,6 +36,12 @@ def test_the_vocabulary_is_that_of_the_run(joint: bool, toy: Toy, tmp_path: Path
     assert f"subwords: the {size} of {tmp_path}/teacher, whatever subwords.size says" in said
     for name in ["spm.model"] if joint else ["spm.source.model", "spm.target.model"]:
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "teacher" / name).read_bytes()
+
+
+def test_subwords_of_another_kind_are_named(toy: Toy) -> None:
+    imported = Subwords(b"", b"", PairVocabulary((*SPECIAL_PIECES, "cat", "dog"), split="words"))
+    with pytest.raises(ConfigError, match=r"subwords\.kind: expected imported, as in data\.prepared, found bpe"):
+        check_subwords(Config.load(toy.config), imported, "data.prepared")
 
 
 def test_subwords_that_cannot_be_copied_are_named(toy: Toy, tmp_path: Path) -> None:

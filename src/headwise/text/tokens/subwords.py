@@ -174,6 +174,12 @@ class Subwords:
                 )
         return model
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keys of the section `subwords` that a run with these subwords must have, with their values."""
+        kind = "bpe" if self.vocabulary is None else "imported"
+        return {"kind": kind, "joint": self.joint, "lowercase": self.lowercases, "joiners": self.joiners}
+
     def save(self, directory: Path) -> None:
         """Write the model file(s) into `directory`; raises `TrainingError` where that fails."""
         for name, content in self.content().items():
