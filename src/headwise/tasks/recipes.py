@@ -246,6 +246,7 @@ def adapt(size: CorpusSize, start: Config, data: DataConfig, given: TrainingConf
     peak = _RATE * min(1.0, (_RATE_WIDTH / start.model.d_model) ** 2)
     peak = float(f"{peak:.2g}")
     schedule = ScheduleConfig(name="inverse_sqrt", peak=peak, warmup=_SHORT_WARM_UP)
+    source, target = (own or known for own, known in zip(data.languages, start.data.languages, strict=True))
     training = TrainingConfig(
         initialize_from=given.initialize_from,
         add_subwords=given.add_subwords,
@@ -262,7 +263,7 @@ def adapt(size: CorpusSize, start: Config, data: DataConfig, given: TrainingConf
     )
     config = Config(
         model=start.model,
-        data=data,
+        data=data.model_copy(update={"source_language": source, "target_language": target}),
         subwords=start.subwords.model_copy(update={"copy_from": None}),  # they are taken from the run itself
         batch=BatchConfig(tokens=tokens),
         optimizer=start.optimizer.as_adam(),

@@ -161,6 +161,18 @@ def test_a_run_with_copied_subwords_is_adapted_with_its_own() -> None:
     find_task("translation").check(config)
 
 
+@pytest.mark.parametrize(
+    ("files", "languages"), [(("new.txt", "neu.txt"), ("en", "de")), (("new.en", "neu.fr"), ("en", "fr"))]
+)
+def test_an_adapted_run_has_the_languages_of_the_first_unless_the_files_names_tell_others(
+    files: tuple[str, str], languages: tuple[str, str]
+) -> None:
+    start = Config.from_tree({"data": {"source_language": "en", "target_language": "de"}})
+    data = DataConfig(source=[files[0]], target=[files[1]])
+    recipe = adapt(size(1000), start, data, TrainingConfig(initialize_from="start"))
+    assert recipe.config.data.languages == languages
+
+
 def test_wider_models_are_adapted_at_lower_rates() -> None:
     start = choose(size(30_000), DataConfig()).config
     peaks = []
