@@ -168,6 +168,10 @@ CTRANSLATE2: Damages = {
         changed(lambda content: re.sub(rb'(decoder_start_token": )"<s>"', rb"\g<1>null", content), "config.json"),
         "decoder_start_token: expected the token that begins every translation",
     ),
+    "a source that its caller ends, as in M2M100": (
+        config(decoder_start_token="</s>"),
+        "add_source_eos: expected true where decoder_start_token is '</s>', found false",
+    ),
     "a start elsewhere": (
         config(decoder_start_token="x"),
         "decoder_start_token: expected a token of the vocabulary",

@@ -89,8 +89,15 @@ def read_text(
 
     `models` are serialized SentencePiece models, those in the directory unless given. With `starts_empty` the first
     input of the decoder is a vector of zeros. `target_language` is a token with which every translation begins, if it
-    is in the vocabulary. Raises `CheckpointError` where a file is missing or damaged.
+    is in the vocabulary. Raises `CheckpointError` where a file is missing or damaged, and for sources that a user would
+    have to end.
     """
+    ended = settings.add_source_eos or starts_empty
+    if models is None and not ended and settings.decoder_start_token == settings.eos_token:
+        raise CheckpointError(
+            f"{source}: add_source_eos: expected true where decoder_start_token is {settings.eos_token[:40]!r}, found "
+            "false, as in M2M100 and NLLB, whose callers put language codes and the end symbol into each source"
+        )
     models = models or _read_models(source)
     shared = _vocabulary(source, "shared_vocabulary")
     tokens = [shared] if shared else [_needed(source, f"{side}_vocabulary") for side in ("source", "target")]
