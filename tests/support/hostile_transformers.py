@@ -250,6 +250,10 @@ T5: Damages = {
     "no embeddings": (edit_tensors(shared__weight=None), "expected tensor shared.weight"),
 }
 VIT: Damages = {
+    "several labels": (
+        config(problem_type="multi_label_classification"),
+        "problem_type: expected single_label_classification",
+    ),
     "a vast image": (config(image_size=10**9), "image_size"),
     "a large image": (config(image_size=2**14, patch_size=1), "max_length: "),
     "another image": (config(image_size=16), "of shape"),

@@ -19,10 +19,12 @@ from headwise.errors import CheckpointError
 from headwise.interop.base import Imported, TrainedSingle, make_config
 from headwise.interop.huggingface.card import write_model
 from headwise.interop.huggingface.keys import (
+    ONE_LABEL,
     TABLES,
     Keys,
     VocabularySize,
     check_architecture,
+    check_one_label,
     label_keys,
     model_config,
     read_keys,
@@ -109,7 +111,7 @@ class Fields(Keys):
     attention_probs_dropout_prob: Probability = 0.1
     position_embedding_type: str = "absolute"
     is_decoder: bool = False
-    problem_type: str = "single_label_classification"
+    problem_type: str = ONE_LABEL
     id2label: dict[str, str] = Field(default_factory=dict)
 
 
@@ -164,8 +166,8 @@ def _task(fields: Fields, source: Path) -> str:
     if fields.is_decoder:
         raise unexpected(source, "is_decoder", "false", fields.is_decoder)
     task = _TASKS[name]
-    if task == "classification" and fields.problem_type != "single_label_classification":
-        raise unexpected(source, "problem_type", "single_label_classification", fields.problem_type)
+    if task == "classification":
+        check_one_label(source, fields.problem_type)
     if task == "question_answering" and fields.type_vocab_size < 2:
         raise unexpected(source, "type_vocab_size", "at least 2 for question answering", fields.type_vocab_size)
     return task

@@ -33,6 +33,7 @@ ACTIVATIONS = {
 THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 TABLES = ("learned", "sinusoidal")  # positions that are a table
 MOST_BYTES = 64 << 20  # of a JSON file
+ONE_LABEL = "single_label_classification"  # problem_type
 
 _MOST_LABELS = 100_000
 _DEFAULT_LABELS = {"0": "LABEL_0", "1": "LABEL_1"}  # of `transformers`, which doesn't write it
@@ -161,6 +162,12 @@ def search_keys(config: Config) -> dict[str, Any]:
         "max_length": config.model.max_length,
         "min_new_tokens": 1,  # no empty translation
     }
+
+
+def check_one_label(source: Path, problem_type: str) -> None:
+    """Raise `CheckpointError` for a classifier that doesn't give each input one label."""
+    if problem_type != ONE_LABEL:
+        raise unexpected(source, "problem_type", ONE_LABEL, problem_type)
 
 
 def read_labels(source: Path, found: Mapping[str, str]) -> list[str]:

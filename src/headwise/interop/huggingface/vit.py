@@ -18,10 +18,12 @@ from headwise.images.prepared import FORMAT_FILE, Channels, ImageFormat
 from headwise.interop.base import Array, Imported, TrainedSingle, make_config
 from headwise.interop.huggingface.card import write_model
 from headwise.interop.huggingface.keys import (
+    ONE_LABEL,
     TABLES,
     Keys,
     as_json,
     check_architecture,
+    check_one_label,
     label_keys,
     model_config,
     read_keys,
@@ -84,6 +86,7 @@ class Fields(Keys):
     patch_size: _Sides = 16
     num_channels: Channels = 3
     qkv_bias: bool = True
+    problem_type: str = ONE_LABEL
     id2label: dict[str, str] = Field(default_factory=dict)
 
 
@@ -136,6 +139,7 @@ def read(source: Path) -> Imported:
     """Read a ViT directory; raises `CheckpointError` for what Headwise can't express."""
     fields = read_keys(source, Fields)
     name = check_architecture(source, fields.architectures, ("ViTForImageClassification",))
+    check_one_label(source, fields.problem_type)
     height, width = _pair(fields.image_size)
     side, other = _pair(fields.patch_size)
     if side != other or height % side or width % side:
