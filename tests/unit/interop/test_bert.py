@@ -253,6 +253,27 @@ def test_files_of_older_versions(tmp_path: Path) -> None:
     assert all(ours.encode(text) == again.encode(text) for text in HARD)
 
 
+@pytest.mark.parametrize("older", [False, True])
+@pytest.mark.parametrize(
+    "settings", [{"do_lower_case": False}, {"strip_accents": False, "tokenize_chinese_chars": False}]
+)
+def test_settings_have_precedence_as_at_home(settings: dict[str, bool], older: bool, tmp_path: Path) -> None:
+    folder = write_bert(tmp_path / "model", "BertForMaskedLM")
+    edit("tokenizer_config.json", tokenizer_class="BertTokenizer", **settings)(folder)
+    if older:
+        pieces = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+        lines = "\n".join(sorted(pieces, key=pieces.__getitem__)) + "\n"
+        (folder / "vocab.txt").write_text(lines, encoding="utf-8")
+        (folder / "added_tokens.json").write_text(json.dumps({"<br>": len(pieces)}))
+        (folder / "tokenizer.json").unlink()
+    imported(folder, tmp_path / "run")
+    tokenizer, ours = transformers.AutoTokenizer.from_pretrained(folder), load_vocabulary(tmp_path / "run")
+    rows = original_ids(tmp_path / "run", tokenizer)
+    for text in [*HARD, "a man<br>in"]:
+        expected = tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert [rows[i] for i in ours.encode(text)] == expected
+
+
 def test_another_task_begins_from_an_imported_model(tmp_path: Path) -> None:
     folder, start = write_bert(tmp_path / "model", "BertForMaskedLM", steps=5), tmp_path / "start"
     imported(folder, start)

@@ -15,11 +15,10 @@ from headwise.errors import CheckpointError
 from headwise.files import write_bytes, write_text
 from headwise.interop.base import Trained
 from headwise.interop.huggingface.keys import SymbolKeys, as_json, read_tree
-from headwise.interop.huggingface.tokenizer import read_settings
+from headwise.interop.huggingface.tokenizer import ADDED, read_added, read_settings
 from headwise.interop.pieces import Rows, arranged, make_subwords
 from headwise.text.tokens.subwords import PAD, UNK, Subwords, read_file
 
-_ADDED = "added_tokens.json"
 _PADDING, _UNKNOWN = SPECIAL_PIECES[PAD], SPECIAL_PIECES[UNK]
 
 
@@ -37,7 +36,7 @@ def read_text(source: Path, fields: SymbolKeys, sizes: tuple[int, int]) -> tuple
         contents[0] = added | contents[0]
     elif more := next((piece for piece in added if piece not in contents[0]), None):
         raise CheckpointError(
-            f"{source / _ADDED}: expected no tokens beside those of two vocabularies, found {more[:60]!r}"
+            f"{source / ADDED}: expected no tokens beside those of two vocabularies, found {more[:60]!r}"
         )
     lists: list[tuple[str, ...]] = []
     rows: list[Rows] = []
@@ -67,11 +66,6 @@ def languages(source: Path) -> tuple[str | None, str | None]:
 
 def _start(fields: SymbolKeys) -> int:
     return fields.pad_token_id if fields.decoder_start_token_id is None else fields.decoder_start_token_id
-
-
-def read_added(source: Path) -> dict[str, Any]:
-    """Return the ids of the tokens that somebody added; raises `CheckpointError` for a damaged file."""
-    return read_tree(source / _ADDED) if (source / _ADDED).is_file() else {}
 
 
 def added_symbols(added: Collection[str], pieces: Sequence[str]) -> tuple[str, ...]:
@@ -131,7 +125,7 @@ def _target_language(fields: SymbolKeys, pieces: Sequence[str], rows: Rows, sour
 def write_added(added: Mapping[str, int], folder: Path) -> None:
     """Write the ids of tokens that are found in a text before it is split, if there are some."""
     if added:
-        write_text(folder / _ADDED, as_json(added))
+        write_text(folder / ADDED, as_json(added))
 
 
 def write_tokenizer(trained: Trained, folder: Path) -> None:

@@ -37,9 +37,9 @@ from headwise.interop.huggingface.keys import (
     supported,
     their_keys,
 )
-from headwise.interop.huggingface.marian_text import added_symbols, numbered, placed, read_added, write_added
+from headwise.interop.huggingface.marian_text import added_symbols, numbered, placed, write_added
 from headwise.interop.huggingface.tensors import folder_tensors
-from headwise.interop.huggingface.tokenizer import byte_pairs, read_settings, sentence_steps
+from headwise.interop.huggingface.tokenizer import byte_pairs, read_added, read_settings, sentence_steps
 from headwise.interop.huggingface.unigram import is_unigram, read_unigram, sentinels
 from headwise.interop.pieces import Rows, make_subwords
 from headwise.interop.table import SAME, Change, Changes, Left, Row, their_tensors, times

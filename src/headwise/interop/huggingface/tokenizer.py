@@ -26,13 +26,35 @@ from headwise.interop.table import Change
 from headwise.parsing import read_bounded, read_object
 from headwise.text.tokens.imported import MISSING, ImportedVocabulary, spell, spelling_of
 from headwise.text.tokens.subwords import EOS, UNK
-from headwise.text.tokens.tokenizer_json import numbered_pieces, opening_piece, parse_tokenizer, renumbered
+from headwise.text.tokens.tokenizer_json import (
+    ADDED_OPTIONS,
+    numbered_pieces,
+    opening_piece,
+    parse_tokenizer,
+    parts_of,
+    renumbered,
+)
 from headwise.text.tokens.vocabulary import LINE_END, TOKENIZER_FILE, Characters, Pieces, Vocabulary
 
+ADDED = "added_tokens.json"  # beside the files of before tokenizer.json
 _LONGEST_LINE_END = len("<0x0A>")
 _SPACE = "\u2581"
 _SPACES = {"type": "Replace", "pattern": {"String": " "}, "content": _SPACE}
 _ANY = r"[\s\S]"  # a character, line ends included
+_GENERAL = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes that take tokenizer.json as it is
+# Steps of a tokenizer with the keys of tokenizer_config.json that change them, and those of the step.
+_STEPS = (
+    (
+        "normalizer",
+        "BertNormalizer",
+        {
+            "do_lower_case": "lowercase",
+            "strip_accents": "strip_accents",
+            "tokenize_chinese_chars": "handle_chinese_chars",
+        },
+    ),
+    ("pre_tokenizer", "ByteLevel", {"add_prefix_space": "add_prefix_space"}),
+)
 
 
 @dataclass(frozen=True)
@@ -59,21 +81,22 @@ class Original:
 
 def read_original(source: Path, size: int) -> Original:
     """Read the tokenizer of a model with `size` embeddings; raises `CheckpointError` for a missing or damaged file."""
-    file = source / TOKENIZER_FILE
+    file, settings = source / TOKENIZER_FILE, read_settings(source)
     if file.is_file():
         content = read_bounded(file, MOST_BYTES, CheckpointError, "a tokenizer of the library tokenizers")
     elif (source / "vocab.txt").is_file():
         file = source / "vocab.txt"
-        content = _wordpiece(file, read_settings(source))
+        content = _wordpiece(file, read_added(source))
     elif (source / "merges.txt").is_file():
         file = source / "merges.txt"
-        content = _byte_level(source)
+        content = _byte_level(source, read_added(source))
     else:
         raise CheckpointError(
             f"{source}: expected {TOKENIZER_FILE}, vocab.txt, or vocab.json and merges.txt, found none of them"
         )
     tree = parse_tokenizer(content, str(file))
-    return Original(file, tree, numbered_pieces(tree, size, str(file)), read_settings(source))
+    _follow(settings, tree)
+    return Original(file, tree, numbered_pieces(tree, size, str(file)), settings)
 
 
 def take_over(
@@ -131,16 +154,30 @@ def read_settings(source: Path) -> dict[str, Any]:
     return settings
 
 
-def _wordpiece(file: Path, settings: dict[str, Any]) -> bytes:
-    """Return the tokenizer.json of BERT's vocab.txt, which has a piece on each line."""
+def read_added(source: Path) -> dict[str, Any]:
+    """Return the ids of the tokens that somebody added; raises `CheckpointError` for a damaged file."""
+    return read_tree(source / ADDED) if (source / ADDED).is_file() else {}
+
+
+def _follow(settings: Mapping[str, Any], tree: Mapping[str, Any]) -> None:
+    """Change the steps of a tokenizer for which tokenizer_config.json has precedence in classes of one model."""
+    if settings.get("tokenizer_class") in _GENERAL:
+        return
+    for name, kind, keys in _STEPS:
+        for part in parts_of(tree, name):
+            if part["type"] == kind:
+                part |= {ours: settings[key] for key, ours in keys.items() if isinstance(settings.get(key), bool)}
+
+
+def _wordpiece(file: Path, added: Mapping[str, Any]) -> bytes:
+    """Return the tokenizer.json of BERT's vocab.txt, which has a piece on each line, and of added tokens."""
     vocabulary = {piece: n for n, piece in enumerate(_lines(file, "pieces"))}
-    accents = settings.get("strip_accents")
     normalizer = {
         "type": "BertNormalizer",
         "clean_text": True,
-        "handle_chinese_chars": settings.get("tokenize_chinese_chars", True) is True,
-        "strip_accents": accents if isinstance(accents, bool) else None,
-        "lowercase": settings.get("do_lower_case", True) is True,
+        "handle_chinese_chars": True,
+        "strip_accents": None,
+        "lowercase": True,
     }
     model = {
         "type": "WordPiece",
@@ -150,17 +187,23 @@ def _wordpiece(file: Path, settings: dict[str, Any]) -> bytes:
         "vocab": vocabulary,
     }
     parts = {"normalizer": normalizer, "pre_tokenizer": {"type": "BertPreTokenizer"}, "model": model}
-    return json.dumps(parts | {"added_tokens": []}).encode()
+    return json.dumps(parts | {"added_tokens": _listed(added)}).encode()
 
 
-def _byte_level(source: Path) -> bytes:
-    """Return the tokenizer.json of GPT-2's vocab.json and merges.txt, which has a pair on each line."""
+def _byte_level(source: Path, added: Mapping[str, Any]) -> bytes:
+    """Return the tokenizer.json of GPT-2's vocab.json and merges.txt, a pair on each line, and of added tokens."""
     lines = _lines(source / "merges.txt", "pairs of pieces")
     merges = [line for line in lines if line.strip() and not line.startswith("#version")]
     vocabulary = read_object(source / "vocab.json", error=CheckpointError, most=MOST_BYTES)
     step = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     model = {"type": "BPE", "vocab": vocabulary, "merges": merges, "fuse_unk": False, "byte_fallback": False}
-    return json.dumps({"added_tokens": [], "pre_tokenizer": step, "decoder": step, "model": model}).encode()
+    parts = {"pre_tokenizer": step, "decoder": step, "model": model}
+    return json.dumps(parts | {"added_tokens": _listed(added)}).encode()
+
+
+def _listed(added: Mapping[str, Any]) -> list[dict[str, Any]]:
+    options = dict.fromkeys(ADDED_OPTIONS, False)
+    return [options | {"content": content, "id": number, "special": False} for content, number in added.items()]
 
 
 def _lines(file: Path, kind: str) -> list[str]:
@@ -294,7 +337,7 @@ def _characters(vocabulary: Characters) -> dict[str, Any]:
 def _subwords(vocabulary: Vocabulary) -> dict[str, Any]:
     """Return the lossless byte-pair encoding of whole lines."""
     assert isinstance(vocabulary, Pieces)
-    options = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+    options = dict.fromkeys((*ADDED_OPTIONS, "special"), False)
     steps = [{"type": "Lowercase"}, _SPACES] if vocabulary.lowercases else [_SPACES]
     first = vocabulary.line_end + 1
     return byte_pairs(vocabulary.processor, first, steps) | {

@@ -15,6 +15,7 @@ from headwise.errors import CheckpointError
 from headwise.parsing import parse_object
 
 MOST_BYTES = 64 << 20  # of a file; the largest in use have 33 MB
+ADDED_OPTIONS = ("single_word", "lstrip", "rstrip", "normalized")  # of a token that is found before a text is split
 MOST_UNUSED = 1 << 16  # rows of a matrix without a piece, which make its size a round number
 _MODELS = ("BPE", "WordPiece", "WordLevel")
 _PARTS = {
@@ -31,7 +32,6 @@ _MOST_ADDED = 1 << 20  # characters of all added tokens, for which the library b
 _LONGEST_ADDED = 256  # characters of one of them
 _LONGEST_WORD = 1000  # characters; WordPiece needs time quadratic in them
 _REPEATED_GROUP = re.compile(r"(?<!\\)\)[*+{]")  # may need time exponential in the length of a text
-_OPTIONS = ("single_word", "lstrip", "rstrip", "normalized")
 
 
 def parse_tokenizer(content: bytes, origin: str) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def renumbered(
     ids = {piece: number for number, piece in enumerate(pieces)}
     listed = {token["content"]: token for token in tree.get("added_tokens", []) if token["content"] in ids}
     for number in special:
-        listed.setdefault(pieces[number], dict.fromkeys(_OPTIONS, False) | {"content": pieces[number]})
+        listed.setdefault(pieces[number], dict.fromkeys(ADDED_OPTIONS, False) | {"content": pieces[number]})
         listed[pieces[number]] = listed[pieces[number]] | {"special": True}
     added = [token | {"id": ids[content]} for content, token in listed.items()]
     return {
@@ -188,7 +188,7 @@ def _check_id(piece: Any, number: Any, origin: str) -> None:
 def _check_added(tokens: Sequence[Any], vocabulary: Mapping[str, int], origin: str) -> None:
     characters = 0
     for token in tokens:
-        if not isinstance(token, dict) or any(not isinstance(token.get(key, False), bool) for key in _OPTIONS):
+        if not isinstance(token, dict) or any(not isinstance(token.get(key, False), bool) for key in ADDED_OPTIONS):
             raise CheckpointError(f"{origin}: added_tokens: expected objects, found {str(token)[:60]!r}")
         _check_id(token.get("content"), token.get("id"), origin)
         characters += len(token["content"])
