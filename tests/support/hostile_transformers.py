@@ -216,6 +216,8 @@ LLAMA: Damages = {
     ),
 }
 T5: Damages = {
+    "banned words": (config(bad_words_ids=[[0], [5]]), "bad_words_ids: expected the special symbols alone"),
+    "a forced beginning": (config(forced_bos_token_id=5), "forced_bos_token_id: expected none"),
     "no tokenizer": (without("tokenizer.json"), "expected spiece.model or tokenizer.json, found neither"),
     "a damaged model of subwords": (written("spiece.model", b"x"), "expected a SentencePiece model"),
     "another tokenizer": (tokenizer("model", type="BPE"), "model: expected Unigram"),
@@ -322,6 +324,7 @@ MARIAN: Damages = {
     "an activation": (both_configs(activation_function="tanh"), "activation_function: expected one of"),
     "an odd end": (both_configs(eos_token_id=10**6), "expected different ids"),
     "banned words": (both_configs(bad_words_ids=[[3, 4]]), "bad_words_ids"),
+    "a suppressed token": (both_configs(suppress_tokens=[5]), "suppress_tokens: expected the special symbols alone"),
     "numbers that aren't": (
         edit_tensors(model__shared__weight=torch.full((180, 24), float("nan"))),
         "expected finite numbers",

@@ -90,6 +90,20 @@ def test_the_probabilities_are_theirs(directory: Path, tmp_path: Path) -> None:
     check_probabilities(imported(directory, tmp_path / "run"), directory)
 
 
+def test_options_of_generate_that_a_run_does_not_keep_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_marian(tmp_path / "theirs", steps=1)
+    file = folder / "generation_config.json"
+    options = {"no_repeat_ngram_size": 3, "repetition_penalty": 1.2, "min_length": 0, "suppress_tokens": None}
+    file.write_text(json.dumps(json.loads(file.read_text()) | options))
+    imported(folder, tmp_path / "run")
+    notes = capsys.readouterr().err
+    assert "no_repeat_ngram_size 3 isn't used: -s no_repeat_ngram=3 sets it for a search" in notes
+    assert "repetition_penalty 1.2 isn't used: Headwise has none" in notes
+    assert "min_length" not in notes
+
+
 def test_shared_embeddings_are_stored_once_beside_an_output_of_its_own(tmp_path: Path) -> None:
     folder = write_marian(tmp_path / "theirs", tie_word_embeddings=False)
     file, sides = (

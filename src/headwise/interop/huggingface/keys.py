@@ -35,6 +35,14 @@ TABLES = ("learned", "sinusoidal")  # positions that are a table
 MOST_BYTES = 64 << 20  # of a JSON file
 ONE_LABEL = "single_label_classification"  # problem_type
 
+# Search options that a run doesn't keep, and Headwise's of a search, if there is one.
+_NOT_KEPT = {
+    "no_repeat_ngram_size": "no_repeat_ngram",
+    "min_length": "min_length",
+    "encoder_no_repeat_ngram_size": None,
+    "repetition_penalty": None,
+    "do_sample": "sample",
+}
 _MOST_LABELS = 100_000
 _DEFAULT_LABELS = {"0": "LABEL_0", "1": "LABEL_1"}  # of `transformers`, which doesn't write it
 
@@ -62,8 +70,15 @@ class SymbolKeys(Keys):
     num_beams: Annotated[int, Field(gt=0, le=bounds.BEAM)] | None = None
     length_penalty: float | None = None
     max_length: Length | None = None
-    bad_words_ids: list[list[Natural]] | None = None
+    bad_words_ids: list[list[Natural]] = Field(default_factory=list)
+    suppress_tokens: list[Natural] = Field(default_factory=list)
+    begin_suppress_tokens: list[Natural] = Field(default_factory=list)
     forced_bos_token_id: Natural | None = None
+    no_repeat_ngram_size: int = 0
+    min_length: int = 0
+    encoder_no_repeat_ngram_size: int = 0
+    repetition_penalty: float = 1.0
+    do_sample: bool = False
 
 
 def read_tree(file: Path) -> dict[str, Any]:
@@ -151,6 +166,11 @@ def search_options(fields: SymbolKeys, longest: int, notes: list[str]) -> Decodi
         f"decoding.alpha={decoding.alpha:g} for length_penalty {penalty:g}: "
         "Headwise divides by ((5 + |Y|) / 6)^alpha, transformers by |Y|^length_penalty"
     )
+    for key, option in _NOT_KEPT.items():
+        if (value := getattr(fields, key)) != SymbolKeys.model_fields[key].default:
+            shown = json.dumps(value)
+            own = f"-s {option}={shown} sets it for a search" if option else "Headwise has none"
+            notes.append(f"{key} {shown} isn't used: {own}")
     return decoding
 
 

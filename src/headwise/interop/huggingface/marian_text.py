@@ -19,6 +19,7 @@ from headwise.interop.huggingface.tokenizer import ADDED, read_added, read_setti
 from headwise.interop.pieces import Rows, arranged, make_subwords
 from headwise.text.tokens.subwords import PAD, UNK, Subwords, read_file
 
+_SUPPRESSED = ("suppress_tokens", "begin_suppress_tokens")
 _PADDING, _UNKNOWN = SPECIAL_PIECES[PAD], SPECIAL_PIECES[UNK]
 
 
@@ -50,7 +51,7 @@ def read_text(source: Path, fields: SymbolKeys, sizes: tuple[int, int]) -> tuple
             f"found vocab_size {sizes[0]} and decoder_vocab_size {sizes[1]}"
         )
     models = read_file(source / "source.spm"), read_file(source / "target.spm")
-    _check_banned(fields, rows[-1], source)
+    check_banned(fields, rows[-1], source)
     language = _target_language(fields, lists[-1], rows[-1], source)
     symbols = () if separate else added_symbols(added, lists[0])
     text = make_subwords(models, lists, str(source), codes=True, symbols=symbols, target_language=language)
@@ -102,12 +103,14 @@ def numbered(pieces: Sequence[str], fields: SymbolKeys, file: Path) -> tuple[tup
     return arranged(pieces, special, str(file), begin_is_piece=begin_is_piece)
 
 
-def _check_banned(fields: SymbolKeys, rows: Rows, source: Path) -> None:
+def check_banned(fields: SymbolKeys, rows: Rows, source: Path) -> None:
     """Raise `CheckpointError` for pieces that the model may not generate, besides the special ones."""
     allowed = {*rows.order[: len(SPECIAL_PIECES)], fields.pad_token_id} - {fields.eos_token_id}
-    for word in fields.bad_words_ids or []:
-        if len(word) != 1 or word[0] not in allowed:
-            raise CheckpointError(f"{source}: bad_words_ids: expected the special symbols alone, found {word[:10]}")
+    suppressed = {key: [[number] for number in getattr(fields, key)] for key in _SUPPRESSED}
+    for key, words in ({"bad_words_ids": fields.bad_words_ids} | suppressed).items():
+        for word in words:
+            if len(word) != 1 or word[0] not in allowed:
+                raise CheckpointError(f"{source}: {key}: expected the special symbols alone, found {word[:10]}")
 
 
 def _target_language(fields: SymbolKeys, pieces: Sequence[str], rows: Rows, source: Path) -> str:

@@ -36,8 +36,9 @@ from headwise.interop.huggingface.keys import (
     search_options,
     supported,
     their_keys,
+    unexpected,
 )
-from headwise.interop.huggingface.marian_text import added_symbols, numbered, placed, write_added
+from headwise.interop.huggingface.marian_text import added_symbols, check_banned, numbered, placed, write_added
 from headwise.interop.huggingface.tensors import folder_tensors
 from headwise.interop.huggingface.tokenizer import byte_pairs, read_added, read_settings, sentence_steps
 from headwise.interop.huggingface.unigram import is_unigram, read_unigram, sentinels
@@ -212,6 +213,9 @@ def _read_text(source: Path, fields: Fields) -> tuple[Subwords, Rows]:
         )
     pieces = placed(added, [*pieces, *[""] * (fields.vocab_size - len(pieces))], file)
     ordered, rows = numbered(pieces, fields, file)
+    check_banned(fields, rows, source)
+    if fields.forced_bos_token_id is not None:
+        raise unexpected(source, "forced_bos_token_id", "none", fields.forced_bos_token_id)
     symbols = added_symbols({*added, *sentinels(ordered)}, ordered)
     return make_subwords((model, model), [ordered], str(file), symbols=symbols), rows
 
