@@ -104,6 +104,17 @@ def test_options_of_generate_that_a_run_does_not_keep_are_named(
     assert "min_length" not in notes
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_sinusoids_that_were_rounded_are_the_papers(dtype: torch.dtype, tmp_path: Path) -> None:
+    folder = write_marian(tmp_path / "theirs", steps=1)
+    tensors = transformers.MarianMTModel.from_pretrained(folder).state_dict()  # with the positions, as Pegasus is saved
+    names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
+    stored = load_file(folder / "model.safetensors") | {name: tensors[name].to(dtype) for name in names}
+    save_file(stored, folder / "model.safetensors", {"format": "pt"})
+    imported(folder, tmp_path / "run")
+    assert Config.load(tmp_path / "run" / "config.yaml").model.positions == "sinusoidal"
+
+
 def test_shared_embeddings_are_stored_once_beside_an_output_of_its_own(tmp_path: Path) -> None:
     folder = write_marian(tmp_path / "theirs", tie_word_embeddings=False)
     file, sides = (
