@@ -166,7 +166,7 @@ def _follow(settings: Mapping[str, Any], tree: Mapping[str, Any]) -> None:
     for name, kind, keys in _STEPS:
         for part in parts_of(tree, name):
             if part["type"] == kind:
-                part |= {ours: settings[key] for key, ours in keys.items() if isinstance(settings.get(key), bool)}
+                part.update({ours: settings[key] for key, ours in keys.items() if isinstance(settings.get(key), bool)})
 
 
 def _wordpiece(file: Path, added: Mapping[str, Any]) -> bytes:
