@@ -231,6 +231,34 @@ def test_a_worker_that_cannot_be_forked_is_tried_again(shared: Shared, monkeypat
     supervising._woken.close()
 
 
+def test_a_server_that_has_served_replaces_workers_that_die_together(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    ended: set[int] = set()
+    monkeypatch.setattr(supervisor.os, "waitpid", lambda pid, options: (pid if pid in ended else 0, signal.SIGKILL))
+    served: Any = SimpleNamespace(runs={})
+    supervising: Any = supervisor.Supervisor(served, shared, 1, said.append, 1.0)
+
+    def worker_dies(number: int, *, ready: bool) -> None:
+        channel, other_end = socket.socketpair()
+        supervising._workers.append(supervisor._Worker(number, 0, 0, channel, time.monotonic()))
+        with other_end:
+            if ready:
+                other_end.send(worker.READY)
+                supervising._wait()
+            ended.add(number)
+            supervising._collect_ended()
+
+    with pytest.raises(HeadwiseError, match=r"^serve: a worker was ended by signal 9 before it took requests$"):
+        worker_dies(1, ready=False)
+    worker_dies(2, ready=True)
+    worker_dies(3, ready=False)
+    assert said == [f"worker {number} was ended by signal 9; another one takes its place" for number in (2, 3)]
+    supervising._waker.close()
+    supervising._woken.close()
+
+
 IDLE: Any = SimpleNamespace(
     publish=lambda: None,
     documents=SimpleNamespace(translating=0),

@@ -100,6 +100,7 @@ class Supervisor:
         self._reloader = Reloader(served.runs, say)
         self._workers: list[_Worker] = []
         self._generation = 0
+        self._has_served = False  # whether a worker has ever been ready
         self._reloaded: list[RunDirectory] = []  # since the last time that all workers were ready
         self._pause, self._next_start = 0.0, 0.0
         self._received: list[int] = []  # signals to end
@@ -147,7 +148,7 @@ class Supervisor:
             try:
                 self._workers.append(self._fork(place))
             except OSError as error:  # there are too many processes, or no memory
-                if not self._workers:
+                if not (self._workers or self._has_served):
                     raise HeadwiseError(f"serve: no worker could be started ({error.strerror})") from None
                 self._say(f"a worker couldn't be started ({error.strerror}); it is tried again")
                 self._lengthen_pause()
@@ -213,7 +214,7 @@ class Supervisor:
             if worker.leaving or self._received:
                 continue
             how = _how(status)
-            if not worker.ready and self._generation == 0 and not any(one.ready for one in self._workers):
+            if not self._has_served:
                 raise HeadwiseError(f"serve: a worker {how} before it took requests")
             now = time.monotonic()
             self._next_start = now + self._pause
@@ -263,7 +264,7 @@ class Supervisor:
             with suppress(BlockingIOError, ConnectionResetError):
                 got = found.recv(1024)
                 if got and found in channels:
-                    channels[found].ready = True
+                    channels[found].ready = self._has_served = True
 
     def _end(self) -> None:
         """Tell all workers to end, wait for them, and kill those that don't or, after a second signal, all."""
