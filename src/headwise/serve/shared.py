@@ -43,6 +43,7 @@ class Shared:
             folder = tempfile.mkdtemp(prefix="headwise-")
         shared = cls(Path(folder), SharedLoad(places))
         database = sqlite3.connect(shared.database)
+        database.execute("PRAGMA auto_vacuum = FULL")  # removed documents give their room back
         database.execute("PRAGMA journal_mode = WAL")  # which the file keeps: reading and writing at once
         database.close()
         return shared

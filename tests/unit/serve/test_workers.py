@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -133,6 +134,25 @@ def test_documents_are_found_by_all_and_end_with_their_worker(shared: Shared) ->
         one.find(first.identifier, first.key)
     one.close()
     other.close()
+
+
+def test_documents_leave_room_for_the_metrics(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    def usage(folder: Path) -> SimpleNamespace:  # of a file system of 32 MiB
+        return SimpleNamespace(free=2**25 - sum(file.stat().st_size for file in folder.iterdir()))
+
+    monkeypatch.setattr(document_store.shutil, "disk_usage", usage)
+    store, bounds, size = DocumentStore(shared.database, 1), {"most": 9, "most_bytes": 2**30}, 6 * 2**20
+    first, second = (store.add(name, 5, size, **bounds) for name in ("a.txt", "b.txt"))
+    store.finish(first, bytes(size))
+    for keep in (lambda: store.finish(second, bytes(size)), lambda: store.add("c.txt", 5, size, **bounds)):
+        with pytest.raises(ServiceError) as caught:
+            keep()
+        assert (caught.value.status, caught.value.retry_after) == (503, 10)
+    assert usage(shared.folder).free > 2**24
+    store.remove(first.identifier)
+    store.finish(second, bytes(size))
+    assert store.find(second.identifier, second.key).content == bytes(size)
+    store.close()
 
 
 def test_metrics_are_summed_and_a_place_keeps_its_counts(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
