@@ -106,6 +106,30 @@ def test_files_are_read_one_at_a_time_beyond_their_deadline(monkeypatch: pytest.
     assert set(most) == {1}
 
 
+def test_scores_are_computed_one_at_a_time_beyond_their_deadline(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service, _ = stuck_service(run, ServiceLimits(seconds=0.1))
+    (model,) = service.models.all
+    running: list[int] = []
+    most: list[int] = []
+
+    def slow(*_: object, **named: object) -> None:
+        running.append(1)
+        most.append(len(running))
+        time.sleep(0.3)
+        running.pop()
+
+    async def score_three() -> None:
+        for _ in range(3):
+            with pytest.raises(ServiceError) as caught:
+                await service.score(model, ENGLISH[:1], ["Ein Mann."], None)
+            assert caught.value.status == 504
+
+    monkeypatch.setattr(model.translator, "score", slow)
+    asyncio.run(score_three())
+    until(lambda: not running)
+    assert set(most) == {1}
+
+
 def test_a_deadline_frees_the_sentences(run: Path) -> None:
     service, stuck = stuck_service(run, ServiceLimits(seconds=0.2))
     with pytest.raises(ServiceError) as caught:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from starlette.concurrency import run_in_threadpool
-
 from headwise.documents.sentence import SentencePair, Weights
 from headwise.engine.base import SearchSentence
 from headwise.engine.guards.second_search import SecondSearch
@@ -16,7 +14,7 @@ from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
 from headwise.engine.word_weights import FoundTranslations
 from headwise.serve.translation.models import Model
-from headwise.serve.translation.waiting import away
+from headwise.serve.translation.waiting import alone, away
 from headwise.text.reading.glossary import Glossary
 
 
@@ -49,8 +47,7 @@ class Searched(FoundTranslations):
 
     async def word_weights(self, pairs: Sequence[SentencePair]) -> list[Weights]:
         """Return the weights as `FoundTranslations`, computed in another thread."""
-        async with self.reading:
-            return await run_in_threadpool(self.weights, pairs)
+        return await alone(self.reading, lambda: self.weights(pairs))
 
 
 async def translate(model: Model, sentences: Sequence[str], search: Search) -> Searched:
@@ -75,8 +72,7 @@ async def translate(model: Model, sentences: Sequence[str], search: Search) -> S
     if not search.alignments:
         found = await away(sentences, lambda: translator.translations(encoded, hypotheses))
     else:
-        async with model.reading:
-            found = await run_in_threadpool(lambda: translator.translations(encoded, hypotheses, alignments=True))
+        found = await alone(model.reading, lambda: translator.translations(encoded, hypotheses, alignments=True))
     return Searched(translator, encoded, hypotheses, found, model.reading)
 
 

@@ -18,8 +18,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
-
 from headwise.config.languages import is_latin
 from headwise.documents.preparation import ParsedText, PreparedDocument, put_messages, read
 from headwise.documents.rendering import Rendered, render
@@ -32,7 +30,7 @@ from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.translation.models import Model, ServedModels
 from headwise.serve.translation.searching import Search, Searched, translate
 from headwise.serve.translation.shared_load import SharedLoad
-from headwise.serve.translation.waiting import all_of, away, deadline
+from headwise.serve.translation.waiting import all_of, alone, away, deadline
 from headwise.text.reading.detection import Detected, detect, surely
 from headwise.text.reading.glossary import Glossary
 from headwise.web.errors import ServiceError
@@ -188,7 +186,7 @@ class Service:
         Their number and length were checked before.
         """
         async with deadline(self.limits.document_seconds):
-            plans = await run_in_threadpool(lambda: self._plans(job, texts))
+            plans = await asyncio.to_thread(self._plans, job, texts)
             return await self._translate(job, plans)
 
     async def stream(self, job: TranslationJob) -> AsyncGenerator[Event, None]:
@@ -248,8 +246,8 @@ class Service:
                         400,
                         f"sources: expected texts that the model reads whole, found text {number} too long",
                     )
-            async with deadline(self.limits.seconds), model.reading:
-                return await run_in_threadpool(lambda: translator.score(sources, targets, alpha=alpha))
+            async with deadline(self.limits.seconds):
+                return await alone(model.reading, lambda: translator.score(sources, targets, alpha=alpha))
 
     async def close(self) -> None:
         """Finish what was accepted, and end the schedulers."""

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from starlette.concurrency import run_in_threadpool
-
 from headwise.web.errors import ServiceError
 
 _SHORT = 1_000  # characters, which are split or encoded in less than a millisecond
@@ -31,7 +29,15 @@ async def away(texts: Sequence[str], work: Callable[[], T]) -> T:
     """Do work on texts: in another thread, so that other requests go on meanwhile, unless it takes less than that."""
     if sum(map(len, texts)) <= _SHORT:
         return work()
-    return await run_in_threadpool(work)
+    return await asyncio.to_thread(work)
+
+
+async def alone(lock: asyncio.Lock, work: Callable[[], T]) -> T:
+    """Do work in another thread while the lock is held: to the work's end, also where this is cancelled before it."""
+    await lock.acquire()
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    working.add_done_callback(lambda _: lock.release())
+    return await asyncio.shield(working)
 
 
 async def all_of(parts: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
