@@ -106,6 +106,22 @@ def test_files_are_read_one_at_a_time_beyond_their_deadline(monkeypatch: pytest.
     assert set(most) == {1}
 
 
+def test_a_document_that_the_servers_end_interrupts_is_given_back(run: Path) -> None:
+    given_back: list[str] = []
+
+    async def end_while_it_is_translated() -> None:
+        service, stuck = stuck_service(run, ServiceLimits())
+        kept = documents.Documents(service, DocumentStore())
+        file = await kept.read("a.txt", ENGLISH[0].encode, "de", "en")
+        kept.start("a.txt", file, job(), file.characters, lambda: given_back.append("a.txt"))
+        while not stuck.arrived.is_set():
+            await asyncio.sleep(0.01)
+        await kept.close()
+
+    asyncio.run(end_while_it_is_translated())
+    assert given_back == ["a.txt"]
+
+
 def test_scores_are_computed_one_at_a_time_beyond_their_deadline(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service, _ = stuck_service(run, ServiceLimits(seconds=0.1))
     (model,) = service.models.all

@@ -102,7 +102,7 @@ class Documents:
     async def _work(
         self, document: Document, file: DocumentFile, job: TranslationJob, failed: Callable[[], None]
     ) -> None:
-        end = time.monotonic() + self._service.limits.document_seconds
+        end, kept = time.monotonic() + self._service.limits.document_seconds, False
         try:
             while True:
                 try:
@@ -116,11 +116,13 @@ class Documents:
             texts = [one.text for one in found]
             sentences = [one.sentences for one in found]
             self._store.finish(document, await asyncio.to_thread(write, file, texts, sentences))
+            kept = True
         except (ServiceError, HeadwiseError) as error:
             status = error.status if isinstance(error, ServiceError) else 400
             self._store.fail(document, str(error), status)
-            failed()
         finally:
+            if not kept:  # also at the server's end
+                failed()
             self._store.interrupt(document.identifier)  # has no effect on a finished one
 
     def _with_language(self, job: TranslationJob, file: DocumentFile) -> TranslationJob:
