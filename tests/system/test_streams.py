@@ -151,6 +151,37 @@ def _train_on_terminal(toy: Toy, run: Path, **options: Any) -> tuple[subprocess.
 
 
 @pytest.mark.slow
+def test_messages_come_again_when_they_can_be_written(tmp_path: Path) -> None:
+    program = (
+        "import sys\nfrom headwise.cli.streams import say, standard_streams\n"
+        "with standard_streams():\n for line in sys.stdin: say(line.strip()); print(flush=True)"
+    )
+    os.mkfifo(tmp_path / "messages")
+    reader = os.open(tmp_path / "messages", os.O_RDONLY | os.O_NONBLOCK)
+    with (
+        open(tmp_path / "messages", "w") as messages,
+        Popen(
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=messages,
+            text=True,
+            env=environment(),
+        ) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        os.close(reader)  # as on a full disk, writing fails from now on
+        print("lost", file=process.stdin, flush=True)
+        process.stdout.readline()
+        reader = os.open(tmp_path / "messages", os.O_RDONLY | os.O_NONBLOCK)
+        print("written", file=process.stdin, flush=True)
+        process.stdout.readline()
+        assert os.read(reader, 100) == b"headwise: written\n"
+        os.close(reader)
+        process.stdin.close()
+
+
 def test_training_continues_without_its_terminal(toy: Toy, tmp_path: Path) -> None:
     run = tmp_path / "run"
     process, ours = _train_on_terminal(toy, run, start_new_session=True)

@@ -15,7 +15,7 @@ import io
 import os
 import select
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,8 @@ def standard_streams() -> Iterator[None]:
             os.set_inheritable(descriptor, True)
     if sys.stdin is None:
         sys.stdin = open(_INPUT, encoding="utf-8", closefd=False)  # noqa: SIM115 - as long as the process
-    sys.stdout = _guarded(_OUTPUT, "utf-8", _raise)
-    sys.stderr = _guarded(_ERROR, getattr(sys.stderr, "encoding", "utf-8"), _drop)
+    sys.stdout = _guarded(_OUTPUT, "utf-8")
+    sys.stderr = _guarded(_ERROR, getattr(sys.stderr, "encoding", "utf-8"))
     try:
         yield
     finally:
@@ -75,11 +75,14 @@ def warn(lines: Iterable[str]) -> None:
 
 
 class _Descriptor(io.RawIOBase):
-    """Writable file descriptor; after its first failure it drops all data, because Python flushes again."""
+    """Writable file descriptor whose failures are handled.
 
-    def __init__(self, descriptor: int, failed: Callable[[OSError], None]) -> None:
+    After the first failure of standard output all data is dropped, because Python flushes again. Of standard error only
+    what can't be written is: the messages of a server come again when the disk has room.
+    """
+
+    def __init__(self, descriptor: int) -> None:
         self._raw: Any = open(descriptor, "wb", buffering=0, closefd=False)  # noqa: SIM115
-        self._failed = failed
         self._broken = False
 
     def writable(self) -> bool:
@@ -99,14 +102,15 @@ class _Descriptor(io.RawIOBase):
                     select.select([], [self._raw], [])
                 return written
             except OSError as error:
-                self._broken = True
-                self._failed(error)
+                if self.fileno() == _OUTPUT:
+                    self._broken = True
+                    _raise(error)
         return memoryview(data).nbytes
 
 
-def _guarded(descriptor: int, encoding: str, failed: Callable[[OSError], None]) -> io.TextIOWrapper:
+def _guarded(descriptor: int, encoding: str) -> io.TextIOWrapper:
     """Open a descriptor for text; characters that can't be encoded (in file names) are escaped, as in `\\udcff`."""
-    raw = _Descriptor(descriptor, failed)
+    raw = _Descriptor(descriptor)
     return io.TextIOWrapper(
         io.BufferedWriter(raw),
         encoding=encoding,
@@ -124,7 +128,3 @@ def _raise(error: OSError) -> None:
         raise TrainingError("standard output: can't be written because it is closed") from None
     with disk_errors(Path("standard output")):
         raise error
-
-
-def _drop(error: OSError) -> None:
-    """Ignore a failure of standard error: nobody reads its messages, and a training must not end because of that."""
