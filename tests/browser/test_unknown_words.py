@@ -8,13 +8,13 @@ from browser.conftest import Visit
 
 
 def test_words_without_subwords_are_marked_and_can_be_reached(visit: Visit) -> None:
-    page = visit.open("text=A man rides 漢a horse 🦄.")
+    page = visit.open("text=A màn rides 漢a horse 🦄.")
     listed = page.get_by_role("list", name="Words of the text without subwords").locator("mark")
     expect(listed).to_have_text(["漢a", "🦄."])
     described = "(the model spells this word by single letters, or not at all)"
     expect(listed.first).to_have_accessible_description(described)
     expect(page.get_by_role("textbox", name="Text to translate")).to_have_accessible_description(
-        "Note: the model spells by single letters, or not at all: 漢a, 🦄.."
+        "Note: read as: A man rides 漢a horse 🦄. Note: the model spells by single letters, or not at all: 漢a, 🦄."
     )
     listed.first.focus()
     page.keyboard.press("ArrowRight")

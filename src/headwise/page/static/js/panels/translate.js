@@ -102,7 +102,8 @@ export function translatePanel({ store, data }) {
     oneStop(words.querySelectorAll(".unknown"));
     if (unknownWords.length) source.setAttribute("aria-describedby", "notes");
     else source.removeAttribute("aria-describedby");
-    fill(notes, ...(trace?.notes ?? []).map((note) => `Note: ${note}.`));
+    const sentences = (trace?.notes ?? []).map((note) => `Note: ${note.replace(/\.$/, "")}.`);
+    fill(notes, sentences.join(" "));
     notes.hidden = !trace?.notes.length;
     fill(hypotheses, ...(trace?.hypotheses ?? []).map((one, rank) => hypothesis(one, rank, store, reading)));
     refresh();
