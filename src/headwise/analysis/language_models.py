@@ -29,7 +29,7 @@ from headwise.tasks.masked_language_model import encode_masked, load_masked_mode
 from headwise.text.tokens.vocabulary import MASK, Vocabulary
 
 CONTINUED = 8  # tokens of the continuation whose change is shown
-_WITHOUT_PREFIX = "attention is causal, as with a prefix of no tokens; headwise generate reads a prompt as a prefix"
+_WITHOUT_PREFIX = "attention is causal, as with a prefix of no tokens; headwise predict reads a prompt as a prefix"
 
 
 class TextTracer(Tracer[Model]):

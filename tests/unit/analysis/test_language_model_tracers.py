@@ -62,7 +62,7 @@ def test_a_prefix_language_model_is_shown_without_a_prefix_and_says_so(
     trace = LanguageModelTracer(Generator.load(run, device="cpu")).trace(TEXT)
     assert trace.forced is not None
     assert not np.triu(trace.forced.attention["decoder"], 1).any()
-    assert "with a prefix of no tokens" in trace.notes[0]
+    assert "with a prefix of no tokens; headwise predict reads a prompt as a prefix" in trace.notes[0]
     assert not writer.trace(TEXT).notes
 
 
