@@ -18,6 +18,7 @@ from boxes import (
     vary_vectors,
 )
 from headwise.analysis.boxes.architecture import architecture, box_of
+from headwise.analysis.boxes.steps import box_lines
 from headwise.analysis.boxes.tensors import BoxTensors
 from headwise.analysis.interventions import parse_interventions
 from headwise.analysis.translation_tracer import TranslationTracer
@@ -162,6 +163,11 @@ def test_probabilities_that_underflow_have_finite_logarithms(tracer: Translation
     facts = box_of(forward, "softmax", position=2, temperature=1e-5).steps[-1].facts
     assert facts["P of this translation's token"] == 0
     assert facts["log P"] == pytest.approx(float(logits[TARGET[2]] - logits.max()), rel=1e-6)
+
+
+def test_an_exponent_of_several_characters_is_printed_in_parentheses(tracer: TranslationTracer) -> None:
+    lines = box_lines(box_of(tracer.record(TEXT, TARGET), "encoder.positions"))
+    assert "1. PE    PE_pos,2i = sin(pos / 10000^(2i/d))" in lines
 
 
 @pytest.mark.parametrize(

@@ -150,4 +150,4 @@ def _grid(grid: Grid, width: int) -> Iterator[str]:
 
 
 def _written(markup: str) -> str:
-    return re.sub(r"([_^])\{([^}]*)\}", r"\1\2", markup)
+    return re.sub(r"_\{([^}]*)\}", r"_\1", re.sub(r"\^\{([^}]*)\}", r"^(\1)", markup))
