@@ -169,8 +169,9 @@ def _heads_table(result: dict[str, Any], scale: Scale) -> Table:
         ),
         tuple(_head_row(head) for head in result["heads"]),
         "Offset: where the largest weight lies, key less query. Entropy in nats, a mean over queries. The end symbol "
-        "for the source, the start symbol for earlier words. Relation: the gold link that the head's largest weight "
-        "follows most, beside the best fixed offset. Roles and thresholds: `headwise analyze heads`.",
+        "for the source, the start symbol for earlier words. Relation: the gold link on which the head "
+        "is furthest ahead of the best fixed offset in every other sentence; its rate in the rest. Roles and "
+        "thresholds: `headwise analyze heads`.",
     )  # fmt: skip
 
 
