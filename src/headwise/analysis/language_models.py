@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -94,14 +95,21 @@ class TextTracer(Tracer[Model]):
         pieces = tuple(map(self.vocabulary.piece, ids))
         starts = [
             index > 0
-            and (min(number, ids[index - 1]) < self.vocabulary.ordinary or piece.startswith(("▁", " ", "\n", "Ġ")))
-            for index, (number, piece) in enumerate(zip(ids, pieces, strict=True))
+            and (
+                min(number, ids[index - 1]) < self.vocabulary.ordinary
+                or self.vocabulary.spelled(number).startswith((b" ", b"\n"))
+            )
+            for index, number in enumerate(ids)
         ]
         word_of = tuple(accumulate(map(int, starts)))
-        words = [""] * (word_of[-1] + 1 if word_of else 0)
-        for word, piece in zip(word_of, pieces, strict=True):
-            words[word] += piece
-        return Side(self.vocabulary.decode(ids), tuple(ids), pieces, tuple(words), word_of)
+        groups = groupby(zip(word_of, ids, strict=True), key=itemgetter(0))
+        words = tuple(self._word([number for _, number in group]) for _, group in groups)
+        return Side(self.vocabulary.decode(ids), tuple(ids), pieces, words, word_of)
+
+    def _word(self, ids: Sequence[int]) -> str:
+        """Return a word as a text has it, without spaces around it; of a symbol, or of spaces alone, the pieces."""
+        text = "" if ids[0] < self.vocabulary.ordinary else self.vocabulary.decode(ids).strip()
+        return text or "".join(map(self.vocabulary.piece, ids))
 
     def _checked(self, target: str | Sequence[int]) -> tuple[int, ...]:
         if isinstance(target, str):

@@ -91,6 +91,13 @@ def test_what_a_word_of_a_masked_text_attended_to_is_printed(masked: MaskedModel
     assert sum(weights) == pytest.approx(1, abs=0.005 * len(weights))
 
 
+def test_a_word_is_found_as_it_is_written(writer: LanguageModelTracer, masked: MaskedModelTracer) -> None:
+    trace = writer.trace(TEXT)
+    assert trace.source.words[:2] == ("the", "cat")
+    assert any("while 'cat' was predicted" in line for line in describe(trace, word="cat"))
+    assert masked.read("the <mask> 7at")[0].words == ("<s>", "the", " ", "<mask>", " ", "<unk>", "at", "</s>")
+
+
 @pytest.mark.parametrize("kind", ["writer", "masked"])
 def test_a_silenced_head_equals_one_without_output(kind: str, request: pytest.FixtureRequest) -> None:
     tracer: TextTracer = request.getfixturevalue(kind)

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.testing import assert_close
 
+from headwise.analysis.language_models import MaskedModelTracer
 from headwise.cli.main import run as headwise
 from headwise.config import Config
 from headwise.errors import CheckpointError
@@ -113,6 +114,14 @@ def test_the_tokenizer_splits_as_at_home(lowercase: bool, tmp_path: Path) -> Non
     assert [vocabulary.piece(i) for i in range(5)] == ["<pad>", "<unk>", "<s>", "</s>", "<mask>"]
     assert min(vocabulary.encode("[SEP] [MASK] [CLS]")) == 1  # a user's text has no special symbols but unknown
     assert vocabulary.decode(vocabulary.encode(" Two dogs ")) == ("two dogs" if lowercase else "Two dogs")
+
+
+def test_a_trace_has_the_words_of_the_text(tmp_path: Path) -> None:
+    imported(write_bert(tmp_path / "model", "BertForMaskedLM"), tmp_path / "run")
+    text = f"<mask> {ENGLISH[0].rstrip('.')}"
+    source, _ = MaskedModelTracer.load(tmp_path / "run", "cpu").read(text)
+    assert len(source.pieces) > len(source.words)
+    assert list(source.words) == ["<s>", *text.lower().split(), "</s>"]
 
 
 @torch.no_grad()
