@@ -111,8 +111,7 @@ def command(
             frequencies = _frequencies(translator, train_source, train_target)
         reports = measure_heads(translator, sentences.sources, targets, frequencies=frequencies)
         texts = [one.sentence.text for one in targets]
-        if importance or prune:
-            importances = _importance(translator, sources, texts)
+        importances = _importance(translator, sources, texts, every=importance, order=prune)
         if prune is not None:
             pruned = _pruned(translator, record, importances, prune, sources, texts, points or 8, seed)
     record["parts"] = [asdict(report) for report in reports]
@@ -127,14 +126,15 @@ def command(
     typer.echo(json.dumps(record, ensure_ascii=False) if as_json else "\n".join([*lines, *pruned]))
 
 
-def _importance(translator: Translator, sources: list[str], targets: list[str]) -> dict[str, dict[HeadPlace, float]]:
+def _importance(
+    translator: Translator, sources: list[str], targets: list[str], *, every: bool, order: Order | None
+) -> dict[str, dict[HeadPlace, float]]:
+    """Return the importance of heads by `every` measure, or by that of the order in which they are removed, if any."""
     from headwise.analysis.heads.importance import Pairs, importance_by_gradient, importance_by_masking
 
     pairs = Pairs.encode(translator, sources, targets)
-    return {
-        "masking": importance_by_masking(translator, pairs),
-        "gradient": importance_by_gradient(translator, pairs),
-    }
+    measures = {"masking": importance_by_masking, "gradient": importance_by_gradient}
+    return {name: measure(translator, pairs) for name, measure in measures.items() if every or name == order}
 
 
 def _frequencies(translator: Translator, source: Path, target: Path) -> tuple[Counter[int], Counter[int]]:

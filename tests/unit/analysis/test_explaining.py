@@ -346,6 +346,10 @@ def test_heads_prints_and_writes(run: Path, files: tuple[Path, Path], tmp_path: 
     assert code == 0, err
     assert "Cross-attention" in out
     assert "removed" in out
+    for order, measured in (("random", set()), ("gradient", {"importance_gradient"})):
+        code, out, err = call(*common, "--prune", order, "--points", 1, "--json")
+        assert code == 0, err
+        assert {name for name in json.loads(out) if name.startswith("importance")} == measured
     code, out, err = call(*common, "--train-source", source, "--train-target", target, "--json")
     assert code == 0, err
     assert [part["part"] for part in json.loads(out)["parts"]] == ["encoder", "decoder", "cross"]
