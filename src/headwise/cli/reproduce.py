@@ -139,7 +139,8 @@ def command(
         return
     if not experiment.rows(experiment.at(chosen, results)):
         tried, how = "", ""
-        if experiment.tune is not None and name != "trials":
+        trials = plan(find_experiment("trials"), chosen, results=results)
+        if experiment.tune is not None and name != "trials" and any(job.record(results) is None for job in trials):
             tried = " whose trials are recorded"
             how = f"; `headwise reproduce all --scale {chosen.name}` runs the trials first"
         raise ConfigError(f"{name}: expected rows{tried} at the scale {chosen.name}, found none{how}")

@@ -155,6 +155,15 @@ def test_headwise_prints_the_papers_table_and_its_own(program: Call, tmp_path: P
     assert program("reproduce", "table9", "--show").code == 2
 
 
+@pytest.mark.usefixtures("at_the_root")
+def test_rows_that_a_scale_never_has_are_not_said_to_wait_for_trials(program: Call, tmp_path: Path) -> None:
+    undivided = program("reproduce", "text-size", "--scale", "multi30k", "--results", ROOT / "results")
+    assert "text-size: expected rows at the scale multi30k, found none" in undivided.err
+    assert "trials" not in undivided.err
+    untried = program("reproduce", "text-size", "--results", tmp_path)
+    assert "`headwise reproduce all --scale tiny` runs the trials first" in untried.err
+
+
 @pytest.mark.parametrize("name", ["table4", "parameters"])
 def test_a_table_without_an_experiment_is_shown_alone(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"^{name}: expected --show beside it"):
