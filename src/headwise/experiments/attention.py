@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from headwise.config import ModelConfig
+from headwise.experiments.extrapolation import encodings
 from headwise.experiments.harness.outcome import Chart, Claim, Finding, Table, decide, plain
 from headwise.experiments.harness.records import Results
 from headwise.experiments.harness.rows import MeasuredRow
@@ -27,7 +28,6 @@ from headwise.experiments.harness.runner import Experiment
 from headwise.experiments.scales import Scale
 from headwise.models.transformer import Transformer
 from headwise.nn.attention import attention_weights
-from headwise.nn.positions import position_encodings
 
 _SCALING, _EQUIVARIANCE = "sqrt-dk", "permutation"
 _SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -145,10 +145,7 @@ def measure_permutation(*, seed: int, length: int, permutations: int) -> dict[st
     orders = [torch.randperm(length) for _ in range(permutations)]
     return {
         "exact": max(_attention_difference(order) for order in orders),
-        "kinds": {
-            encoding.name: max(_encoder_difference(encoding.name, order, seed) for order in orders)
-            for encoding in position_encodings()
-        },
+        "kinds": {name: max(_encoder_difference(name, order, seed) for order in orders) for name in encodings()},
     }
 
 

@@ -73,15 +73,19 @@ def rows(scale: Scale) -> list[MeasuredRow]:
     """Return a row for each position encoding, the same at every scale."""
     return [
         MeasuredRow(
-            f"extrapolation-{encoding.name}",
-            encoding.name,
+            f"extrapolation-{name}",
+            name,
             measure,
-            {"positions": encoding.name, **_SETTINGS},
+            {"positions": name, **_SETTINGS},
             "extrapolation",
         )
-        for encoding in position_encodings()
-        if encoding.name not in _IMPORTED
+        for name in encodings()
     ]
+
+
+def encodings() -> list[str]:
+    """Return the names of the position encodings that models are trained with."""
+    return [encoding.name for encoding in position_encodings() if encoding.name not in _IMPORTED]
 
 
 def find(results: Results) -> Finding:

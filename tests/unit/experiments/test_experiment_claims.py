@@ -16,11 +16,12 @@ from headwise.evaluation.calibration import calibration
 from headwise.evaluation.translation import bleu
 from headwise.experiments import attention, extrapolation, figures, recall
 from headwise.experiments.gradients import flow
-from headwise.experiments.harness.records import mean
+from headwise.experiments.harness.records import mean, read_record
 from headwise.experiments.harness.scoring import curve, spent_until
 from headwise.experiments.harness.test_sets import rejoin_compounds, split_compounds
 from headwise.experiments.tagging import NO_TAG, Tagger, shape
 from headwise.models.build import build_model
+from paths import ROOT
 
 
 def test_the_softmaxs_state_is_its_definition() -> None:
@@ -51,6 +52,9 @@ def test_dividing_keeps_the_gradient_and_not_dividing_loses_it() -> None:
 
 def test_without_positions_attention_is_equivariant_exactly() -> None:
     found = attention.measure_permutation(seed=2, length=8, permutations=3)
+    recorded = read_record(ROOT / "results" / "measured" / "permutation.seed1.json")
+    assert recorded is not None
+    assert found["kinds"].keys() == recorded.result["kinds"].keys()
     assert found["exact"] == 0.0
     assert found["kinds"].pop("none") < 1e-13
     assert min(found["kinds"].values()) > 1e-4
