@@ -15,4 +15,5 @@ def in_words(seconds: float) -> str:
     for unit, length in (("years", 365 * 86400), ("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:,.1f} {unit}"
-    return f"{seconds:,.0f} seconds"
+    whole = f"{seconds:,.0f}"
+    return f"{whole} second" if whole == "1" else f"{whole} seconds"

@@ -9,6 +9,7 @@ from headwise.clock import clock, in_words
     ("seconds", "shown", "said"),
     [
         (-1, "0:00", "-1 seconds"),
+        (1.2, "0:01", "1 second"),
         (65, "1:05", "65 seconds"),
         (7200, "2:00:00", "2.0 hours"),
         (7265, "2:01:05", "2.0 hours"),
