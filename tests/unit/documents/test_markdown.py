@@ -214,3 +214,10 @@ def test_what_is_no_markup_is_text(source: str) -> None:
 def test_a_long_file_is_refused() -> None:
     with pytest.raises(DataError, match="file: expected Markdown of at most 1,048,576 bytes, found more"):
         read_file("a.md", b"a" * (2**20 + 1))
+
+
+def test_a_text_that_begins_with_a_number_becomes_no_list() -> None:
+    source = "May 5\n\n5\\. of May\n\n# 1. of May\n\n1. May 5\n"
+    german = {"May 5": "5. Mai", "of May": "Mai"}
+    result = of_file("a.md", source, lambda text: german[text]).decode()
+    assert result == "5\\. Mai\n\n5\\. Mai\n\n# 1. Mai\n\n1. 5\\. Mai\n"

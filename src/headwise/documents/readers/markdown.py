@@ -24,6 +24,7 @@ from headwise.extras import optional_module
 _MOST_BYTES = 2**20  # of a file: its blocks are found by a parser in Python
 _SEPARATOR = "separator"  # the kind of a tag that separates sentences, such as <br>
 _NEEDLESS = "'\".,;:!?%=/-"  # inside a line they need no backslash, which Pandoc writes
+_NUMBER = re.compile(r"\A(\d{1,9})([.)])(?=\s|\Z)")  # at the beginning, of a list's item
 _LONGEST = 50_000  # characters of a paragraph
 _FRONT = re.compile(
     r"(?:---[ \t]*\r?\n(?:(?!(?:---|\.\.\.)[ \t]*\r?\n).*\n){0,1000}(?:---|\.\.\.)"
@@ -143,7 +144,9 @@ def _value(text: str, spans: Sequence[tuple[int, int]], references: Mapping[str,
         items = list(group)
         blocks.append(source_of(items) if separate else Block(items, markup=False))
     parsed = ParsedText(tuple(blocks), "punctuation", protect=True)
-    return [Value(spans[0][0], spans[-1][1], parsed, len(written), str)]
+    # "May 5" is "5. Mai", and no item of a list; "# 1. Introduction" is none, either.
+    write = str if _NUMBER.match(written) else lambda found: _NUMBER.sub(r"\1\\\2", found)
+    return [Value(spans[0][0], spans[-1][1], parsed, len(written), write)]
 
 
 def _separates(item: BlockItem) -> bool:
