@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.documents.kept_words import KEPT, enclosed, with_kept_words
-from headwise.documents.sentence import Found, Mark, ProtectedPiece, Range, Sentence, Weights, words
+from headwise.documents.sentence import Found, Item, Mark, ProtectedPiece, Range, Sentence, Weights, words
 from headwise.documents.tokens import escaped
 
 _SHARE = 0.5
@@ -46,7 +46,7 @@ class _Node:
     """An element or a point: its tags, its place in the source and the words that it gets in the target.
 
     `start` and `end` count source words. Of an element that begins before the sentence or ends after it, `opening` or
-    `closing` is None.
+    `closing` is None. `spaces` are those around it, as of a mark, where it has no words.
     """
 
     start: int
@@ -54,6 +54,7 @@ class _Node:
     opening: Mark | None
     closing: Mark | None
     glued: bool
+    spaces: tuple[bool | None, bool | None] = (None, None)
     children: list[_Node] = field(default_factory=list)
     first: int = 0  # target words
     last: int = 0
@@ -220,12 +221,13 @@ def _tree(sentence: Sentence, source: list[Range]) -> _Node:
     def word_at() -> int:
         return bisect_right(ends, position)
 
-    for item in sentence.items:
+    for number, item in enumerate(sentence.items):
         if isinstance(item, str | ProtectedPiece):
             position += len(item if isinstance(item, str) else item.text)
             continue
+        spaces = item.spaces or _around(sentence.items, number, text[max(position - 1, 0) : position + 1])
         glued = item.spaces[0] is not True if item.spaces else position > 0 and not text[position - 1].isspace()
-        node = _Node(word_at(), word_at(), None, None, glued)
+        node = _Node(word_at(), word_at(), None, None, glued, spaces)
         if item.kind == "point":
             node.opening = item
             stack[-1].children.append(node)
@@ -237,10 +239,22 @@ def _tree(sentence: Sentence, source: list[Range]) -> _Node:
             node = stack.pop()
             node.closing, node.end = item, bisect_left(starts, position)
             node.end = max(node.end, node.start)
+            node.spaces = node.spaces[0], spaces[1]
         else:  # it began before the sentence: it contains all so far
             node.start, node.end, node.closing = 0, bisect_left(starts, position), item
             node.children, root.children = root.children, [node]
     return root
+
+
+def _around(items: Sequence[Item], number: int, beside: str) -> tuple[bool | None, bool | None]:
+    """Return the spaces around a mark that stands between two: `beside` are the characters before and after it.
+
+    Of several marks between them, the first has the space before, and the last the one behind.
+    """
+    if len(beside) < 2 or not beside.isspace():
+        return None, None
+    before, after = items[number - 1], items[number + 1]
+    return None if isinstance(before, Mark) else True, None if isinstance(after, Mark) else True
 
 
 class _Placement:
@@ -379,24 +393,24 @@ def _insert(node: _Node, target: list[Range], translation: str, limits: Range, i
             start = end = before if child.glued else after
         start = position if child.opening is None else min(max(start, position), stop)
         end = stop if child.cut and child.closing is None else min(max(end, start), stop)
+        left, right = _spaces(child, translation, start)
+        insertions += [_Insertion(start, "before", " ")] * left
         if child.opening is not None:
-            left, right = _spaces(child.opening, translation, start)
-            insertions += [_Insertion(start, "before", " ")] * left
             opening = child.opening
             insertions.append(_Insertion(start, opening.kind, opening.raw, opening.element))
-            insertions += [_Insertion(start, "after", " ")] * right
         _insert(child, target, translation, (start, end), insertions)
         if child.closing is not None:
             insertions.append(_Insertion(end, "close", child.closing.raw, child.closing.element))
+        insertions += [_Insertion(end, "after", " ")] * right
         position = end
 
 
-def _spaces(mark: Mark, translation: str, offset: int) -> tuple[bool, bool]:
-    """Return whether a piece that was taken out needs a space before it and after it, where there is none."""
-    if mark.spaces is None:
+def _spaces(node: _Node, translation: str, offset: int) -> tuple[bool, bool]:
+    """Return whether what has no words needs a space before it and after it, where there is none."""
+    if node.end > node.start:
         return False, False
     before, after = translation[offset - 1 : offset] if offset else "", translation[offset : offset + 1]
-    first, second = mark.spaces
+    first, second = node.spaces
     left = before != "" and not before.isspace() and (first is True or (first is False and before.isalnum()))
     right = after != "" and not after.isspace() and not _FOLLOWS.match(translation, offset)
     return left, right and (second is True or (second is False and after.isalnum()))

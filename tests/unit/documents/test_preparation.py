@@ -215,6 +215,21 @@ def test_a_picture_keeps_the_spaces_around_it() -> None:
     assert result == "<p>PRESS <img src='a'> TO GO, OR <input type='radio'> NOT.</p>"
 
 
+@pytest.mark.parametrize(
+    "element",
+    [
+        "<svg><path/></svg>",
+        "<i class='icon'></i>",
+        "<a><svg/></a>",
+        "<!-- one --><a id='x'></a>",
+        "<b>word</b> <i></i> word",
+    ],
+)
+def test_what_has_no_words_keeps_the_spaces_around_it(element: str) -> None:
+    source = f"<p>Press {element} to go</p>"
+    assert through(source, HTML, lambda text: " ".join(text.split())) == source
+
+
 def test_tags_go_where_the_weights_say() -> None:
     weights = np.zeros((4, 4), dtype=np.float32)
     for row, column in enumerate((2, 3, 0, 1)):
