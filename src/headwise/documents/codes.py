@@ -16,6 +16,8 @@ from headwise.documents.tokens import PLACEHOLDER, Token, end_of_element, raw_of
 
 _NATIVE = frozenset({"bpt", "ept", "ph", "it", "ut"})  # their content is source of another format
 SEGMENT = "segment"  # that of the marks around a unit's segments; others are inside sentences
+BREAK = "break"  # that of a code that ends a line or a page: it says so, or has HTML's <br>
+_BREAK = re.compile(r"""&lt;br\b|\s(?:type|ctype|subType)\s*=\s*["'](?:xlf:)?[lp]b["']""", re.IGNORECASE)
 _OPENS = {"bpt": ("rid", "i", "id"), "bx": ("rid", "id"), "sc": ("id",), "sm": ("id",)}
 _CLOSES = {
     "ept": ("bpt", "rid", "i", "id"),
@@ -44,7 +46,7 @@ def code_tokens(source: str) -> list[Token]:
         raw = raw_of(tokens[position:end])
         position = end
         if local in ("x", "ph") and token.kind != "close":
-            found.append(Token("point", raw, PLACEHOLDER))
+            found.append(Token("point", raw, BREAK if _BREAK.search(raw) else PLACEHOLDER))
         elif local in _OPENS and token.kind != "close":
             found.append(Token("open", raw, f"{local} {_key(token, _OPENS[local])}", token.attributes))
         elif local in _CLOSES and token.kind != "close":

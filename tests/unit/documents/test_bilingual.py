@@ -54,6 +54,30 @@ def translated(name: str, source: str, target: str = "de") -> str:
     return of_file(name, source, target=target).decode()
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        '<x id="LINE_BREAK" ctype="lb"/>',  # as Angular writes it
+        "<ph id='1'>&lt;br /></ph>",
+        '<ph id="1" subType="xlf:lb"/>',
+        '<ph type="fmt" disp="&lt;br/&gt;"/>',
+    ],
+)
+def test_a_code_that_ends_a_line_separates_sentences(code: str) -> None:
+    seen: list[str] = []
+
+    def translate(text: str) -> str:
+        seen.append(text)
+        return text
+
+    for name, source, word in (("a.xlf", XLIFF, "big"), ("a.xlf", XLIFF_2, "a b"), ("a.tmx", TMX, "you")):
+        result = of_file(name, source.replace(word, f"line{code}next"), translate, target="de").decode()
+        assert result.count(code) > source.count(code) + 1
+    ends = [number for number, text in enumerate(seen) if text.endswith("line")]
+    assert len(ends) > 2
+    assert all(seen[number + 1].startswith("next") for number in ends)
+
+
 @pytest.mark.parametrize(("source", "mark"), [("XLIFF", "target"), ("XLIFF_2", "mrk")])
 def test_the_models_estimate_is_beside_the_translation(source: str, mark: str) -> None:
     content = globals()[source]

@@ -17,7 +17,7 @@ from itertools import accumulate
 
 from headwise.config.languages import base_code, find_language
 from headwise.documents.blocks import Block, TextRun, parse
-from headwise.documents.codes import SEGMENT, code_tokens, local_name
+from headwise.documents.codes import BREAK, SEGMENT, code_tokens, local_name
 from headwise.documents.preparation import ParsedText
 from headwise.documents.readers.document_file import Confidence, DocumentFile, check_texts, decode_markup
 from headwise.documents.readers.values import UTF16, Value, decode, file_of, find_key, marked, plain_value
@@ -26,8 +26,8 @@ from headwise.documents.sentence import Mark
 from headwise.documents.tokens import Token, decoded, end_of_element, escaped, raw_of, xml_tokens
 from headwise.errors import DataError
 
-_RULES = TagRules("codes")
-_SEGMENTED = TagRules("codes", splitting=frozenset({SEGMENT}))
+_RULES = TagRules("codes", splitting=frozenset({BREAK}))
+_SEGMENTED = TagRules("codes", splitting=frozenset({BREAK, SEGMENT}))
 _STATE = re.compile(r"""\s+state(?:-qualifier)?\s*=\s*(?:"[^"]*"|'[^']*')""")
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _ITS = "http://www.w3.org/2005/11/its"
