@@ -195,7 +195,7 @@ def test_bad_records_by_rule(run: Path, tmp_path: Path, program: Call) -> None:
     source, out = tmp_path / "bad.jsonl", tmp_path / "out.jsonl"
     source.write_bytes(b'{"source": "A man."}\n{"source": 3}\n{"so\n{"source": "A dog."}\n')
     error = program("translate", run, source, "-o", out, *CHUNK).error
-    assert error.startswith(f"{source} line 2: expected a JSON object with text in the field 'source'")
+    assert error.startswith(f"{source} line 2: expected text in field 'source', found a number (--on-bad-line")
     done = program("translate", run, source, "-o", out, *CHUNK, "--on-bad-line", "empty")
     assert "2 without the field of 4" in done.err
     records = [json.loads(line) for line in lines(out)]

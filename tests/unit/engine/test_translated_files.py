@@ -14,7 +14,7 @@ from headwise.engine.corpus.rows import TextFile
 from headwise.engine.corpus.runs import Runs
 from headwise.engine.corpus.translation import FileTranslation, appended
 from headwise.engine.corpus.work import TextWork
-from headwise.errors import LockedError
+from headwise.errors import DataError, LockedError
 from headwise.shipped.runs import find_run
 from headwise.text.tokens.pair_vocabulary import Side
 from multilingual_run import make_multilingual
@@ -47,6 +47,14 @@ def test_a_line_is_as_long_as_what_the_model_reads_of_it(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there is no such lock on Windows")
+def test_a_field_of_an_object_inside_is_named_as_in_training(tmp_path: Path) -> None:
+    source = tmp_path / "a.jsonl"
+    source.write_text('{"translation": {"en": "A dog."}}\n{"translation": {"de": "x"}}\n{"translation.en": "A cat."}\n')
+    assert [row.text for row in TextFile(source, "translation.en", "empty").rows()] == ["A dog.", "", "A cat."]
+    with pytest.raises(DataError, match=r"line 2: expected text in field 'translation.en', found de \(--on-bad-line"):
+        list(TextFile(source, "translation.en").rows())
+
+
 def test_a_command_beside_another_one_of_the_same_output_changes_nothing(tmp_path: Path) -> None:
     source, out = tmp_path / "text.en", tmp_path / "text.de"
     source.write_text("A man reads.\nA woman sleeps.\nA dog runs.\n")

@@ -10,10 +10,11 @@ from typing import Any
 
 from headwise.errors import ConfigError, DataError
 from headwise.files import read_errors
-from headwise.parsing import Malformed, json_value
+from headwise.parsing import Malformed, as_object, json_value
 from headwise.text.reading.compression import open_binary, suffix
 from headwise.text.reading.lines import MOST_BYTES, one_line
 from headwise.text.reading.parquet import ParquetText
+from headwise.text.reading.records import nested_text
 
 RULES = ("stop", "replace", "empty")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -115,10 +116,13 @@ class TextFile:
             kind = "not_utf8" if problem.kind == "unicode" else "malformed"
             self._stop(number, "a JSON object" if kind == "malformed" else "UTF-8 text", "something else")
             return TextRow(number, "", kind, {})
-        if not isinstance(record, dict) or not isinstance(record.get(self.field), str):
-            self._stop(number, f"a JSON object with text in the field {self.field!r}", "something else")
+        try:
+            record = as_object(record, f"{self.path} line {number}")
+            text = nested_text(record, self.field, f"{self.path} line {number}")
+        except DataError as error:
+            self._refuse(str(error))
             return TextRow(number, "", "malformed", record if isinstance(record, dict) else {})
-        return TextRow(number, one_line(record[self.field]), fields=record)
+        return TextRow(number, one_line(text), fields=record)
 
     def _of_cell(self, number: int, text: str | None) -> TextRow:
         if text is None:
@@ -127,11 +131,11 @@ class TextFile:
         return self._of_line(number, text.encode("utf-8", "surrogateescape"))
 
     def _stop(self, number: int, expected: str, found: str) -> None:
+        self._refuse(f"{self.path} line {number}: expected {expected}, found {found}")
+
+    def _refuse(self, problem: str) -> None:
         if self.rule == "stop":
-            raise DataError(
-                f"{self.path} line {number}: expected {expected}, found {found}"
-                " (--on-bad-line replace or empty goes on)"
-            )
+            raise DataError(f"{problem} (--on-bad-line replace or empty goes on)")
 
 
 def form_of(path: Path) -> str:

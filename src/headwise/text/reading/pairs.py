@@ -16,17 +16,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headwise.config import CleaningConfig, DataConfig
 from headwise.data.ragged import MOST_FILES
 from headwise.errors import ConfigError, DataError
-from headwise.parsing import Malformed, as_object, json_value, kind_of
+from headwise.parsing import Malformed, as_object, json_value
 from headwise.text.reading.bilingual import SUFFIXES as BILINGUAL
 from headwise.text.reading.bilingual import read_bilingual
 from headwise.text.reading.compression import suffix
 from headwise.text.reading.lines import one_line, open_text, text_lines
 from headwise.text.reading.parquet import ParquetText
+from headwise.text.reading.records import nested_text
 
 _NO_TEXT = b"\xff"  # placeholder of a line that isn't UTF-8
 _BOTH_SIDES = (".tsv", ".jsonl", ".parquet", *BILINGUAL)
@@ -282,18 +283,5 @@ def _read_jsonl(path: Path, source_field: str, target_field: str) -> Iterator[Ra
                 raise DataError(problem.sentence(f"{path} line {number}", "a JSON object")) from None
             place = f"{path} line {number}"
             fields = as_object(record, place)
-            texts = [_text_of(fields, name, place) for name in (source_field, target_field)]
-            yield RawPair(texts[0], texts[1], number)
-
-
-def _text_of(record: dict[str, Any], name: str, location: str) -> bytes:
-    """Return a text of a JSON object; dots in `name` lead to the fields of objects inside, as `translation.en`."""
-    found: Any = record
-    for part in [name] if name in record else name.split("."):
-        if not isinstance(found, dict) or part not in found:
-            fields = ", ".join(found) or "none" if isinstance(found, dict) else kind_of(found)
-            raise DataError(f"{location}: expected text in field {name!r}, found {fields}")
-        found = found[part]
-    if not isinstance(found, str):
-        raise DataError(f"{location}: expected text in field {name!r}, found {kind_of(found)}")
-    return found.encode()
+            source, target = (nested_text(fields, name, place).encode() for name in (source_field, target_field))
+            yield RawPair(source, target, number)

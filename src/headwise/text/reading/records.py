@@ -71,6 +71,19 @@ def text_field(fields: dict[str, Any], name: str, location: str) -> str:
     return value
 
 
+def nested_text(record: dict[str, Any], name: str, location: str) -> str:
+    """Return a text of a JSON object; dots in `name` lead to the fields of objects inside, as `translation.en`."""
+    found: Any = record
+    for part in [name] if name in record else name.split("."):
+        if not isinstance(found, dict) or part not in found:
+            fields = ", ".join(found) or "none" if isinstance(found, dict) else kind_of(found)
+            raise DataError(f"{location}: expected text in field {name!r}, found {fields}")
+        found = found[part]
+    if not isinstance(found, str):
+        raise DataError(f"{location}: expected text in field {name!r}, found {kind_of(found)}")
+    return found
+
+
 def _csv_rows(path: Path, lines: Iterable[tuple[str, int]]) -> Iterator[tuple[list[str], int]]:
     csv.field_size_limit(MOST_BYTES)  # Python's own would refuse a long document
     reader = csv.reader((line + "\n" for line, _ in lines), strict=True)
