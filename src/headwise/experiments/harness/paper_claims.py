@@ -45,7 +45,11 @@ PAPER_CLAIMS = (
                 "The Transformer gains on the system that is best besides it with the length of the sentence",
                 "longer sentences",
             ),
-            Evidence("text-size", "With more text, the Transformer gains on the recurrent system", "more text"),
+            Evidence(
+                "text-size",
+                "With more text, the Transformer gains on the recurrent system",
+                "a reason, too little text",
+            ),
         ),
     ),
     PaperClaim(
