@@ -46,6 +46,11 @@ def test_the_estimate_is_of_the_model_that_is_then_trained(program: Call, toy: T
     assert record["kilowatt_hours"] == pytest.approx(100 * record["seconds"] / 3.6e6)
 
 
+def test_the_estimate_of_a_time_limit_is_that_of_the_steps_until_then(program: Call, toy: Toy, tmp_path: Path) -> None:
+    record = estimated(program, toy, tmp_path / "run", "--max-steps=1000000", "--max-minutes=0.0001", "--gpu=h100")
+    assert record["seconds"] == pytest.approx(0.006, abs=record["tokens"] / record["tokens_per_second"])
+
+
 def test_operations_are_three_forward_passes(program: Call, tmp_path: Path) -> None:
     """Words of one letter are one subword each, and sentences are equally long, so that nothing is padded."""
     pairs = [(" ".join(words), " ".join(words)) for words in itertools.permutations("bdfgh", 4)]

@@ -185,7 +185,9 @@ def estimate(config: Config, run: Path, *, gpu: str | None = None, watts: float 
             speed, available = UTILIZATION * known.peak / flops, known.memory
             watts = known.watts if watts is None else watts
             place = f"on one {known.name}, at an assumed {UTILIZATION:.0%} of its {known.peak / 1e12:g} TFLOP/s"
-    steps = config.training.max_steps
+    steps, minutes = config.training.max_steps, config.training.max_minutes
+    if minutes is not None:
+        steps = min(steps, math.ceil(minutes * 60 * speed / tokens))
     return Estimate(parameter_count(model), tokens, flops, parts, speed, place, steps, watts, available)
 
 
