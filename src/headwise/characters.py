@@ -27,6 +27,11 @@ WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")  # letters, with apostrophes
 
 
 def has_letters(text: str) -> bool:
+    """Whether a text has a letter."""
+    return any(map(str.isalpha, text))
+
+
+def has_letters_or_digits(text: str) -> bool:
     """Whether a text has a letter or a digit."""
     return any(map(str.isalnum, text))
 

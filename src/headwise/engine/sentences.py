@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from headwise.characters import as_seen, check_characters
+from headwise.characters import as_seen, check_characters, has_letters
 from headwise.documents.segments import sentences_of
 from headwise.engine.base import SearchSentence
 from headwise.engine.outputs import Translation
@@ -47,7 +47,8 @@ class EncodedSentences:
         alpha: exponent of the length penalty.
         matches: for each sentence its glossary entries; empty without a glossary.
         readings: what is read of lines in place of what is written, by their numbers, and then in place of that.
-        kept: the numbers of those that are in the target language or have no letter or digit, and aren't searched.
+        kept: the numbers of those that aren't searched: they are in the target language, or have no letter or digit; in
+            guarded runs no letter, and their numbers get the marks of the target language.
         prefixes: for each sentence the text with which its translation begins; None without any.
     """
 
@@ -98,7 +99,9 @@ class EncodedSentences:
         These are about its glossary, and about its prefix. `subwords` are the model's.
         """
         if sentence in self.kept:
-            return Translation.kept(translation.source, aligned=translation.outputs[0].alignment is not None)
+            same = Translation.kept(translation.source, aligned=translation.outputs[0].alignment is not None)
+            numbers = None if has_letters(same.source) or not self.readings else self.readings[0].get(sentence)
+            return same if numbers is None else numbers.restored(same)
         checked = translation.checked(self.matches[sentence] if self.matches else (), subwords)
         prefix = "" if self.prefixes is None or not self.parts[sentence] else self.prefixes[sentence]
         if lacking := subwords.unwritable(one_line(prefix)):

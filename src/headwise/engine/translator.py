@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.characters import check_characters, has_letters
+from headwise.characters import check_characters, has_letters, has_letters_or_digits
 from headwise.chunks import chunks, growing, results
 from headwise.config import Config, DecodingConfig
 from headwise.engine.alignment import Link, SubwordWeights, word_links
@@ -212,7 +212,9 @@ class Translator:
             raise ConfigError("glossary: expected beam search with it, found sampling")
         kept = self.reader.already_translated(texts) if options.keep_translated else frozenset()
         if prefixes is None:
-            kept |= {n for n, text in enumerate(texts) if text.strip() and not has_letters(text)}
+            is_text = has_letters if options.guard else has_letters_or_digits
+            same = [n for n, text in enumerate(texts) if text.strip() and not is_text(text)]
+            kept |= {n for n in same if glossary is None or not glossary.find(one_line(texts[n]))}
         read = [readable(self.subwords, text, f"line {line}") for line, text in enumerate(texts, start=first_line)]
         found = self.reader.readings(read, recase=options.recase, shortened=options.guard, glossary=glossary)
         _, ordinary, usual, spelled = found
@@ -266,7 +268,7 @@ class Translator:
         """Whether a source has a letter or a digit, and a prefix of its outputs has none but room for one."""
         begun = self.symbols.beginning(prefix)
         lettered = any(self.symbols.lettered[token] for token in begun)
-        return has_letters(text) and not lettered and len(begun) < self.engine.max_length - 1
+        return has_letters_or_digits(text) and not lettered and len(begun) < self.engine.max_length - 1
 
     def translations(
         self,

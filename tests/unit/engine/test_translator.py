@@ -28,6 +28,7 @@ from headwise.engine.splitting import split_text
 from headwise.engine.symbols import Symbols
 from headwise.engine.translator import Translator
 from headwise.errors import CheckpointError, ConfigError, DataError, DeviceError
+from headwise.text.reading.glossary import Entry, Glossary
 from headwise.text.tokens.subwords import BOS, EOS, PAD, UNK, Subwords, train_model
 from translator_run import ENGLISH, GERMAN, make_run
 
@@ -101,6 +102,25 @@ def test_what_nobody_sees_changes_nothing_and_what_is_no_word_stays(text: str, s
     assert found[0].text == (text if same is None else found[1].text)
     assert same is None or found[1].text == "Die Katze schläft."
     assert not any(each.warnings or each.unknown for each in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("1 000 000", "1 000 000"),
+        ("(555) 123-4567", "(555) 123-4567"),
+        ("$1,250.50 / 12,000", "$1.250,50 / 12.000"),
+        ("12:30 – 14:00", "12:30 – 14:00"),
+    ],
+)
+def test_numbers_without_words_stay_in_guarded_runs(text: str, same: str) -> None:
+    demo = Translator.load("demo", device="cpu")
+    demo.reader = dataclasses.replace(demo.reader, languages=("en", "de"))
+    (found,) = demo.translate([text], guard=True, alignments=True)
+    assert (found.text, found.warnings, found.outputs[0].tokens) == (same, (), ())
+    assert demo.translate([text], guard=False)[0].outputs[0].tokens  # a model of digits translates them
+    glossary = Glossary([Entry(text, ("cat",))])
+    assert demo.translate([text], guard=True, glossary=glossary)[0].outputs[0].tokens
 
 
 def test_a_text_is_read_in_the_characters_that_the_vocabulary_spells_shortest() -> None:

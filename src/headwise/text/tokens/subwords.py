@@ -31,7 +31,7 @@ from typing import Any
 
 import sentencepiece
 
-from headwise.characters import UNSPACED, check_characters, has_letters
+from headwise.characters import UNSPACED, check_characters, has_letters_or_digits
 from headwise.config import SubwordConfig
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.files import write_bytes
@@ -312,7 +312,7 @@ class Subwords:
             piece = processor.id_to_piece(number)
             if piece.startswith("<0x") and processor.is_byte(number):
                 piece = bytes.fromhex(piece[3:5]).decode("ascii", "ignore")
-            found[number] = has_letters(piece)
+            found[number] = has_letters_or_digits(piece)
         for number in (*SPECIAL, *self.given):
             found[number] = 0
         return bytes(found)
