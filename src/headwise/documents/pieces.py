@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from headwise.characters import has_letters
+
 CURRENCY_SIGNS, CURRENCY_CODES = "€$£¥", "EUR|USD|GBP|CHF"
 # Symbols of units that are the same in every language, and nothing else behind a number; then the others.
 SYMBOLS = (
@@ -88,18 +90,25 @@ _KINDS = {
     "format": r"(?<![\w%])%[A-Za-z_][\w.-]{1,80}%(?![\w%])|(?<![\d%])%(?:\d{1,3}\$)?#@\w{1,80}@|"
     r"(?<![\d%])%(?:\(\w{1,80}\)|<\w{1,80}>|\d{1,3}\$)?[-+0#,']{0,4}(?:\d{1,4}|\*)?(?:\.(?:\d{1,4}|\*))?"
     r"(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcsSpn@](?![\d_]|[a-zA-Z]{3})|%L?\d{1,2}(?![\d_$]|[a-zA-Z]{3})|%%",
-    "number": rf"(?<![\w.,])(?:{_NUMBER}[ \u00a0\u202f]?(?:{UNITS})(?!\w)|[{CURRENCY_SIGNS}]\s?{_NUMBER})",
+    "number": rf"(?<![\w.,])(?:{_NUMBER}[ \u00a0\u202f]?(?:{UNITS})(?!\w)|"
+    rf"(?:[{CURRENCY_SIGNS}]\s?|(?:{CURRENCY_CODES})[ \u00a0]){_NUMBER})",
     "code": f"{CODE}|{PATH}",
     "emoji": EMOJI,
     "symbol": _SYMBOL,
     "foreign": rf"[{_FOREIGN}]+|[{_GREEK}]{{2,}}",
 }
+_AMOUNT = re.compile(_KINDS["number"])
 _ANY = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS.items()))
 _ADDRESSES = re.compile(f"{EMAIL}|{URL}|{PATH}")
 _AFTER_ADDRESS = ".,;:!?'\"…»”’*_~"
 _BRACKETS = {")": "(", "]": "["}
 # The kinds whose pieces may have characters that look like the end of a sentence.
 SEPARATING = frozenset({"url", "email", "placeholder", "format", "markup", "icu"})
+
+
+def has_words(text: str) -> bool:
+    """Whether a text has a letter that isn't in the unit or the currency of a number, as in 5 km."""
+    return has_letters(text) and has_letters(_AMOUNT.sub("", text))
 
 
 def find_pieces(text: str, *, foreign: bool = False) -> Iterator[tuple[int, int, str]]:

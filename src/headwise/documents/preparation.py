@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, islice
 
 from headwise.config.languages import is_latin
 from headwise.documents.blocks import (
@@ -21,7 +21,7 @@ from headwise.documents.blocks import (
 )
 from headwise.documents.emphasis import emphasized
 from headwise.documents.formulas import with_formulas
-from headwise.documents.pieces import SEPARATING, find_pieces
+from headwise.documents.pieces import SEPARATING, find_pieces, has_words
 from headwise.documents.protected import MOST_DEPTH, find_arguments
 from headwise.documents.rules import TagRules
 from headwise.documents.segments import Mode, Segments, segment
@@ -120,12 +120,13 @@ class ParsedText:
         """The text without tags."""
         return "\n".join(block.text for block in every_block(self.blocks))
 
-    def prepare(self, language: str, *, foreign: bool = True) -> PreparedDocument:
+    def prepare(self, language: str, *, foreign: bool = True, numbers: Callable[[str], str] = str) -> PreparedDocument:
         """Split it into sentences by the rules of its language, an empty code if nobody tells which.
 
-        With `foreign`, words in other scripts stay as they are if its language is written in Latin letters.
+        With `foreign`, words in other scripts stay as they are if its language is written in Latin letters. `numbers`
+        writes what has no words, such as a cell of a table, and changes characters one by one.
         """
-        rules = _Rules(language, self.mode, self.protect, foreign and is_latin(language), self.strict)
+        rules = _Rules(language, self.mode, self.protect, foreign and is_latin(language), self.strict, numbers)
         return _joined([_block(block, rules) for block in self.blocks])
 
 
@@ -139,6 +140,7 @@ class _Rules:
         protect: whether pieces are found that must not change.
         foreign: whether words in other scripts are such pieces.
         strict: whether the placeholders are checked after the translation.
+        numbers: writes what has no words.
         depth: how many ICU messages it is inside of.
     """
 
@@ -147,6 +149,7 @@ class _Rules:
     protect: bool
     foreign: bool
     strict: bool
+    numbers: Callable[[str], str]
     depth: int = 0
 
 
@@ -190,8 +193,8 @@ def _part(block: str | Block, rules: _Rules) -> PreparedDocument:
         stands: IcuMessage((_joined([_block(one, replace(rules, depth=0)) for one in parts]),), ("", ""))
         for stands, parts in block.nested.items()
     }
-    if not any(map(str.isalpha, block.text)):
-        return PreparedDocument((), (source_of(block.items),), messages)
+    if not has_words(block.text):
+        return PreparedDocument((), (_written(block.items, rules.numbers),), messages)
     if rules.protect:
         if rules.depth < MOST_DEPTH:
             block, found = _without_messages(block, rules)
@@ -202,12 +205,27 @@ def _part(block: str | Block, rules: _Rules) -> PreparedDocument:
         block = replace(block, items=items)
     if not messages and all(isinstance(item, TextRun) for item in block.items) and not block.markup:
         segments = segment(block.text, rules.language, rules.mode)  # nothing to place or to keep
-        sentences, between = [Sentence((one,)) for one in segments.sentences], segments.between
+        sentences, between = [Sentence((one,)) for one in segments.sentences], map(rules.numbers, segments.between)
     else:
         mode: Mode = "all" if block.lines and block.markup else rules.mode
         sentences, between = block.split(_ranges(block, rules.language, mode))
     strict = tuple(replace(one, strict=rules.strict) for one in sentences)
     return PreparedDocument(strict, tuple(between), messages)
+
+
+def _written(items: Sequence[BlockItem], numbers: Callable[[str], str]) -> str:
+    """Return the source of items without words, each character as `numbers` has it."""
+    written = iter(numbers("".join(item.text for item in items if not isinstance(item, Mark))))
+    sources: list[str] = []
+    for item in items:
+        if isinstance(item, TextRun):
+            characters = zip(item.text, item.sources, written, strict=False)
+            sources += [source if new == old else new for old, source, new in characters]
+        else:
+            sources.append(item.raw)
+            if not isinstance(item, Mark):
+                written = islice(written, len(item.text), None)
+    return "".join(sources)
 
 
 def _ranges(block: Block, language: str, mode: Mode) -> list[Range]:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from headwise.characters import has_letters, join_texts
+from headwise.characters import join_texts
+from headwise.documents.pieces import has_words
 from headwise.engine.alignment import word_numbers
 from headwise.engine.drawn import drawn
 from headwise.engine.hypotheses import length_penalty
@@ -89,8 +90,8 @@ class Translation:
 
     @classmethod
     def kept(cls, text: str, *, aligned: bool = False) -> Translation:
-        """Return the translation of a text that stays as it is: in the target language, or without a letter."""
-        about = (_KEPT,) if has_letters(text) else ()
+        """Return the translation of a text that stays as it is: in the target language, or without a word."""
+        about = (_KEPT,) if has_words(text) else ()
         return cls(text, (), (Output(one_line(text), alignment=() if aligned else None),), (), about)
 
     def _repr_html_(self) -> str:

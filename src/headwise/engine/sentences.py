@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from headwise.characters import as_seen, check_characters, has_letters
+from headwise.characters import as_seen, check_characters
+from headwise.documents.pieces import has_words
 from headwise.documents.segments import sentences_of
 from headwise.engine.base import SearchSentence
 from headwise.engine.outputs import Translation
@@ -48,7 +49,7 @@ class EncodedSentences:
         matches: for each sentence its glossary entries; empty without a glossary.
         readings: what is read of lines in place of what is written, by their numbers, and then in place of that.
         kept: the numbers of those that aren't searched: they are in the target language, or have no letter or digit; in
-            guarded runs no letter, and their numbers get the marks of the target language.
+            guarded runs no word, and their numbers get the marks of the target language.
         prefixes: for each sentence the text with which its translation begins; None without any.
     """
 
@@ -100,7 +101,7 @@ class EncodedSentences:
         """
         if sentence in self.kept:
             same = Translation.kept(translation.source, aligned=translation.outputs[0].alignment is not None)
-            numbers = None if has_letters(same.source) or not self.readings else self.readings[0].get(sentence)
+            numbers = None if has_words(same.source) or not self.readings else self.readings[0].get(sentence)
             return same if numbers is None else numbers.restored(same)
         checked = translation.checked(self.matches[sentence] if self.matches else (), subwords)
         prefix = "" if self.prefixes is None or not self.parts[sentence] else self.prefixes[sentence]

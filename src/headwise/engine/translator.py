@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.characters import check_characters, has_letters, has_letters_or_digits
+from headwise.characters import check_characters, has_letters_or_digits
 from headwise.chunks import chunks, growing, results
 from headwise.config import Config, DecodingConfig
+from headwise.documents.pieces import has_words
 from headwise.engine.alignment import Link, SubwordWeights, word_links
 from headwise.engine.base import Engine, Ids, SearchSentence
 from headwise.engine.guards.numbers import SourceNumbers
@@ -212,7 +213,7 @@ class Translator:
             raise ConfigError("glossary: expected beam search with it, found sampling")
         kept = self.reader.already_translated(texts) if options.keep_translated else frozenset()
         if prefixes is None:
-            is_text = has_letters if options.guard else has_letters_or_digits
+            is_text = has_words if options.guard else has_letters_or_digits
             same = [n for n, text in enumerate(texts) if text.strip() and not is_text(text)]
             kept |= {n for n in same if glossary is None or not glossary.find(one_line(texts[n]))}
         read = [readable(self.subwords, text, f"line {line}") for line, text in enumerate(texts, start=first_line)]

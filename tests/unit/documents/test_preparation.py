@@ -649,3 +649,27 @@ def test_a_piece_that_is_put_before_another_one_has_a_space_behind_it(kept: str)
         lambda text: text.replace("%(a)d ", "").upper().replace(kept.upper(), kept),
     )
     assert found == f"%(a)d {kept} GONE"
+
+
+@pytest.mark.parametrize(
+    ("source", "rules", "expected"),
+    [
+        ("<p>$1,250.50</p><p>5,000 km</p>", HTML, "<p>$1.250,50</p><p>5.000 km</p>"),
+        (
+            '<td width="1,000"><b>1</b>,<i>000.50</i> &amp; 2</td>',
+            HTML,
+            '<td width="1,000"><b>1</b>.<i>000,50</i> &amp; 2</td>',
+        ),
+        (
+            "<p>One 1,000 <b>x</b></p><p>https://a.b/1,000</p>",
+            HTML,
+            "<p>One 1,000 <b>x</b></p><p>https://a.b/1,000</p>",
+        ),
+        ("Prices:\n1,000\n2,000", None, "Prices:\n1.000\n2.000"),
+    ],
+)
+def test_numbers_without_words_are_written_as_the_target_language_has_them(
+    source: str, rules: TagRules | None, expected: str
+) -> None:
+    document = read(source, "all", rules).prepare("en", numbers=lambda text: text.translate(str.maketrans(",.", ".,")))
+    assert document.join([sentence.source for sentence in document.sentences]) == expected

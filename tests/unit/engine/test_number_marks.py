@@ -72,6 +72,8 @@ def test_repeated_amounts_are_written_as_cldr_has_them(pair: tuple[str, str], nu
 )
 def test_what_becomes_of_a_repeated_number(source: str, target: str, text: str, expected: str | None) -> None:
     assert repeated(source, target, text) == (text if expected is None else expected)
+    marks = number_marks(source, target)
+    assert (marks.write(text) if marks else text) == (text if expected is None else expected)
 
 
 def test_a_number_that_the_source_has_not_stays() -> None:

@@ -76,6 +76,10 @@ class NumberMarks:
         self._english = english
         self._marks = str.maketrans({**dict.fromkeys(groups, target[0]), source[1]: target[1]})
 
+    def write(self, text: str) -> str:
+        """Return a text without words with its numbers in their form, as many characters."""
+        return self._number.sub(lambda found: found[0].translate(self._marks), text)
+
     def read(self, text: str) -> Reading | None:
         """Return a text, and what makes a translation of it have its numbers in their form; None without any."""
         written = {found[0]: found[0].translate(self._marks) for found in self._number.finditer(text)}
