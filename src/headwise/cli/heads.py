@@ -111,7 +111,8 @@ def command(
             frequencies = _frequencies(translator, train_source, train_target)
         reports = measure_heads(translator, sentences.sources, targets, frequencies=frequencies)
         texts = [one.sentence.text for one in targets]
-        importances = _importance(translator, sources, texts, every=importance, order=prune)
+        if importance or prune:
+            importances = _importance(translator, sources, texts, every=importance, order=prune)
         if prune is not None:
             pruned = _pruned(translator, record, importances, prune, sources, texts, points or 8, seed)
     record["parts"] = [asdict(report) for report in reports]

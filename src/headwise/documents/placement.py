@@ -18,6 +18,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from headwise.characters import has_letters_or_digits
 from headwise.documents.kept_words import KEPT, enclosed, with_kept_words
 from headwise.documents.sentence import Found, Item, Mark, ProtectedPiece, Range, Sentence, Weights, words
 from headwise.documents.tokens import escaped
@@ -151,7 +152,7 @@ def _insertions(
 
 def _lettered(words: Sequence[str]) -> NDArray[np.bool_]:
     """Return whether each word has a letter or a digit."""
-    return np.array([any(map(str.isalnum, word)) for word in words], dtype=bool)
+    return np.array([has_letters_or_digits(word) for word in words], dtype=bool)
 
 
 def _inside_abbreviations(words: Sequence[str], lettered: NDArray[np.bool_]) -> set[int]:

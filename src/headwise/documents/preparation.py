@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
+from headwise.characters import has_letters
 from headwise.config.languages import is_latin
 from headwise.documents.blocks import (
     Block,
@@ -247,7 +248,7 @@ def _ranges(block: Block, language: str, mode: Mode) -> list[Range]:
     position = 0
     for sentence, before in zip(segments.sentences, segments.between, strict=False):
         position += len(before)
-        if any(map(str.isalpha, plain[position : position + len(sentence)])):
+        if has_letters("".join(plain[position : position + len(sentence)])):
             ranges.append((position, position + len(sentence)))
         position += len(sentence)
     return ranges

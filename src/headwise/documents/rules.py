@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from headwise.characters import has_letters
 from headwise.documents.tokens import PLACEHOLDER, Token
 
 Syntax = Literal["html", "xml", "subtitles", "codes", "odf"]
@@ -73,7 +74,7 @@ def _outline(tokens: Sequence[Token]) -> frozenset[str]:
             inline.update(children)
 
     for token in tokens:
-        if token.kind == "text" and any(map(str.isalpha, token.raw)):
+        if token.kind == "text" and has_letters(token.raw):
             stack[-1] = stack[-1][0], True
         elif token.kind == "close":
             leave()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Literal
 
-from headwise.characters import UNSPACED, join_texts
+from headwise.characters import UNSPACED, has_letters, join_texts
 from headwise.extras import optional_module
 
 Mode = Literal["all", "punctuation", "none"]
@@ -77,7 +77,7 @@ def segment(text: str, language: str, mode: Mode = "all") -> Segments:
     between = [""]
     for part in _parts(text, language, mode):
         core = part.strip()
-        if not any(map(str.isalpha, core)):
+        if not has_letters(core):
             between[-1] += part
             continue
         start = part.index(core)
@@ -107,7 +107,7 @@ def sentences_of(line: str, language: str | None) -> list[str]:
     """Return the sentences of a line without the white space between them; what has no letter goes with one before."""
     sentences: list[str] = []
     for part in _sentences(line, language or ""):
-        if sentences and not any(map(str.isalpha, part)):
+        if sentences and not has_letters(part):
             sentences[-1] += part
         else:
             sentences.append(part)

@@ -11,7 +11,7 @@ from headwise.documents.sentence import Sentence
 from headwise.engine.guards.second_search import search_checked
 from headwise.engine.options import SearchOptions
 from headwise.engine.outputs import Translation
-from headwise.engine.readings.number_marks import number_marks
+from headwise.engine.readings.number_marks import number_writer
 from headwise.engine.translator import Translator
 from headwise.engine.word_weights import FoundTranslations
 from headwise.text.reading.glossary import Glossary
@@ -35,8 +35,8 @@ def translate_document(
     `chunk` is the most sentences that are searched at once; `notice` gets each sentence. Raises as
     `Translator.translate`.
     """
-    marks = number_marks(*translator.languages)
-    texts = [text.prepare(language, numbers=marks.write if marks else str) for text in file.texts]
+    numbers = number_writer(*translator.languages)
+    texts = [text.prepare(language, numbers=numbers) for text in file.texts]
     sentences = [sentence for text in texts for sentence in text.all_sentences]
     translated: list[Rendered[Translation]] = []
     for start in range(0, len(sentences), chunk):

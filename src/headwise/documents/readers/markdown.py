@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, groupby
 
+from headwise.characters import has_letters, has_letters_or_digits
 from headwise.documents.blocks import Block, BlockItem, TextRun, source_of
 from headwise.documents.preparation import ParsedText
 from headwise.documents.readers.document_file import DocumentFile, check_texts, split_lines
@@ -137,7 +138,7 @@ def _value(text: str, spans: Sequence[tuple[int, int]], references: Mapping[str,
             units.append(text[spans[number - 1][1] : start])
         written += text[start:end]
         units += text[start:end]
-    if not any(map(str.isalpha, written)):
+    if not has_letters(written):
         return []
     blocks: list[str | Block] = []
     for separate, group in groupby(_items(TextRun(written, units), references), _separates):
@@ -177,7 +178,7 @@ def _items(whole: TextRun, references: Mapping[str, object]) -> list[BlockItem]:
             items.append(ProtectedPiece(match[0], raw, hidden=True))
         elif match["reference"]:
             meant = html.unescape(match[0])
-            joins = any(map(str.isalnum, meant)) or meant == match[0] or len(meant) != 1
+            joins = has_letters_or_digits(meant) or meant == match[0] or len(meant) != 1
             sources = [raw, *[""] * (len(meant) - 1)]
             items.append(TextRun(meant, sources) if joins else ProtectedPiece(meant, raw))
         elif closes and place is not None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from headwise.characters import has_letters
 from headwise.documents.protected import TAG
 from headwise.documents.readers.document_file import DocumentFile, decode_markup, read_whole
 from headwise.documents.readers.values import Value, decode, file_of, pieces_value, plain_value
@@ -79,7 +80,7 @@ def json_values(text: str) -> list[Value]:
 
 
 def _value(start: int, end: int, text: str, write: Callable[[str], str]) -> list[Value]:
-    is_text = any(map(str.isalpha, text)) and _NO_TEXT.fullmatch(text) is None
+    is_text = has_letters(text) and _NO_TEXT.fullmatch(text) is None
     return [plain_value(start, end, text, write)] if is_text else []
 
 
@@ -112,7 +113,7 @@ def read_properties(content: bytes) -> DocumentFile:
             found = found.replace("'", "''").replace(_QUOTE, "'") if message else found
             return _property(found, plain)
 
-        if message and _QUOTE in readable and any(map(str.isalpha, readable)):
+        if message and _QUOTE in readable and has_letters(readable):
             values.append(pieces_value(*match.span(1), [(readable, None)], _QUOTATION, write))
         else:
             values += _value(*match.span(1), readable, write)
@@ -321,7 +322,7 @@ def _text(text: str, start: int, end: int) -> list[Value]:
     found: list[Value] = []
     for paragraph in _PARAGRAPH.finditer(text[start:end]):
         core = paragraph[0].rstrip()
-        if any(map(str.isalpha, _PLACEABLE.sub("", core))):
+        if has_letters(_PLACEABLE.sub("", core)):
             parts = re.findall(r"(?<![ ])[ ]*+\r?\n\s*+|[^\n]", core)
             runs = [(" " if "\n" in part else part, part) for part in parts]
             first = start + paragraph.start()

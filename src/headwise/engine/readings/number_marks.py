@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from headwise.config.languages import base_code, short_code
 from headwise.documents.pieces import CURRENCY_CODES, CURRENCY_SIGNS, UNITS
@@ -51,6 +51,12 @@ def number_marks(source: str | None, target: str | None) -> NumberMarks | None:
     if read is None or written is None or read == written:
         return None
     return NumberMarks(read, written, english=target is not None and base_code(target) == "en")
+
+
+def number_writer(source: str | None, target: str | None) -> Callable[[str], str]:
+    """Return what writes the numbers of a text without words as the target language does, as many characters."""
+    marks = number_marks(source, target)
+    return str if marks is None else marks.write
 
 
 def _marks(code: str | None) -> tuple[str, str] | None:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from headwise.characters import has_letters_or_digits
 from headwise.documents.pieces import CURRENCY_CODES, CURRENCY_SIGNS, EMOJI, find_pieces
 from headwise.engine.readings.reading import Reading, read_in_turn
 from headwise.text.reading.glossary import Glossary
@@ -89,7 +90,7 @@ def unlearned(weights: Weights, d_model: int, subwords: Subwords) -> frozenset[i
         return frozenset()
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))  # in float32, squares may be too large
     rows /= np.maximum(lengths, 1e-9)[:, None]
-    symbols = rows[[number for number, piece in enumerate(subwords.lists()[0]) if not any(map(str.isalnum, piece))]]
+    symbols = rows[[number for number, piece in enumerate(subwords.lists()[0]) if not has_letters_or_digits(piece)]]
     compared = symbols[:: len(symbols) // _COMPARED + 1]
     same = (compared @ symbols.T > _SAME).sum(0) > _GROUP
     if not same.any():

@@ -26,7 +26,7 @@ from headwise.documents.segments import Mode
 from headwise.documents.sentence import Sentence
 from headwise.engine.options import SearchOptions
 from headwise.engine.outputs import Output, Translation
-from headwise.engine.readings.number_marks import number_marks
+from headwise.engine.readings.number_marks import number_writer
 from headwise.serve.translation.limits import ServiceLimits
 from headwise.serve.translation.models import Model, ServedModels
 from headwise.serve.translation.searching import Search, Searched, translate
@@ -293,8 +293,9 @@ class Service:
             source, detected = self.source_of(job, text.text)
             is_translated = detected is not None and self._keeps(job) and source == self.models.target(job.target)
             models = [] if is_translated else self.route_of(job, source)
-            marks = number_marks(source, models[-1].target) if models else None
-            prepared = text.prepare(source, foreign=foreign, numbers=marks.write if marks else str)
+            translators = [model.translator for model in models]
+            languages = (translators[0].languages[0], translators[-1].languages[1]) if models else (None, None)
+            prepared = text.prepare(source, foreign=foreign, numbers=number_writer(*languages))
             routes = [self._route_of_sentence(job, each, source, models) for each in prepared.all_sentences]
             plans.append(_Plan(source, detected, models, prepared, routes))
         return plans

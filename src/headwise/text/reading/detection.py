@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from headwise.characters import UNSPACED
+from headwise.characters import UNSPACED, has_letters
 
 _READ = 2_000  # characters; more don't change the result
 _LEAST = 0.01  # probability of a language that is reported besides the first
@@ -44,7 +44,7 @@ def detect(text: str, among: Collection[str] = ()) -> list[Detected]:
 
     Of several languages in `among` that the model knows, one is chosen: their probabilities add up to 1 then.
     """
-    if not any(map(str.isalpha, text)):
+    if not has_letters(text):
         return []
     candidates = set(among) & set(_identifier().labels)
     ranked = [(code, share) for code, share in _ranked(text[:_READ]) if code in candidates or not candidates]
@@ -78,4 +78,4 @@ def preload() -> None:
 
 def likeliest(text: str) -> str:
     """Return the code of the likeliest language; empty for a text without letters."""
-    return _identifier().classify(text[:_READ])[0] if any(map(str.isalpha, text)) else ""
+    return _identifier().classify(text[:_READ])[0] if has_letters(text) else ""
