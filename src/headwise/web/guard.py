@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headwise.web.errors import ServiceError
 from headwise.web.failures import failure
 
 # Of a body for the page: 5,000 characters of text and of a target, and many interventions.
@@ -22,7 +23,7 @@ _NAMES = frozenset(name for name, _ in _RAW_HEADERS)
 
 
 class RequestGuard:
-    """Middleware that refuses too long a body before it is read, and adds headers to every response."""
+    """Middleware that refuses too long a body before it is read further, and adds headers to every response."""
 
     def __init__(self, app: ASGIApp, most: int, by_path: Mapping[str, int]) -> None:
         """Refuse bodies of more than `most` bytes, or for the page's interface of more than `MOST_BYTES`.
@@ -36,24 +37,33 @@ class RequestGuard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        path = scope["path"]
+        most = self._by_path.get(path, MOST_BYTES if path.startswith("/api/") else self._most)
+        received, begun = 0, False
 
         async def with_headers(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
+                begun = True
                 own = [header for header in message["headers"] if header[0] not in _NAMES]
                 message = {**message, "headers": own + _RAW_HEADERS}
             await send(message)
 
-        length, chunked = b"0", False
-        for name, value in scope["headers"]:
-            if name == b"content-length":
-                length = value
-            elif name == b"transfer-encoding":
-                chunked = True
-        valid = length.isdigit() and len(length) < 20
-        path = scope["path"]
-        most = self._by_path.get(path, MOST_BYTES if path.startswith("/api/") else self._most)
-        if chunked or not valid or int(length) > most:
-            sentence = f"request: expected at most {most:,} bytes with their number in Content-Length"
+        async def bounded() -> Message:
+            """Receive the next part of a body; of one that comes in chunks, its length is known at its end only."""
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received <= most:
+                return message
+            if begun:  # nobody reads it
+                return {"type": "http.disconnect"}
+            raise ServiceError(413, f"request: expected at most {most:,} bytes, found more")
+
+        # The server's parser has refused a length that isn't a number.
+        length = int(next((value for name, value in scope["headers"] if name == b"content-length"), b"0"))
+        if length > most:
+            sentence = f"request: expected at most {most:,} bytes, found {length:,}"
             await failure(path, 413, sentence)(scope, receive, with_headers)
             return
-        await self.app(scope, receive, with_headers)
+        await self.app(scope, bounded, with_headers)

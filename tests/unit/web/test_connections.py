@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from headwise.page.application import page_app
 from headwise.web.connections import Limits
+from headwise.web.guard import RequestGuard
 from serve_sockets import ask, connect, everything, serving
 from waiting import until
 
@@ -209,14 +210,45 @@ def test_those_who_are_being_answered_keep_their_places(app: Plain) -> None:
         assert all(everything(one).endswith(b"done") for one in asking)
 
 
+TRACE = "POST /api/trace HTTP/1.1\nHost: localhost\nContent-Type: application/json\n"
+
+
 def test_a_body_beyond_its_bound_is_refused_before_it_comes() -> None:
     with serving(page_app({}), QUICK) as port:
-        head = "POST /api/trace HTTP/1.1\nHost: localhost\nContent-Type: application/json\n"
-        for length in ("Content-Length: 10000000000", "Transfer-Encoding: chunked"):
-            status, answer = ask(port, head + length)
-            assert status == 413
-            assert b"request: expected at most 262,144 bytes" in answer
+        status, answer = ask(port, TRACE + "Content-Length: 10000000000")
+        assert status == 413
+        assert b"request: expected at most 262,144 bytes, found 10,000,000,000" in answer
         assert ask(port, "GET /api/runs HTTP/1.1\nHost: localhost")[0] == 200
+
+
+def test_a_body_in_chunks_is_read_up_to_its_bound() -> None:
+    def answer(chunks: int) -> bytes:
+        body = b"1000\r\n" + b" " * 0x1000 + b"\r\n"
+        head = (TRACE + "Connection: close\nTransfer-Encoding: chunked\n\n").replace("\n", "\r\n").encode()
+        return everything(connect(port, head + body * chunks + b"0\r\n\r\n"))
+
+    with serving(page_app({}), PATIENT) as port:
+        assert b"request: expected JSON" in answer(64)
+        refused = answer(65)
+        assert b" 413 " in refused
+        assert b"request: expected at most 262,144 bytes, found more" in refused
+        assert ask(port, "GET /api/runs HTTP/1.1\nHost: localhost")[0] == 200
+
+
+def test_a_body_that_nobody_reads_any_more_ends_like_a_client_that_left() -> None:
+    async def early(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        await send({"type": "http.response.body", "body": b"left"})
+
+    guarded = RequestGuard(early, 8 * 0x1000, {})
+    sent = b"1000\r\n" + b" " * 0x1000 + b"\r\n"
+    with serving(guarded, PATIENT) as port:
+        answer = everything(connect(port, HEAD + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + sent * 9))
+    assert b"left" in answer
 
 
 WHOLE = HEAD + b"Content-Length: 2\r\n\r\n{}"
