@@ -118,7 +118,7 @@ def curve_charts(
 ) -> list[Chart]:
     """Return the chart of a value of development against steps or `minutes`, if any of the rows is recorded.
 
-    It shows the first seed of each row.
+    It shows the first seed of each row. Lines: during training; dots: the finished models, which may be averages.
     """
     shown = [(row.label, record) for row in rows if (record := results.first(row.name)) is not None]
 
@@ -126,11 +126,13 @@ def curve_charts(
         axis = plain(figure.subplots())
         for row, record in shown:
             points = [point for point in record.result.get("curve", []) if value in point]
-            axis.plot([p[along] for p in points], [p[value] for p in points], label=row)
+            (line,) = axis.plot([p[along] for p in points], [p[value] for p in points], label=row)
+            ends = {"step": record.result["steps"], "minutes": record.result["seconds"] / 60}
+            _dot(axis, ends[along], record.result["dev"][value], None, line.get_color())
         axis.set(xlabel=along, ylabel=_LABELS[value])
         axis.legend(frameon=False, fontsize=8)
 
-    return [Chart(name, text, draw)] if shown else []
+    return [Chart(name, f"{text}; dots: the finished models", draw)] if shown else []
 
 
 def length_chart(results: Results, name: str) -> Chart | None:
