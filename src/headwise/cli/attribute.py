@@ -67,7 +67,7 @@ def command(
     if text is not None:
         record |= _words(attributions[0])
         lines = _table(attributions[0])
-    lines += [f"mean rank correlation across source words, {len(attributions)} sentences"]
+    lines += [f"mean rank correlation across source words; sentences: {len(attributions)}"]
     lines += [f"  {name:<22} {value['rho']:+.3f}   n {value['n']}" for name, value in correlations.items()]
     typer.echo(json.dumps(record, ensure_ascii=False) if as_json else "\n".join(lines))
 
