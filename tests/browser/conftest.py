@@ -155,9 +155,10 @@ class Visit:
         """Return the names of the panels that are shown."""
         return self.page.locator(".panel:visible").evaluate_all("all => all.map((one) => one.id)")
 
-    def axe(self) -> str:
-        """Return what axe finds, one line each."""
-        violations = Axe().run(self.page).response["violations"]
+    def axe(self, *left_out: str) -> str:
+        """Return what axe finds by all its rules but those left out, one line each."""
+        rules = {rule: {"enabled": False} for rule in left_out}
+        violations = Axe().run(self.page, options={"rules": rules}).response["violations"]
         return "\n".join(f"{v['id']}: {n['html'][:160]}" for v in violations for n in v["nodes"])
 
     def refused(self) -> None:
@@ -289,8 +290,12 @@ class QuietFiles(SimpleHTTPRequestHandler):
 
 @contextmanager
 def visiting(browser: Browser, served: Site | Served, **options: Any) -> Iterator[Visit]:
-    """Open a fresh page; at the end check that it sent no foreign requests and logged no errors or warnings."""
-    context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+    """Open a fresh page; at the end check that it sent no foreign requests and logged no errors or warnings.
+
+    It moves nothing unless `reduced_motion` says so: painting what moves would take most of a test's time.
+    """
+    looks = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}
+    context = browser.new_context(**{**looks, **options})
     page = context.new_page()
     page.set_default_timeout(15_000)
     visit = Visit(page, served.address)

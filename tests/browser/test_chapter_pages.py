@@ -36,7 +36,7 @@ def test_the_panel_of_a_link_stays_in_view_until_the_user_moves(visit: Visit) ->
     assert visit.state()["panel"] == "heads"
 
 
-@pytest.mark.parametrize("name", ["", "05-heads", "mistakes"])
+@pytest.mark.parametrize("name", ["", "05-heads", pytest.param("mistakes", marks=pytest.mark.slow)])
 def test_axe_finds_nothing_and_a_phone_needs_no_scrolling_sideways(name: str, browser: Browser, served: Served) -> None:
     options = {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"}
     with visiting(browser, served, **options) as visit:

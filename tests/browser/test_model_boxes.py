@@ -126,6 +126,7 @@ def test_the_figure_by_keyboard(visit: Visit) -> None:
     expect(page.locator("#microscope .where")).to_have_text("cross layer 2, head 1")
 
 
+@pytest.mark.slow
 @SERVER_ONLY
 def test_one_head_of_a_box_is_of_its_layer(visit: Visit) -> None:
     page = visit.open(f"text={TEXT}&part=cross&layer=1&head=1&box=encoder.self-attention&boxLayer=1")
@@ -138,6 +139,7 @@ def test_one_head_of_a_box_is_of_its_layer(visit: Visit) -> None:
     visit.settled()
 
 
+@pytest.mark.slow
 @SERVER_ONLY
 def test_the_shares_add_up_to_the_model(visit: Visit, translator: Translator) -> None:
     page = visit.open()
@@ -203,6 +205,7 @@ def test_motion_follows_the_reader(browser: Browser, served: Served) -> None:
             assert (page.evaluate(moving) > 0) == moves
 
 
+@pytest.mark.slow
 @SERVER_ONLY
 def test_heat_maps_have_a_color_bar_and_numbers_where_they_fit(visit: Visit) -> None:
     page = visit.open("text=A man&part=cross&layer=1&head=0")

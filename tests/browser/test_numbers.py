@@ -182,6 +182,7 @@ def test_each_hypothesis_shows_its_own_attention(visit: Visit, translator: Trans
         visit.chart("translate")
 
 
+@pytest.mark.slow
 def test_an_unfinished_hypothesis_can_be_looked_into(visit: Visit, translator: Translator) -> None:
     page = visit.open(f"text={TEXT}&part=cross&layer=1&head=0")
     node = page.locator(".node[data-column='4'][data-row='2']")
@@ -193,6 +194,7 @@ def test_an_unfinished_hypothesis_can_be_looked_into(visit: Visit, translator: T
     assert len(visit.table("microscope")) == 1 + len(best(translator)[1])
 
 
+@pytest.mark.slow
 def test_dragging_alpha_ranks_anew(visit: Visit) -> None:
     page = visit.open(f"text={TEXT}&beam=4")
     slider = page.locator("#alpha-slider")

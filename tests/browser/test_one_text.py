@@ -22,7 +22,7 @@ def tracer_of(run: Path) -> TextTracer:
     return MaskedModelTracer.load(run, "cpu")
 
 
-@pytest.mark.parametrize("kind", ["writer", "masked"])
+@pytest.mark.parametrize("kind", ["writer", pytest.param("masked", marks=pytest.mark.slow)])
 def test_heads_microscope_and_interventions(browser: Browser, runs: dict[str, Path], kind: str) -> None:
     tracer = tracer_of(runs[kind])
     before = tracer.trace(TEXTS[kind])

@@ -32,7 +32,7 @@ MODELS = {
         **{"cross_attention": "linear", "heads": 8},
     },
 }
-ATTENDING = ("recurrent", "convolutional")
+ATTENDING = (pytest.param("recurrent", marks=pytest.mark.slow), "convolutional")
 SHOWN = 6e-4  # three decimals
 
 

@@ -231,6 +231,7 @@ def test_a_picture_that_is_read_late_replaces_no_later_choice(visit: Visit, digi
     assert "pixels" not in visit.state()
 
 
+@pytest.mark.slow
 def test_without_held_out_images_there_is_no_next_one(browser: Browser, digits: Path, tmp_path: Path) -> None:
     shutil.copytree(digits, tmp_path / "digits", ignore=shutil.ignore_patterns("prepared"))
     with serving(tmp_path / "digits") as served, visiting(browser, served) as visit:
@@ -309,7 +310,7 @@ def test_words_of_a_caption_meet_patches(visit: Visit, pairs: Path) -> None:
     visit.refused()
 
 
-@pytest.mark.parametrize("run", ["digits", "pairs"])
+@pytest.mark.parametrize("run", ["digits", pytest.param("pairs", marks=pytest.mark.slow)])
 def test_axe_finds_nothing_and_nothing_is_cut_off(browser: Browser, served: Served, run: str) -> None:
     with visiting(browser, served, color_scheme="dark") as visit:
         page = visit.open(f"run={run}&query=3")

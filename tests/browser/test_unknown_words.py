@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from playwright.sync_api import expect
 
-from browser.conftest import Visit
+from browser.conftest import MOSTLY_SERVER, Visit
 
 
+@MOSTLY_SERVER
 def test_words_without_subwords_are_marked_and_can_be_reached(visit: Visit) -> None:
     page = visit.open("text=A màn rides 漢a horse 🦄.")
     listed = page.get_by_role("list", name="Words of the text without subwords").locator("mark")

@@ -29,6 +29,7 @@ TRIED = [
 MOST_SECONDS, MOST_MB = 15, 350  # of one file; of the process that reads all of them
 
 
+@pytest.mark.slow
 def test_hostile_documents_are_bounded() -> None:
     """All in one test: another process that ran a part of them would read them all."""
     # a sanitizer takes memory

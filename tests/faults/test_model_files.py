@@ -22,7 +22,8 @@ FOUND = (
 )
 
 
-@pytest.mark.parametrize("chunk", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow  # as `make fuzz`, which .ci/run calls
+@pytest.mark.parametrize("chunk", [0, 1])
 def test_damage_ends_in_the_same_translation_or_one_sentence(chunk: int) -> None:
     report = fuzz.supervise(chunk * CASES, CASES, 1)
     assert report.findings == []

@@ -333,6 +333,7 @@ def test_a_changed_run_is_loaded_by_all_workers_and_no_request_fails(served: Ser
     assert all(each in texts for each in found)
 
 
+@pytest.mark.slow
 def test_a_damaged_model_of_a_run_in_training_stops_nothing_else(run: Path, tmp_path: Path) -> None:
     other = make_pair(tmp_path, "de", "fr")
     place = other / "model.safetensors"
@@ -397,7 +398,7 @@ def kill_and_terminate_workers(process: subprocess.Popen[str]) -> None:
     [
         subprocess.Popen.terminate,
         pytest.param(press_ctrl_c, marks=pytest.mark.slow),
-        subprocess.Popen.kill,
+        pytest.param(subprocess.Popen.kill, marks=pytest.mark.slow),
         pytest.param(kill_and_terminate_workers, marks=pytest.mark.slow),
     ],
 )

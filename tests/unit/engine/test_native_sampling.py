@@ -165,7 +165,13 @@ def several() -> list[Transformer]:
     return [transformer(seed=seed, **shape) for seed, shape in enumerate(others)]
 
 
-@pytest.mark.parametrize("options", [SearchOptions(), SEARCHES["n best"], *SAMPLED.values()])
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(SearchOptions(), SEARCHES["n best"], SAMPLED["likeliest"], SAMPLED["nucleus"]),
+        *(pytest.param(SAMPLED[name], marks=pytest.mark.slow) for name in ("all", "one", "most", "cold", "hot")),
+    ],
+)
 def test_an_ensemble_is_that_of_pytorch(library: Library, options: SearchOptions) -> None:
     for found, expected in zip(
         searched_together(ensemble(library), options), searched_by_pytorch(options), strict=True
