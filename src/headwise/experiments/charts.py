@@ -124,11 +124,12 @@ def curve_charts(
 
     def draw(figure: Figure) -> None:
         axis = plain(figure.subplots())
-        for row, record in shown:
+        for index, (row, record) in enumerate(shown):
+            color = f"C{index}"
             points = [point for point in record.result.get("curve", []) if value in point]
-            (line,) = axis.plot([p[along] for p in points], [p[value] for p in points], label=row)
+            axis.plot([p[along] for p in points], [p[value] for p in points], color=color, label=row)
             ends = {"step": record.result["steps"], "minutes": record.result["seconds"] / 60}
-            _dot(axis, ends[along], record.result["dev"][value], None, line.get_color())
+            _dot(axis, ends[along], record.result["dev"][value], None, color)
         axis.set(xlabel=along, ylabel=_LABELS[value])
         axis.legend(frameon=False, fontsize=8)
 
