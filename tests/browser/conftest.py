@@ -44,12 +44,21 @@ expect.set_options(timeout=60_000)  # a busy machine is slow, which isn't a fail
 TEXT = "A man rides a brown horse."
 
 
+# Of single panels and of single kinds of models, which `make test-slow` runs.
+PANELS = {
+    f"test_{name}" for name in ("patches", "other_models", "one_stack_boxes", "switched_off", "words", "recurrence")
+}
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all tests of this folder, and skip them if there is no browser."""
+    """Mark all tests of this folder, those of single panels as slow, and skip them if there is no browser."""
     missing = pytest.mark.skip(reason="there is no Chromium: apt install chromium-headless-shell")
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker("browser")
+            if item.path.stem in PANELS:
+                item.add_marker("slow")
             if CHROMIUM is None:
                 item.add_marker(missing)
 
