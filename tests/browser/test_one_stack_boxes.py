@@ -65,7 +65,6 @@ def test_a_language_models_boxes_recombine(browser: Browser, served: Served, run
         assert visit.axe() == ""
 
 
-@pytest.mark.slow
 def test_a_masked_models_boxes_recombine(browser: Browser, served: Served, runs: dict[str, Path]) -> None:
     w = load_file(runs["masked"] / "model.safetensors")
     with visiting(browser, served) as visit:
@@ -81,7 +80,6 @@ def test_a_masked_models_boxes_recombine(browser: Browser, served: Served, runs:
         np.testing.assert_allclose(products["h"], normalized["out"], **CLOSE)
 
 
-@pytest.mark.slow
 def test_an_image_models_boxes_recombine(browser: Browser, served: Served, runs: dict[str, Path]) -> None:
     w = load_file(runs["digits"] / "model.safetensors")
     with visiting(browser, served) as visit:

@@ -32,7 +32,7 @@ MODELS = {
         **{"cross_attention": "linear", "heads": 8},
     },
 }
-ATTENDING = (pytest.param("recurrent", marks=pytest.mark.slow), "convolutional")
+ATTENDING = ("recurrent", "convolutional")
 SHOWN = 6e-4  # three decimals
 
 
@@ -139,7 +139,7 @@ def test_a_model_without_attention_still_translates_and_obeys(visit: Visit, runs
     expect(page.locator("#ribbon .target .unit").first).to_be_visible()
 
 
-@pytest.mark.parametrize("name", [*ATTENDING, pytest.param("forgetful", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", [*ATTENDING, "forgetful"])
 def test_evidence_is_what_there_is(browser: Browser, runs: dict[str, Path], name: str) -> None:
     gold = [frozenset({(0, 0)})] * len(ENGLISH)
     with serving(runs[name], corpus=six_sentences(gold)) as served, visiting(browser, served) as visit:

@@ -120,7 +120,6 @@ def test_images_are_stepped_through_and_classified(visit: Visit, digits: Path) -
     visit.refused()
 
 
-@pytest.mark.slow
 def test_why_another_run_is_not_there_is_said(visit: Visit) -> None:
     page = visit.open("run=digits")
     page.route("**/api/run?**", lambda route: route.abort())
@@ -211,7 +210,6 @@ SLOW = """() => {
 }"""
 
 
-@pytest.mark.slow
 def test_a_picture_that_is_read_late_replaces_no_later_choice(visit: Visit, digits: Path, tmp_path: Path) -> None:
     for name, row in (("slow.png", 3), ("own.png", 5)):
         imsave(tmp_path / name, held_out(digits, row)[2][0] / 16, cmap="gray", vmin=0, vmax=1)
@@ -231,7 +229,6 @@ def test_a_picture_that_is_read_late_replaces_no_later_choice(visit: Visit, digi
     assert "pixels" not in visit.state()
 
 
-@pytest.mark.slow
 def test_without_held_out_images_there_is_no_next_one(browser: Browser, digits: Path, tmp_path: Path) -> None:
     shutil.copytree(digits, tmp_path / "digits", ignore=shutil.ignore_patterns("prepared"))
     with serving(tmp_path / "digits") as served, visiting(browser, served) as visit:
@@ -243,7 +240,6 @@ def test_without_held_out_images_there_is_no_next_one(browser: Browser, digits: 
         visit.refused()
 
 
-@pytest.mark.slow
 def test_what_was_lost_isnt_asked_for_once_another_run_is_chosen(
     browser: Browser, digits: Path, tmp_path: Path
 ) -> None:
@@ -310,7 +306,7 @@ def test_words_of_a_caption_meet_patches(visit: Visit, pairs: Path) -> None:
     visit.refused()
 
 
-@pytest.mark.parametrize("run", ["digits", pytest.param("pairs", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("run", ["digits", "pairs"])
 def test_axe_finds_nothing_and_nothing_is_cut_off(browser: Browser, served: Served, run: str) -> None:
     with visiting(browser, served, color_scheme="dark") as visit:
         page = visit.open(f"run={run}&query=3")

@@ -82,7 +82,7 @@ def test_the_page_without_a_server_has_no_such_panel(visit: Visit) -> None:
     expect(visit.page.locator("#recurrence")).to_be_hidden()
 
 
-@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_recurrent_run_shows_its_own_states_on_a_phone(browser: Browser, recurrent: Served, scheme: str) -> None:
     phone = {"viewport": {"width": 390, "height": 844}, "color_scheme": scheme}
     with visiting(browser, recurrent, **phone) as visit:

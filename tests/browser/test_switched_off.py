@@ -63,7 +63,6 @@ def test_a_part_is_switched_off_and_on_again(visit: Visit, tracer: TranslationTr
     assert page.locator(".hypotheses").inner_text() == shown
 
 
-@pytest.mark.slow
 @SERVER_ONLY
 def test_an_intervention_of_a_link_that_is_none_can_be_removed(visit: Visit) -> None:
     page = visit.open(f"text={TEXT}&changes=foo")
@@ -74,7 +73,6 @@ def test_an_intervention_of_a_link_that_is_none_can_be_removed(visit: Visit) -> 
     assert "changes" not in visit.state()
 
 
-@pytest.mark.slow
 @SERVER_ONLY
 def test_the_same_intervention_twice_is_undone_at_once(visit: Visit) -> None:
     page = visit.open()
@@ -113,7 +111,6 @@ def test_the_scope_decides_what_can_be_switched_off(visit: Visit) -> None:
     expect(page.locator("#interventions")).to_contain_text("each position sees the tokens after it")
 
 
-@pytest.mark.slow
 @SERVER_ONLY
 def test_a_link_has_the_scope_and_its_temperature(visit: Visit) -> None:
     page = visit.open()
@@ -132,7 +129,6 @@ def test_a_link_has_the_scope_and_its_temperature(visit: Visit) -> None:
     expect(where).to_have_value("*.*")
 
 
-@pytest.mark.slow
 @SERVER_ONLY
 def test_heads_without_weights_are_marked_and_named(visit: Visit) -> None:
     page = visit.open(f"text={TEXT}&part=encoder&changes=silence:*.*.2&changes=uniform:encoder.2.*")
@@ -145,7 +141,6 @@ def test_heads_without_weights_are_marked_and_named(visit: Visit) -> None:
     assert {row[1] for row in visit.table("heads")[1:] if row[0].endswith(".2")} == {"0.000"}
 
 
-@pytest.mark.slow
 @SERVER_ONLY
 def test_another_head_is_left_in_place_of_the_one_before(visit: Visit) -> None:
     page = visit.open(f"text={TEXT}&changes=no-ffn:*.*")
@@ -174,7 +169,6 @@ def test_the_temperature_is_set_with_the_keyboard(visit: Visit, tracer: Translat
     assert "changes" not in visit.state()
 
 
-@pytest.mark.slow
 def test_checkpoints_are_a_slider_from_random_weights_to_the_trained_model(browser: Browser, trained: Path) -> None:
     tracer = TranslationTracer.load(trained, "cpu")
     with serving(trained) as server, visiting(browser, server) as visit:
