@@ -9,7 +9,7 @@ With smoothing ε spread over the vocabulary V the target distribution is q = (1
 Only the softmax is a dense part of the gradient: the one-hot and the uniform part of q contribute to ∂x and ∂W in
 closed form (a row of W, and the mean of W's rows). So each chunk of logits is replaced by its softmax, multiplied twice
 and freed: no tensor of shape (target tokens, vocabulary) ever exists, only chunks of it. The gradients are computed in
-the forward pass, if gradients are enabled, and scaled in the backward pass. A frozen W has none.
+the forward pass, if gradients are enabled, and scaled in the backward pass.
 
 Sums, the log-normalizer and the gradient of W are float32 if the hidden states are bfloat16.
 """
@@ -68,25 +68,18 @@ def _normalized(logits: Tensor, at_target: Tensor, targets: Tensor) -> tuple[Ten
     return at_target.to(wide) - probability.to(wide).log(), probabilities
 
 
-def _zeros_of_gradient(ctx: Any, weight: Tensor) -> Tensor | None:
-    """Return zeros to sum the gradient of W in, None if W, the second argument, is frozen."""
-    return torch.zeros_like(weight, dtype=sum_dtype(weight)) if ctx.needs_input_grad[1] else None
-
-
 def _add_target_part(
     to_hidden: Tensor,
-    to_weight: Tensor | None,
+    to_weight: Tensor,
     hidden: Tensor,
     weight: Tensor,
     targets: Tensor,
     epsilon: float,
     share: float = 1.0,
 ) -> None:
-    """Add the gradient of -share · Σ q·logits to `to_hidden` and `to_weight`, if any, in closed form and in place."""
+    """Add the gradient of -share · Σ q·logits to `to_hidden` and `to_weight`, in closed form and in place."""
     expected_weight = (1 - epsilon) * functional.embedding(targets, weight) + epsilon * weight.mean(dim=0)
     to_hidden.sub_(expected_weight.to(to_hidden.dtype), alpha=share)
-    if to_weight is None:
-        return
     x = hidden.to(to_weight.dtype)
     to_weight.index_add_(0, targets, x, alpha=-share * (1 - epsilon))
     to_weight.sub_(x.sum(dim=0), alpha=share * epsilon / weight.size(0))
@@ -99,7 +92,7 @@ class _ChunkedLoss(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, scale: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         to_hidden, to_weight = ctx.saved_tensors
-        return to_hidden * scale, None if to_weight is None else to_weight * scale, None, None, None
+        return to_hidden * scale, to_weight * scale, None, None, None
 
 
 class _SmoothedCrossEntropy(_ChunkedLoss):
@@ -113,7 +106,7 @@ class _SmoothedCrossEntropy(_ChunkedLoss):
         w = weight.to(hidden.dtype)
         products = selected_gemm(hidden, w)
         to_hidden = torch.empty_like(hidden)
-        to_weight = _zeros_of_gradient(ctx, weight)
+        to_weight = weight.new_zeros(weight.shape if differentiate else (0,), dtype=sum_dtype(weight))
         nll = torch.zeros((), dtype=sum_dtype(hidden), device=hidden.device)
         log_sum_exps = torch.zeros_like(nll)
         for part in _chunks(tokens, vocabulary, hidden.device):
@@ -125,8 +118,7 @@ class _SmoothedCrossEntropy(_ChunkedLoss):
             log_sum_exps += log_sum_exp.sum()
             if differentiate:
                 to_hidden[part] = products.input_gradient(probabilities, w)
-                if to_weight is not None:
-                    products.add_weight_gradient(to_weight, probabilities, x)
+                products.add_weight_gradient(to_weight, probabilities, x)
         if differentiate:
             _add_target_part(to_hidden, to_weight, hidden, weight, targets, epsilon)
             ctx.save_for_backward(to_hidden, to_weight)
@@ -146,7 +138,7 @@ class _RegularizedDropout(_ChunkedLoss):
         w = weight.to(hidden.dtype)
         products = selected_gemm(hidden, w)
         to_hidden = torch.empty_like(hidden)
-        to_weight = _zeros_of_gradient(ctx, weight)
+        to_weight = torch.zeros_like(weight, dtype=sum_dtype(weight))
         nll, log_sum_exps, divergence = torch.zeros(3, dtype=sum_dtype(hidden), device=hidden.device).unbind()
         for part in _chunks(tokens, vocabulary, hidden.device, multiple=3):
             second = slice(part.start + tokens, part.stop + tokens)
@@ -171,8 +163,7 @@ class _RegularizedDropout(_ChunkedLoss):
             gradient = torch.cat([g1, g2])
             to_x = products.input_gradient(gradient, w)
             to_hidden[part], to_hidden[second] = to_x[:size], to_x[size:]
-            if to_weight is not None:
-                products.add_weight_gradient(to_weight, gradient, x)
+            products.add_weight_gradient(to_weight, gradient, x)
         _add_target_part(to_hidden, to_weight, hidden, weight, targets.repeat(2), epsilon, share=0.5)
         ctx.save_for_backward(to_hidden, to_weight)
         uniform = log_sum_exps - weight.mean(dim=0).to(nll.dtype) @ hidden.to(nll.dtype).sum(dim=0) / 2
