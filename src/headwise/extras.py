@@ -44,7 +44,6 @@ OPTIONAL = {
     "gcsfs": "headwise[gs]",
     "ray": "headwise[ray]",
     "sklearn": "headwise[digits]",
-    "seqeval": "headwise[tagging]",
 }
 
 

@@ -146,7 +146,6 @@ def test_a_tagger_disambiguates_words_by_context(program: Call, tmp_path: Path) 
 
 
 def test_a_tagger_finds_spans(program: Call, tmp_path: Path) -> None:
-    pytest.importorskip("seqeval", reason="needs the extra 'tagging'")
     generate("entities", tmp_path, train=600, dev=40, test=40)
     changes = ["training.max_steps=150", "training.best_by=f1"]
     file = configuration(
@@ -286,15 +285,3 @@ def test_folds_hold_out_every_text_once(program: Call, reviews: Path, tmp_path: 
         program("train", "-c", reviews / "classification.yaml", *options, "-o", run).ok()
         seen += (run / "prepared" / "dev.jsonl").read_text().splitlines()
     assert len(seen) == len(set(seen)) == 300
-
-
-# Error messages
-
-
-def test_spans_without_seqeval(program: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "seqeval.metrics", None)
-    (tmp_path / "train.iob").write_text("Ada\tB-PER\nslept\tO\n\n" * 40)
-    file = configuration(tmp_path, "tagging", ["train.iob"], subwords={"size": 20}, tagging={"spans": True})
-    assert program("train", "-c", file, "-o", tmp_path / "run", "--max-steps=1").error == (
-        "tagging.spans: needs the package seqeval, found none; run `pip install 'headwise[tagging]'`"
-    )

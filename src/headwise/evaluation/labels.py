@@ -1,22 +1,19 @@
 """Metrics of predicted labels, spans, answers and retrieved items, in percent.
 
-Spans of IOB2 tags are scored as in CoNLL (through seqeval); answers by exact match and F1 of SQuAD (Rajpurkar et al.
-2016, section 6.1).
+Spans of IOB2 tags are scored as in CoNLL and in seqeval's strict mode; answers by exact match and F1 of SQuAD
+(Rajpurkar et al. 2016, section 6.1).
 """
 
 from __future__ import annotations
 
 import re
 import string
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from headwise.extras import needed_by
 
 
 def accuracy(predicted: Sequence[str], gold: Sequence[str]) -> float:
@@ -32,16 +29,16 @@ def by_class(predicted: Sequence[str], gold: Sequence[str], labels: Sequence[str
     """
     pairs = Counter(zip(predicted, gold, strict=True))
     predicted_counts, gold_counts = Counter(predicted), Counter(gold)
-    scores = {}
-    for label in labels:
-        correct = pairs[label, label]
-        scores[label] = {
-            "precision": _percent(correct, predicted_counts[label]),
-            "recall": _percent(correct, gold_counts[label]),
-            "f1": _percent(2 * correct, predicted_counts[label] + gold_counts[label]),
-            "support": gold_counts[label],
-        }
-    return scores
+    return {label: _scores(pairs[label, label], predicted_counts[label], gold_counts[label]) for label in labels}
+
+
+def _scores(correct: int, predicted: int, gold: int) -> dict[str, Any]:
+    return {
+        "precision": _percent(correct, predicted),
+        "recall": _percent(correct, gold),
+        "f1": _percent(2 * correct, predicted + gold),
+        "support": gold,
+    }
 
 
 def macro_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
@@ -79,41 +76,14 @@ def spans(tags: Sequence[str]) -> list[tuple[str, int, int]]:
 
 
 def score_spans(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Return precision, recall and F1 of spans in percent, overall and per type; only exact matches count.
-
-    This is seqeval's strict mode with IOB2. Raises `ConfigError` where seqeval isn't installed.
-    """
-    with needed_by("tagging.spans"):
-        from seqeval.metrics import classification_report
-        from seqeval.scheme import IOB2
-    types = {tag[2:] for sentence in gold for tag in sentence if tag != "O"}
-    types |= {tag[2:] for sentence in predicted for tag in sentence if tag != "O"}
-    if not types:
-        return {"precision": 0.0, "recall": 0.0, "f1": 0.0, "types": {}}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # numpy deprecations that seqeval 1.2.2 triggers
-        report = classification_report(
-            [list(s) for s in gold], [list(s) for s in predicted],
-            output_dict=True, mode="strict", scheme=IOB2, zero_division=0,  # type: ignore[arg-type]
-        )  # fmt: skip
-    assert isinstance(report, dict)
-    scores_by_name = {
-        name: {
-            "precision": 100.0 * float(scores["precision"]),
-            "recall": 100.0 * float(scores["recall"]),
-            "f1": 100.0 * float(scores["f1-score"]),
-            "support": int(scores["support"]),
-        }
-        for name, scores in report.items()
-    }
-    total = scores_by_name["micro avg"]
-    names = [name for name in sorted(types) if name in scores_by_name]
-    return {
-        "precision": total["precision"],
-        "recall": total["recall"],
-        "f1": total["f1"],
-        "types": {name: scores_by_name[name] for name in names},
-    }
+    """Return precision, recall and F1 of spans in percent, overall and per type; only exact matches count."""
+    found, wanted = (
+        {(*span, number) for number, tags in enumerate(side) for span in spans(tags)} for side in (predicted, gold)
+    )
+    counts = [Counter(span[0] for span in part) for part in (found & wanted, found, wanted)]
+    types = {kind: _scores(*(count[kind] for count in counts)) for kind in sorted(counts[1] | counts[2])}
+    total = _scores(*(count.total() for count in counts))
+    return {name: total[name] for name in ("precision", "recall", "f1")} | {"types": types}
 
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

@@ -81,7 +81,7 @@ class Tagging(EncoderKind[TaggedSentence]):
     def describe(self, record: dict[str, Any]) -> list[str]:  # noqa: D102
         lines = [f"accuracy   {record['accuracy']:6.2f}  of {record['words']:,} words"]
         if "precision" in record:
-            lines.append(f"span F1    {record['f1']:6.2f}  IOB2, strict, by seqeval")
+            lines.append(f"span F1    {record['f1']:6.2f}  IOB2, strict, as seqeval's")
             lines.append(f"precision  {record['precision']:6.2f}")
             lines.append(f"recall     {record['recall']:6.2f}")
         else:

@@ -36,14 +36,34 @@ def test_classes_are_scored_as_scikit_learn_does(pairs: list[tuple[str, str]]) -
 
 @given(st.lists(st.sampled_from(TAGS), max_size=12))
 def test_spans_are_those_of_strict_iob2(tags: list[str]) -> None:
-    scheme = pytest.importorskip("seqeval.scheme", reason="needs the extra 'tagging'")
+    scheme = pytest.importorskip("seqeval.scheme")
     expected = [(e.tag, e.start, e.end) for e in scheme.Tokens(tags, scheme.IOB2).entities]
     assert spans(tags) == expected
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of numpy, by seqeval 1.2.2
+@given(st.lists(st.lists(st.tuples(*[st.sampled_from(TAGS)] * 2), min_size=1, max_size=8), min_size=1, max_size=5))
+def test_spans_are_scored_as_seqeval_does(sentences: list[list[tuple[str, str]]]) -> None:
+    metrics, scheme = (pytest.importorskip(f"seqeval.{name}") for name in ("metrics", "scheme"))
+    predicted, gold = ([[pair[side] for pair in sentence] for sentence in sentences] for side in (0, 1))
+    scores = score_spans(predicted, gold)
+    if not scores["types"]:  # where there is no span, seqeval has no report
+        assert not any(map(spans, [*predicted, *gold]))
+        return
+    report = metrics.classification_report(
+        gold, predicted, output_dict=True, mode="strict", scheme=scheme.IOB2, zero_division=0
+    )
+    names = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
+    for kind, found in (*scores["types"].items(), ("micro avg", scores)):
+        for ours, theirs in names.items():
+            assert found[ours] / 100 == pytest.approx(report[kind][theirs])
+    assert {kind: each["support"] for kind, each in scores["types"].items()} == {
+        kind: each["support"] for kind, each in report.items() if "avg" not in kind
+    }
+
+
 def test_spans_count_whole() -> None:
     """By hand: 2 of 3 gold spans are correct, 1 of 3 predictions has a wrong end; adjacent spans stay separate."""
-    pytest.importorskip("seqeval", reason="needs the extra 'tagging'")
     gold = [["B-X", "I-X", "B-X", "O"], ["B-Y", "I-Y"]]
     predicted = [["B-X", "I-X", "B-X", "O"], ["B-Y", "O"]]
     scores = score_spans(predicted, gold)
@@ -55,7 +75,6 @@ def test_spans_count_whole() -> None:
 
 
 def test_nothing_to_find_and_nothing_found() -> None:
-    pytest.importorskip("seqeval", reason="needs the extra 'tagging'")
     assert score_spans([["O"]], [["O"]]) == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "types": {}}
 
 
