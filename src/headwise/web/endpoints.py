@@ -47,8 +47,7 @@ class Endpoint(Route):
     def __init__(
         self, group: Endpoints, function: Callable[..., Any], method: str, path: str, **described: Any
     ) -> None:
-        super().__init__(path, self.respond, name=function.__name__)
-        self.methods = {method}  # not HEAD with GET
+        super().__init__(path, self.respond, name=function.__name__, methods=[method])
         self.group, self.function, self.method = group, function, method
         self.fields = get_type_hints(function).get("fields")
         self.summary: str = described["summary"]

@@ -131,8 +131,9 @@ def test_models_and_description(address: str) -> None:
 
 
 def test_alive_ready_and_metrics(address: str) -> None:
-    assert httpx.get(f"{address}/livez").status_code == 200
-    assert httpx.get(f"{address}/readyz").status_code == 200
+    for method in ("GET", "HEAD"):  # many monitors ask with HEAD
+        assert httpx.request(method, f"{address}/livez").status_code == 200
+        assert httpx.request(method, f"{address}/readyz").status_code == 200
     post(address, "translate", texts=["A dog."], source="en", target="de")
     httpx.get(f"{address}/v3/glossaries")
     text = httpx.get(f"{address}/metrics").text
