@@ -52,11 +52,11 @@ class Hosts:
         address = _address(host)
         return host == "localhost" or (address is not None and address.is_loopback) or host in self._names
 
-    def refusal(self, headers: Headers, *, page: bool, origins: frozenset[str] = frozenset()) -> str | None:
+    def refusal(self, headers: Headers, *, page: bool, origins: frozenset[str] | None = None) -> str | None:
         """Return a sentence that says why a request is refused, or None if it is accepted.
 
         `page` is whether the request is for the page, which other sites may link to, and not for the API. Pages of
-        `origins` are accepted whatever their host.
+        `origins` are accepted whatever their host; None is for what other sites can't be let in to.
         """
         hosts = headers.getlist("host")
         host = parse_authority(hosts[0]) if len(hosts) == 1 else None
@@ -66,10 +66,11 @@ class Hosts:
         for origin in headers.getlist("origin"):
             match = _ORIGIN.fullmatch(origin)
             origin_host = parse_authority(match[1]) if match else None
-            if origin in origins:
+            if origin in (origins or ()):
                 continue
             if origin_host is None or not (origin_host == host or self.known(origin_host)):
-                return f"Origin: expected a page of {self._expected()}, found {origin[:_SHOWN]!r}{_advice(origin_host)}"
+                advice = _advice(origin_host) if origins is None else _advice(origin_host and origin, "origin")
+                return f"Origin: expected a page of {self._expected()}, found {origin[:_SHOWN]!r}{advice}"
         linked = page and headers.get("sec-fetch-mode", "").strip().lower() == "navigate"
         foreign = headers.get("sec-fetch-site", "").strip().lower() == "cross-site"
         if foreign and not linked and "origin" not in headers:
@@ -99,7 +100,7 @@ class KnownHosts:
                 return
             own = scope["path"].startswith("/api/")
             page = scope["method"] in ("GET", "HEAD") and not own
-            origins = frozenset() if own else self._origins
+            origins = None if own else self._origins
             if sentence := self.hosts.refusal(Headers(scope=scope), page=page, origins=origins):
                 await failure(scope["path"], 403, sentence)(scope, receive, send)
                 return
@@ -161,5 +162,5 @@ def _local(address: Address) -> bool:
     return address.is_loopback or address.is_unspecified
 
 
-def _advice(host: str | None) -> str:
-    return "" if host is None else f"; headwise serve --allow-host {host} lets it in"
+def _advice(value: str | None, option: str = "host") -> str:
+    return "" if value is None else f"; headwise serve --allow-{option} {value} lets it in"

@@ -59,6 +59,9 @@ def test_a_refusal_says_which_option_lets_the_name_in(port: int) -> None:
         b"""{"error":"Host: expected localhost, found 'lab.example:80'; """
         b"""headwise serve --allow-host lab.example lets it in"}"""
     )
+    foreign = "HTTP/1.1\nHost: localhost\nOrigin: https://lab.example:8443"
+    assert b"serve --allow-host lab.example lets" in ask(port, f"POST /api/trace {foreign}")[1]  # behind a proxy
+    assert b"serve --allow-origin https://lab.example:8443 lets" in ask(port, f"POST /translate {foreign}")[1]
 
 
 def test_without_a_host_or_with_two_there_is_no_answer(port: int) -> None:
