@@ -81,6 +81,13 @@ def test_a_document(client: Any, translator: Translator, tmp_path: Path) -> None
         client.translate_document(b"a", io.BytesIO(), filename="a.pdf", target_lang="DE")
 
 
+def test_a_document_names_its_language_as_its_format_has_it(client: Any) -> None:
+    messages = b'msgid ""\nmsgstr ""\n"Language: \\n"\n\nmsgid "A dog."\nmsgstr ""\n'
+    written = io.BytesIO()
+    client.translate_document(messages, written, filename="a.po", source_lang="EN", target_lang="DE")
+    assert b'"Language: de\\n"' in written.getvalue()
+
+
 def test_a_document_that_fails_says_why_and_costs_nothing(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> bytes:
         raise DataError("a.txt: expected a file that can be written")

@@ -11,6 +11,7 @@ from pathlib import PurePath
 from unicodedata import category
 
 from headwise.characters import unwritable
+from headwise.config.languages import short_code
 from headwise.documents.formats import read_file
 from headwise.documents.readers.document_file import DocumentFile
 from headwise.engine.documents import write
@@ -34,6 +35,7 @@ class Documents:
     async def read(self, name: str, content: Callable[[], bytes], target: str, source: str | None) -> DocumentFile:
         """Return the texts of a file to be translated into `target`; raises `ServiceError` (400, 413, 504).
 
+        The file names the language as ISO 639 does, `de`, also where a client writes `DE`, as DeepL's do.
         Files are read one at a time, so that the bounds on one bound the memory for all. One that takes too long is
         read to its end before the next one.
         """
@@ -41,7 +43,7 @@ class Documents:
         async with deadline(self._service.limits.seconds):
             try:
                 file = await loop.run_in_executor(
-                    self._reader, lambda: read_file(name, content(), target, source or "")
+                    self._reader, lambda: read_file(name, content(), short_code(target), source or "")
                 )
             except DataError as error:
                 raise ServiceError(400, str(error)) from None
