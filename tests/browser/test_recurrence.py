@@ -65,7 +65,7 @@ def test_a_radius_and_a_network_are_chosen_with_the_keyboard(visit: Visit, trace
 
 
 @SERVER_ONLY
-def test_nothing_is_computed_before_it_is_seen(visit: Visit) -> None:
+def test_nothing_is_computed_before_it_is_seen_and_then_after_the_translation(visit: Visit) -> None:
     asked: list[str] = []
     visit.page.on("request", lambda request: asked.append(request.url.rsplit("/", 1)[1]))
     visit.open()
@@ -74,6 +74,10 @@ def test_nothing_is_computed_before_it_is_seen(visit: Visit) -> None:
     visit.page.locator("#recurrence").scroll_into_view_if_needed()
     visit.page.locator("#recurrence svg").nth(2).wait_for()
     assert {"recurrence", "times"} <= set(asked)
+    asked.clear()
+    visit.page.locator("#source").fill("Two dogs.")
+    visit.settled()
+    assert asked.index("trace") < asked.index("recurrence")
 
 
 @pytest.mark.parametrize("served", ["static"], indirect=True)

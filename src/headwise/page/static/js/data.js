@@ -162,7 +162,6 @@ export class Data {
   #askModel(delay) {
     const run = this.run.value;
     const { state } = this.store;
-    this.#askRecurrence(delay);
     if (this.run.status === "ready" && run?.can.language_model) this.next.ask("next", this.drawing(), delay);
     if (this.run.status === "ready" && run?.can.vision) {
       const picture = { run: run.name, ...this.#picture(), caption: state.caption };
@@ -170,12 +169,14 @@ export class Data {
       if (state.changes.length) this.unchanged.ask("patches", picture, delay);
       else this.unchanged.clear();
     }
-    if (this.run.status !== "ready" || !(run?.can.translate || run?.can.read)) return;
-    const now = { run: run.name, ...question(settingsOf(state)) };
-    const before = { run: run.name, ...question(baselineOf(state)) };
-    this.trace.ask("trace", now, delay);
-    if (JSON.stringify(now) === JSON.stringify(before)) this.base.clear();
-    else this.base.ask("trace", before, delay);
+    if (this.run.status === "ready" && (run?.can.translate || run?.can.read)) {
+      const now = { run: run.name, ...question(settingsOf(state)) };
+      const before = { run: run.name, ...question(baselineOf(state)) };
+      this.trace.ask("trace", now, delay);
+      if (JSON.stringify(now) === JSON.stringify(before)) this.base.clear();
+      else this.base.ask("trace", before, delay);
+    }
+    this.#askRecurrence(delay); // the last, because it takes the longest
   }
 
   /** Request the forced decodings that depend on the traces, then the cell. */
