@@ -443,10 +443,13 @@ def test_a_run_in_training_shows_its_curves_live(browser: Browser, run: Path, tm
         rates = page.locator("#training figure", has_text="Learning rate").locator("text[text-anchor=end]")
         assert rates.all_text_contents()[:3] == ["0.0", "0.010", "0.020"]
         assert page.locator(".panel:visible").count() == 1
+        loss = page.locator("#training figure", has_text="Loss")
+        assert loss.locator(".legend").inner_text() == "training"  # the only line that has points
         with metrics.open("a") as file:
             file.write(json.dumps({"kind": "train", "step": 4, "loss": 1.0, "learning_rate": 0.02}) + "\n")
             file.write(json.dumps({"kind": "dev", "step": 4, "loss": 1.5, "bleu": 9.5}) + "\n")
         expect(page.locator("#training")).to_contain_text("step 4 of", timeout=9_000)
+        assert loss.locator(".legend span").all_inner_texts() == ["training", "development"]
         assert page.locator("#training figure", has_text="BLEU").locator("circle").count() == 1
         assert len(visit.table("training")) == 6
         held: list[Route] = []

@@ -26,10 +26,12 @@ const MOST_TICKS = 6; // powers of ten on a logarithmic axis
  * @param {Axes} [axes]
  */
 export function lineChart(title, given, { logX = false, logY = false, xTicks, named = false } = {}) {
-  const lines = given.map((line) => ({
-    ...line,
-    points: line.points.filter(([x, y]) => Number.isFinite(y) && (!logX || x > 0) && (!logY || y > 0)),
-  }));
+  const lines = given
+    .map((line) => ({
+      ...line,
+      points: line.points.filter(([x, y]) => Number.isFinite(y) && (!logX || x > 0) && (!logY || y > 0)),
+    }))
+    .filter((line) => line.points.length);
   const points = lines.flatMap((line) => line.points);
   if (points.length === 0) return null;
   const [onX, onY] = [logX, logY].map((log, i) =>
@@ -51,7 +53,7 @@ export function lineChart(title, given, { logX = false, logY = false, xTicks, na
       {},
       h("h3", {}, title),
       !named &&
-        lines.length > 1 &&
+        given.length > 1 &&
         h(
           "span",
           { class: "legend" },
@@ -64,7 +66,6 @@ export function lineChart(title, given, { logX = false, logY = false, xTicks, na
         viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
         role: "img",
         "aria-label": `${title}: ${lines
-          .filter((line) => line.points.length)
           .map((line) => `${line.name} ends at ${formatted(line.points[line.points.length - 1][1])}`)
           .join(", ")}`,
       },
@@ -107,7 +108,6 @@ function classOf({ dashed, faint }) {
  */
 function names(lines, x, y) {
   const ends = lines
-    .filter(({ points }) => points.length)
     .map((line) => ({ line, at: line.points[line.points.length - 1] }))
     .map(({ line, at }) => ({ line, left: x(at[0]) + 5, height: y(at[1]) }))
     .sort((a, b) => a.height - b.height);
