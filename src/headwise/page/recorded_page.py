@@ -101,7 +101,7 @@ def _about_run(run: PageRun, text: str, trace: Trace) -> Iterator[dict[str, Any]
         description |= {"beam": trace.beam, "alpha": trace.alpha}
     yield _answer("runs", {}, {"runs": [{"name": run.name, "task": run.config.task, "ready": True}]})
     yield _answer("run", {}, description)
-    yield _answer("metrics", {}, {"count": 0, "records": [], "going_on": False})
+    yield _answer("metrics", {}, {"records": [], "going_on": False})
     yield _answer("evidence", {}, Evidence(None, run.translator).to_json())
 
 

@@ -21,7 +21,6 @@ MOST_WORDS = 8  # forced words: each needs a search of its own
 
 Text = Annotated[str, Field(max_length=MOST_CHARACTERS)]
 Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=1_024)]
-After = Annotated[int, Field(ge=0, lt=2**31)]  # number of a record of metrics.jsonl, from 0
 Number = Annotated[int, Field(ge=0, lt=100_000)]  # of a layer, head or query, from 0
 
 
@@ -29,12 +28,6 @@ class RunFields(BaseModel):
     """The run that is asked for, in the address."""
 
     run: str
-
-
-class CurvesFields(RunFields):
-    """Whose training curves, and from which record on."""
-
-    after: After = 0
 
 
 class PageRequest(BaseModel):

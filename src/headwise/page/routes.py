@@ -20,7 +20,6 @@ from headwise.page.requests import (
     BoxesRequest,
     BoxRequest,
     ContinueRequest,
-    CurvesFields,
     ForceRequest,
     PatchesRequest,
     ProductsRequest,
@@ -69,8 +68,8 @@ def interface(runs: Mapping[str, PageRun], evidence: Mapping[str, Evidence], que
         add(path, function)
 
     @endpoints("GET", "/api/metrics", "Metrics")
-    def metrics(request: Request, fields: CurvesFields) -> dict[str, Any]:
-        return find(fields.run).curves(fields.after)
+    def metrics(request: Request, fields: RunFields) -> dict[str, Any]:
+        return find(fields.run).curves()
 
     @endpoints("GET", "/api/evidence", "Evidence")
     def measured(request: Request, fields: RunFields) -> dict[str, Any]:

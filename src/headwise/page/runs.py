@@ -68,8 +68,8 @@ class PageRun(RunDirectory[View]):
         view = self.view()
         return {**description, "can": {**description["can"], **view.can()}, **view.describe()}
 
-    def curves(self, after: int = 0) -> dict[str, Any]:
-        """Return the training curves: the records from number `after` on, the number of all, and whether it still runs.
+    def curves(self) -> dict[str, Any]:
+        """Return the training curves: the records, the steps that are planned, and whether it still runs.
 
         Numbers that aren't finite become None, because JSON has no such numbers.
         """
@@ -78,8 +78,7 @@ class PageRun(RunDirectory[View]):
         ended = any(record.get("kind") == "averaged" for record in records)
         recent = file.exists() and time.time() - file.stat().st_mtime < _STILL_RUNNING
         return {
-            "records": records[after:],
-            "count": len(records),
+            "records": records,
             "max_steps": self.config.training.max_steps,
             "going_on": recent and not ended,
         }

@@ -106,7 +106,7 @@ def write_page(trained: Trained, run: PageRun, folder: Path, corpus: EvaluationP
         evidence.measure()
     curves = run.curves() | {"going_on": False}
     description = run.describe()
-    available = {"evidence": evidence.status == "measured", "metrics": curves["count"] > 0}
+    available = {"evidence": evidence.status == "measured", "metrics": bool(curves["records"])}
     can = description["can"] | available
     description["can"] = {name: value and name in _ANSWERED for name, value in can.items()}
     description["checkpoints"] = []

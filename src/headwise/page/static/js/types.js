@@ -132,7 +132,7 @@
  * @property {string[]} words
  * @property {Tensor | null} shares  (words, rows, columns)
  *
- * @typedef {{ records: any[], count: number, max_steps: number, going_on: boolean }} Curves
+ * @typedef {{ records: any[], max_steps: number, going_on: boolean }} Curves
  */
 
 /**

@@ -38,7 +38,7 @@ export function trainingPanel({ data }) {
     const last = curves.records[curves.records.length - 1];
     fill(
       status,
-      curves.count === 0
+      curves.records.length === 0
         ? "This run has no metrics.jsonl."
         : `${curves.going_on ? "In training" : "Not in training now"}: step ${counted(last.step)} of ${counted(curves.max_steps)}.`,
     );
