@@ -193,7 +193,7 @@ class _Trainee:
 
 
 class _NoBatches:
-    def share(self, rank: int, size: int) -> None:
+    def share(self, rank: int, size: int, *, whole: bool = False) -> None:
         """Do nothing, because the batches passed to the trainer's step are a rank's share already."""
 
 
@@ -215,7 +215,7 @@ class _Task:
     def dev_tokens(self) -> int:
         return 0
 
-    def batches(self, rank: int, world: int) -> Any:
+    def batches(self) -> Any:
         return _NoBatches()
 
     def with_model(self, model: Any) -> _Task:

@@ -46,7 +46,7 @@ class Stream:
         part = Numbers(whole.x[self.part], whole.y[self.part], whole.name)
         return part if part.target_tokens else StandIn(whole)
 
-    def share(self, rank: int, size: int) -> None:
+    def share(self, rank: int, size: int, *, whole: bool = False) -> None:
         self.part = slice(rank, None, size)
 
     def state(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class Regression:
         self.validated: list[bool] = []  # whether each validation was the final one
         self.at: dict[str, Callable[[], float | None]] = {}  # what happens at a batch, and instead of its loss
 
-    def batches(self, rank: int, world: int) -> Stream:
+    def batches(self) -> Stream:
         self.stream = Stream()
         return self.stream
 

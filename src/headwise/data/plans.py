@@ -140,28 +140,9 @@ class Passes:
         return starts, stops
 
 
-def share_out(batches: list[NDArray[np.int64]], world: int) -> list[NDArray[np.int64]]:
-    """Halve the largest batches until their number is a multiple of `world`, so that all ranks get equally many.
-
-    Raises:
-        DataError: there are fewer examples than ranks.
-    """
-    batches = list(batches)
-    while len(batches) % world:
-        largest = max(range(len(batches)), key=lambda index: len(batches[index]))
-        rows = batches[largest]
-        if len(rows) < 2:
-            raise DataError(f"expected at least one training pair for each of {world} processes, found too few")
-        batches[largest] = rows[::2]
-        batches.append(rows[1::2])
-    return batches
-
-
-def plan_rows(lengths: NDArray[Any], tokens: int, *, seed: int, epoch: int, world: int = 1) -> list[NDArray[np.int64]]:
+def plan_rows(lengths: NDArray[Any], tokens: int, *, seed: int, epoch: int) -> list[NDArray[np.int64]]:
     """Group sequences of similar length into batches of at most `tokens`, padding included; each is in one batch.
 
-    If a sequence is longer than `tokens`, its length is the budget. Raises `DataError` if there are fewer sequences
-    than ranks.
+    If a sequence is longer than `tokens`, its length is the budget.
     """
-    tokens = max(tokens, int(lengths.max()))
-    return share_out(plan_batches(lengths, lengths, tokens, seed=seed, epoch=epoch), world)
+    return plan_batches(lengths, lengths, max(tokens, int(lengths.max())), seed=seed, epoch=epoch)

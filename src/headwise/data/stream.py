@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from headwise.errors import CheckpointError
 
 Batch = TypeVar("Batch")
-# An epoch: the example indices of each batch of this rank, and a function from a batch's index and examples to a batch.
+# An epoch: the example indices of each batch, and a function from a batch's index and examples to a batch.
 Epoch: TypeAlias = tuple[Sequence[NDArray[np.int64]], Callable[[int, NDArray[np.int64]], Batch]]
 
 _PREFETCH = 8  # batches that a worker thread makes in advance
@@ -26,7 +26,7 @@ _PREFETCH = 8  # batches that a worker thread makes in advance
 
 @dataclass(frozen=True)
 class StandIn(Generic[Batch]):
-    """A batch whose loss counts for nothing, for a rank to which a shared batch gives no example.
+    """A batch whose loss counts for nothing, for a rank to which `share` gives none.
 
     Every rank then has gradients of the same parameters, which are summed.
     """
@@ -42,28 +42,25 @@ _Item: TypeAlias = tuple[Batch | StandIn[Batch], int, int]
 class ResumableStream(ABC, Generic[Batch]):
     """Resumable, endless iterator over training batches.
 
-    `epoch` and `index` are the position of the next batch. Rank r of `world` gets batches r, r + world, … of every
-    epoch, and all ranks get equally many. A batch depends on the seed and its position only, so a restored stream
-    yields the same batches.
+    `epoch` and `index` are the position of the next batch. A batch depends on the seed and its position only, so a
+    restored stream yields the same batches.
     """
 
     ahead: ClassVar[bool] = False  # whether a worker thread prefetches batches
     name = "batches"
 
-    def __init__(self, identity: Mapping[str, Any], *, seed: int, rank: int = 0, world: int = 1) -> None:
+    def __init__(self, identity: Mapping[str, Any], *, seed: int) -> None:
         """Start at the beginning of epoch 0.
 
         Args:
             identity: the data and settings that determine the batches, as JSON values; it is saved with the position,
                 and a stream with another identity refuses to restore it.
             seed: seed of the order and of all random choices.
-            rank: data-parallel rank of this process.
-            world: number of data-parallel processes.
         """
         self.epoch = self.index = 0
-        self.seed, self.rank, self.world = seed, rank, world
+        self.seed = seed
         self.identity = dict(identity)
-        self._share = (0, 1)
+        self._rank, self._size, self._whole = 0, 1, False
         self._items: Iterator[_Item[Batch]] | None = None
         self._stop: Callable[[], None] = lambda: None
 
@@ -80,7 +77,7 @@ class ResumableStream(ABC, Generic[Batch]):
 
         Raises:
             CheckpointError: the restored position is past the end of its epoch.
-            DataError: there are fewer examples than ranks, or an example is longer than a batch.
+            DataError: an example is longer than a batch.
             TrainingError: the disk is full, if an epoch is written to it.
         """
         if self._items is None:
@@ -107,13 +104,14 @@ class ResumableStream(ABC, Generic[Batch]):
         self.close()
         self.epoch, self.index = epoch, index
 
-    def share(self, rank: int, size: int) -> None:
+    def share(self, rank: int, size: int, *, whole: bool = False) -> None:
         """Yield every `size`-th example of each batch, from example `rank` on; a `StandIn` where there is none.
 
-        `size` processes so compute the same batches as one, and have the same position in them.
+        `size` processes so compute the same batches as one, and have the same position in them. With `whole`, they
+        take turns: each gets every `size`-th batch as it is.
         """
         self.close()
-        self._share = (rank, size)
+        self._rank, self._size, self._whole = rank, size, whole
 
     def close(self) -> None:
         """Stop making batches; iterating again resumes at the current position."""
@@ -121,8 +119,14 @@ class ResumableStream(ABC, Generic[Batch]):
         self._items, self._stop = None, lambda: None
 
     def random(self, epoch: int, index: int) -> np.random.Generator:
-        """Return the random generator for one batch of this rank, or for its share of the batch."""
-        return np.random.default_rng([self.seed, epoch, index, self.rank + self._share[0]])
+        """Return the random generator for this rank's share of a batch, or of as many batches as there are ranks."""
+        return np.random.default_rng([self.seed, epoch, index, self._rank])
+
+    def _own(self, batches: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Return this rank's examples: its share of one batch, or one of several batches; none if there are fewer."""
+        if not self._whole:
+            return batches[0][self._rank :: self._size]
+        return batches[self._rank] if self._rank < len(batches) else batches[0][:0]
 
     def _begin(self) -> None:
         items = self._items_from(self.epoch, self.index)
@@ -133,15 +137,15 @@ class ResumableStream(ABC, Generic[Batch]):
             self._items, self._stop = items, items.close
 
     def _items_from(self, epoch: int, index: int) -> Generator[_Item[Batch], None, None]:
+        step = self._size if self._whole else 1
         with contextlib.closing(self.epochs(epoch)) as epochs:
             for plan, make in epochs:
                 check_index(index, plan, epoch)
-                for position in range(index, len(plan)):
-                    rank, size = self._share
-                    examples = plan[position][rank::size]
+                for position in range(index, len(plan), step):
+                    examples = self._own(plan[position : position + step])
                     made = make(position, examples if len(examples) else plan[position][:1])
-                    next_epoch, following = divmod(position + 1, len(plan))
-                    yield made if len(examples) else StandIn(made), epoch + next_epoch, following
+                    ends = position + step >= len(plan)
+                    yield made if len(examples) else StandIn(made), epoch + ends, 0 if ends else position + step
                 epoch, index = epoch + 1, 0
 
 
@@ -149,10 +153,10 @@ class PlannedStream(ResumableStream[Batch]):
     """Stream of batches whose examples are planned before each epoch.
 
     Args:
-        plan: returns the example indices of each batch of an epoch, of all ranks.
+        plan: returns the example indices of each batch of an epoch.
         make: builds a batch from the epoch, its example indices and a random generator.
-        identity: JSON values that, with seed and world, identify the data and the plan that a position belongs to.
-        seed, rank, world: as for `ResumableStream`.
+        identity: JSON values that, with the seed, identify the data and the plan that a position belongs to.
+        seed: as for `ResumableStream`.
         name: of the batches, in messages.
     """
 
@@ -163,16 +167,14 @@ class PlannedStream(ResumableStream[Batch]):
         *,
         identity: Mapping[str, Any],
         seed: int,
-        rank: int = 0,
-        world: int = 1,
         name: str = "batches",
     ) -> None:
-        super().__init__({"seed": seed, "world": world, **identity}, seed=seed, rank=rank, world=world)
+        super().__init__({"seed": seed, **identity}, seed=seed)
         self.plan, self.make, self.name = plan, make, name
 
     def epochs(self, first: int) -> Generator[Epoch[Batch], None, None]:  # noqa: D102
         for epoch in itertools.count(first):
-            yield self.plan(epoch)[self.rank :: self.world], functools.partial(self._draw, epoch)
+            yield self.plan(epoch), functools.partial(self._draw, epoch)
 
     def _draw(self, epoch: int, index: int, examples: NDArray[np.int64]) -> Batch:
         return self.make(epoch, examples, self.random(epoch, index))

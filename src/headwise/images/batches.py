@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.data.plans import share_out
 from headwise.data.stream import Batch, PlannedStream
 
 
@@ -39,8 +38,6 @@ def draws(
     *,
     identity: dict[str, Any],
     seed: int,
-    rank: int = 0,
-    world: int = 1,
 ) -> PlannedStream[Batch]:
     """Return training batches of up to `rows` of `count` examples, each once per epoch, in a new random order.
 
@@ -49,14 +46,7 @@ def draws(
 
     def plan(epoch: int) -> list[NDArray[np.int64]]:
         order = np.random.default_rng([seed, epoch]).permutation(count)
-        return share_out(np.array_split(order, -(-count // rows)), world)
+        return np.array_split(order, -(-count // rows))
 
     identity = {"rows": rows, **identity}
-    return PlannedStream(
-        plan,
-        lambda epoch, chosen, random: make(chosen, random),
-        identity=identity,
-        seed=seed,
-        rank=rank,
-        world=world,
-    )
+    return PlannedStream(plan, lambda epoch, chosen, random: make(chosen, random), identity=identity, seed=seed)

@@ -50,16 +50,14 @@ class DenoisingTask(PreparedTask[PreparedText, Seq2Seq]):
         share = options.share if options.corruption == "spans" else 1.0
         return round(share * len(self.prepared.dev.ids))
 
-    def batches(self, rank: int, world: int) -> PlannedStream[Batch]:
-        """Return the training batches of one rank; `batch.tokens` bounds the tokens before corruption."""
+    def batches(self) -> PlannedStream[Batch]:
+        """Return the training batches; `batch.tokens` bounds the tokens before corruption."""
         windows = window_stream(
             self.prepared,
             window_of(self.config),
             self.config.batch.tokens,
             first=self.prepared.vocabulary.line_end,
             seed=self.config.training.seed,
-            rank=rank,
-            world=world,
         )
         return denoising_stream(windows, self.damage)
 

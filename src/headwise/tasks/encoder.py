@@ -191,8 +191,8 @@ class ExamplesTask(PreparedTask[PreparedExamples, HeadedEncoder], Generic[Exampl
         self.tools = Tools(config, model, prepared.vocabulary, prepared.labels)
         self._encoded = form.encode(self.dev, prepared.vocabulary, prepared.labels, config.model.max_length)
 
-    def batches(self, rank: int, world: int) -> PlannedStream[RowBatch]:
-        """Return the training batches of one rank."""
+    def batches(self) -> PlannedStream[RowBatch]:
+        """Return the training batches."""
         rate, store = self.kind.token_dropout(self.config), self.prepared.train
         vocabulary = self.prepared.vocabulary
         replacement = vocabulary.symbol(MASK) if MASK in vocabulary.symbols else UNK
@@ -210,8 +210,6 @@ class ExamplesTask(PreparedTask[PreparedExamples, HeadedEncoder], Generic[Exampl
             self.config.batch.tokens,
             seed=self.config.training.seed,
             identity={"token_dropout": rate, **self.prepared.identity()},
-            rank=rank,
-            world=world,
         )
 
     def loss(self, batch: RowBatch) -> LossSum:

@@ -208,7 +208,7 @@ def _moments(model: nn.Module, config: Config) -> int:
 def _first_batches(task: Task, number: int) -> list[Any]:
     """Return the first batches of a training in one process; the model is set to training."""
     task.model.train()
-    batches = task.batches(0, 1)
+    batches = task.batches()
     stream = iter(batches)
     first = [next(stream) for _ in range(number)]
     batches.close()

@@ -41,8 +41,8 @@ class ImageBatch:
 class ImageClassificationTask(PreparedTask[PreparedImages, ImageClassifier]):
     """Training task of image classification."""
 
-    def batches(self, rank: int, world: int) -> PlannedStream[ImageBatch]:
-        """Return the training batches of one rank; `batch.tokens` bounds the patches, class tokens included."""
+    def batches(self) -> PlannedStream[ImageBatch]:
+        """Return the training batches; `batch.tokens` bounds the patches, class tokens included."""
         options, train, form = self.config.image_classification, self.prepared.train, self.prepared.format
 
         def make(rows: NDArray[np.int64], random: np.random.Generator) -> ImageBatch:
@@ -56,8 +56,6 @@ class ImageClassificationTask(PreparedTask[PreparedImages, ImageClassifier]):
             make,
             seed=self.config.training.seed,
             identity={"shift": options.shift, "flip": options.flip, **self.identity()},
-            rank=rank,
-            world=world,
         )
 
     def loss(self, batch: ImageBatch) -> LossSum:

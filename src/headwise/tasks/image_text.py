@@ -57,8 +57,8 @@ class ImageTextTask(PreparedTask[PreparedImages, ImageText]):
         super().__init__(config, prepared, model)
         self.words = CaptionWords()
 
-    def batches(self, rank: int, world: int) -> PlannedStream[PairBatch]:
-        """Return the training batches of one rank, without the combinations of digit and place held out for testing."""
+    def batches(self) -> PlannedStream[PairBatch]:
+        """Return the training batches, without the combinations of digit and place held out for testing."""
         canvas, train, form = self.config.image_text.canvas, self.prepared.train, self.prepared.format
 
         def make(rows: NDArray[np.int64], random: np.random.Generator) -> PairBatch:
@@ -74,8 +74,6 @@ class ImageTextTask(PreparedTask[PreparedImages, ImageText]):
             make,
             seed=self.config.training.seed,
             identity={"canvas": canvas, **self.identity()},
-            rank=rank,
-            world=world,
         )
 
     def loss(self, batch: PairBatch) -> LossSum:

@@ -70,16 +70,14 @@ class LanguageModelTask(PreparedTask[PreparedText, DecoderOnly]):
         """The tokens of the development text."""
         return len(self.prepared.dev.ids)
 
-    def batches(self, rank: int, world: int) -> PlannedStream[WindowBatch]:
-        """Return the training batches of one rank."""
+    def batches(self) -> PlannedStream[WindowBatch]:
+        """Return the training batches."""
         return window_stream(
             self.prepared,
             _window(self.config),
             self.config.batch.tokens,
             first=self.first,
             seed=self.config.training.seed,
-            rank=rank,
-            world=world,
             prefix=self.config.model.prefix,
         )
 

@@ -94,8 +94,8 @@ class MaskedTask(PreparedTask[PreparedText, HeadedEncoder]):
         """The tokens of the development text that are predicted."""
         return round(self.config.masked_language_model.share * len(self.prepared.dev.ids))
 
-    def batches(self, rank: int, world: int) -> PlannedStream[RowBatch]:
-        """Return the training batches of one rank; windows of running text are shifted randomly in every epoch."""
+    def batches(self) -> PlannedStream[RowBatch]:
+        """Return the training batches; windows of running text are shifted randomly in every epoch."""
         store, seed, masked_model = self.prepared.train, self.config.training.seed, self.masked_model
 
         @lru_cache(maxsize=2)
@@ -114,8 +114,6 @@ class MaskedTask(PreparedTask[PreparedText, HeadedEncoder]):
             self.config.batch.tokens,
             seed=seed,
             identity={"masking": self.config.masked_language_model.model_dump(), **self.identity()},
-            rank=rank,
-            world=world,
         )
 
     def loss(self, batch: RowBatch) -> LossSum:

@@ -54,14 +54,12 @@ class TranslationTask(PreparedTask[AnyPrepared, Seq2Seq]):
         """The target subwords of the development set."""
         return int(self.prepared.dev.target_lengths.sum())
 
-    def batches(self, rank: int, world: int) -> BatchStream:
-        """Return the training batches of one rank."""
+    def batches(self) -> BatchStream:
+        """Return the training batches."""
         return BatchStream(
             self.prepared,
             self.config.batch.tokens,
             seed=self.config.training.seed,
-            rank=rank,
-            world=world,
             dropout=self.config.subwords.dropout,
             augment=self.config.data.augment,
             weights=self.config.data.weights,

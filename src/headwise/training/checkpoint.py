@@ -200,15 +200,13 @@ class Checkpoints(SavedCheckpoints):
         model: nn.Module,
         identity: dict[str, str],
         rank: int = 0,
-        ranks: int = 1,
         optimizer: OptimizerConfig | None = None,
     ) -> tuple[Progress, Moments]:
         """Restore parameters, this rank's random generators and the start from a checkpoint.
 
-        Returns the progress, and the state of each parameter in this `optimizer`, Adam if None. The number of `ranks`
-        may be another than the checkpoint was saved by, if all ranks have the same position in the data; the
-        generators of a new rank are left as they are. Raises `CheckpointError` if a file is missing or damaged, or if
-        the checkpoint was made from other data (`identity`).
+        Returns the progress, and the state of each parameter in this `optimizer`, Adam if None. The checkpoint may have
+        been saved by another number of ranks; the generators of a new rank are left as they are. Raises
+        `CheckpointError` if a file is missing or damaged, or if the checkpoint was made from other data (`identity`).
         """
         record = read_state(path)
         if damaged := find_damage(path, record):
@@ -225,12 +223,8 @@ class Checkpoints(SavedCheckpoints):
         progress = read_progress(path / STATE, record["progress"])
         if self.path(progress.step) != path:
             raise CheckpointError(f"{path / STATE}: expected the step of the folder's name, found {progress.step}")
-        positions = progress.positions
-        if not positions or (len(positions) != ranks and any(p != positions[0] for p in positions)):
-            raise CheckpointError(
-                f"{path}: was saved by {len(positions)} processes, each with batches of its own, found {ranks} now; "
-                "resume with as many"
-            )
+        if not progress.positions:
+            raise CheckpointError(f"{path / STATE}: expected a position in the data for each process, found none")
         parameters = read_tensors(path / MODEL)
         moments = read_tensors(path / OPTIMIZER)
         randoms = read_tensors(path / RANDOM)
@@ -239,7 +233,7 @@ class Checkpoints(SavedCheckpoints):
         prefix = f"rank{rank}."
         own = {name.removeprefix(prefix): v for name, v in randoms.items() if name.startswith(prefix)}
         try:
-            if rank < len(positions):
+            if rank < len(progress.positions):
                 restore_random(own)
         except ValueError as error:
             raise CheckpointError(f"{path / RANDOM}: rank {rank}: {error}") from None

@@ -39,7 +39,7 @@ from headwise.training.parallel.world import World
 from headwise.training.products_trial import find_products
 from headwise.training.progress import Progress
 from headwise.training.randomness import random_state, rank_seed, seed_random
-from headwise.training.task import BatchSource, Task
+from headwise.training.task import Task
 from headwise.weights import read_recipe
 
 _HANG_UP = getattr(signal, "SIGHUP", None)  # doesn't exist on Windows
@@ -110,7 +110,9 @@ class Trainer:
         self.checkpoints = Checkpoints(run)
         self.writing = BackgroundWork("checkpoint")
         self.progress = Progress()
-        self.batches = self._own_batches()
+        self.batches = task.batches()
+        if self.world.size > 1:
+            self.batches.share(self.world.rank, self.world.size, whole=not self.world.shares_batches)
         self.watchdog = Watchdog(self.world, self.options.rank_timeout)
         self.monitor = Monitor(
             run,
@@ -167,14 +169,6 @@ class Trainer:
                 self.monitor.stop()
         return self.progress
 
-    def _own_batches(self) -> BatchSource:
-        """Return the batches of this rank: batches of its own, or its share of each batch if ranks share batches."""
-        if not self.world.shares_batches:
-            return self.task.batches(self.world.rank, self.world.size)
-        batches = self.task.batches(0, 1)
-        batches.share(self.world.rank, self.world.size)
-        return batches
-
     def _resume(self) -> Moments:
         """Load the last checkpoint, if any, into the task's model; return the optimizer's state by parameter."""
         latest, seed, world = self.checkpoints.latest(), self.options.seed, self.world
@@ -185,15 +179,13 @@ class Trainer:
             world.broadcast_parameters(p.data for p in self.model.parameters())
             return {}
         self.progress, moments = self.checkpoints.load(
-            latest, self.model, self.task.identity(), world.rank, world.size, self.config.optimizer
+            latest, self.model, self.task.identity(), world.rank, self.config.optimizer
         )
-        positions = self.progress.positions
-        if world.rank >= len(positions):
+        before = len(self.progress.positions)
+        if world.rank >= before:
             seed_random(rank_seed(seed, world.rank, self.progress.step))
-        # With another number of ranks than before, all have the same position in the data.
-        self.batches.load_state(positions[world.rank if world.rank < len(positions) else 0])
+        self.batches.load_state(self.progress.positions[0])
         world.on_first(lambda: self.checkpoints.rewind(self.progress))
-        before = len(positions)
         change = f", saved by {before} process{'es' if before > 1 else ''}" if before != world.size else ""
         self.monitor.say(f"resuming from {latest} (step {self.progress.step}{change})")
         return moments
@@ -337,7 +329,7 @@ class Trainer:
             raise TrainingError(f"step {progress.step}: a parameter is not finite any more; {self._last_good()}")
         self._finish_writing()  # of the checkpoint before
         self.world.on_first(self.checkpoints.remove_partial)
-        progress.positions = self.world.gather(self.batches.state())
+        progress.positions = [self.batches.state()] * self.world.size
         randoms = self.world.gather(random_state())
         moments = optimizer_state(self.replica.parameters, self.optimizer)
         in_background = self.world.size > 1 and not progress.finished

@@ -54,7 +54,7 @@ class Progress:
     recent_nll: float = 0.0  # negative log-likelihood in nats, and target tokens, since the last report
     recent_tokens: _Count = 0
     finished: str = ""  # the reason why training ended, empty before
-    positions: list[dict[str, Any]] = field(default_factory=list)  # of every rank's batches
+    positions: list[dict[str, Any]] = field(default_factory=list)  # in the data, the same one for each rank
     timing: Timing = field(default_factory=Timing)
 
 

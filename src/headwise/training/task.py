@@ -23,8 +23,11 @@ class BatchSource(Protocol):
         """Resume from a position that `state` returned."""
         ...
 
-    def share(self, rank: int, size: int) -> None:
-        """Yield only every `size`-th example of each batch, from example `rank` on; a `StandIn` if there is none."""
+    def share(self, rank: int, size: int, *, whole: bool = False) -> None:
+        """Yield only every `size`-th example of each batch, from example `rank` on; a `StandIn` if there is none.
+
+        With `whole`, yield every `size`-th batch instead, as it is. Called where there are several ranks.
+        """
         ...
 
     def close(self) -> None:
@@ -50,8 +53,8 @@ class Task(Protocol):
         """Target tokens of the development set, by which the time of the first validation is estimated."""
         ...
 
-    def batches(self, rank: int, world: int) -> BatchSource:
-        """Return the training batches of one rank out of `world`."""
+    def batches(self) -> BatchSource:
+        """Return the training batches."""
         ...
 
     def with_model(self, model: nn.Module) -> Self:

@@ -181,7 +181,7 @@ def time_steps(task: Task, config: Config, world: World, trial: Trial) -> Speed:
     whose shapes are known is up to twice as fast. Leaves no gradients. Raises `LossNotFinite`, on every rank.
     """
     device = torch.device("cpu")
-    batches = task.batches(0, 1)
+    batches = task.batches()
     if world.size * trial.fraction > 1:
         batches.share(world.rank, world.size * trial.fraction)
     stream = iter(batches)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from headwise.config import AugmentConfig, DataConfig, SubwordConfig
-from headwise.data.plans import mix, plan_batches, share_out
+from headwise.data.plans import mix, plan_batches
+from headwise.data.stream import StandIn
 from headwise.errors import CheckpointError, DataError
 from headwise.tasks.batches.pairs import Batch, BatchStream, make_batch
 from headwise.text.preparation.in_process import prepare
@@ -107,16 +109,6 @@ def test_mixing_gives_each_file_its_share(sizes: list[int], seed: int, weight: f
         assert np.ptp(uses[files == index]) <= 1
 
 
-def test_sharing_out_splits_the_largest() -> None:
-    batches = [np.arange(0, 3), np.arange(3, 10), np.arange(10, 12)]
-    shared = share_out(batches, 4)
-    assert len(shared) == 4
-    assert sorted(np.concatenate(shared).tolist()) == list(range(12))
-    assert sorted(map(len, shared)) == [2, 3, 3, 4]
-    with pytest.raises(DataError, match="at least one training pair for each of 4 processes"):
-        share_out([np.arange(3)], 4)
-
-
 # --- Streams -------------------------------------------------------------------------------------------------
 
 
@@ -147,15 +139,16 @@ def make_prepared(folder: Path, dropout: float) -> PreparedData:
 
 
 def take(stream: BatchStream, count: int) -> list[Batch]:
-    return [next(stream) for _ in range(count)]
+    items = [next(stream) for _ in range(count)]
+    return [item.batch if isinstance(item, StandIn) else item for item in items]
 
 
 def epoch_of(stream: BatchStream) -> list[Batch]:
     """All batches of the epoch that the stream is at the beginning of."""
-    batches, epoch = [next(stream)], stream.epoch
+    batches, epoch = take(stream, 1), stream.epoch
     if stream.index:
         while stream.epoch == epoch:
-            batches.append(next(stream))
+            batches += take(stream, 1)
     return batches
 
 
@@ -199,16 +192,18 @@ def test_a_stream_gives_every_row_once_an_epoch(prepared: PreparedData) -> None:
     with_stream.close()
 
 
-@given(st.integers(0, 40), st.integers(0, 20), st.integers(1, 3), st.integers(0, 3))
+@given(st.integers(0, 40), st.integers(0, 20), st.integers(1, 3), st.booleans(), st.integers(0, 3))
 @settings(max_examples=25, deadline=None)
 def test_going_on_from_a_state_is_going_on(
-    prepared: PreparedData, before: int, ahead: int, world: int, seed: int
+    prepared: PreparedData, before: int, ahead: int, world: int, whole: bool, seed: int
 ) -> None:
-    stream = BatchStream(prepared, TOKENS, seed=seed, rank=world - 1, world=world)
+    stream = BatchStream(prepared, TOKENS, seed=seed)
+    stream.share(world - 1, world, whole=whole)
     take(stream, before)
     state = json.loads(json.dumps(stream.state()))
     expected = take(stream, ahead)  # goes on in the same stream, whose thread is batches ahead of the state
-    other = BatchStream(prepared, TOKENS, seed=seed, rank=world - 1, world=world)
+    other = BatchStream(prepared, TOKENS, seed=seed)
+    other.share(world - 1, world, whole=whole)
     other.load_state(state)
     assert same(take(other, ahead), expected)
     stream.load_state(state)
@@ -220,15 +215,22 @@ def test_going_on_from_a_state_is_going_on(
     other.close()
 
 
-@pytest.mark.parametrize("world", [1, 2, 3, 7])
-def test_ranks_keep_in_step_and_share_the_rows(prepared: PreparedData, world: int) -> None:
-    streams = [BatchStream(prepared, TOKENS, seed=1, rank=rank, world=world) for rank in range(world)]
+@pytest.mark.parametrize("world", [1, 2, 3, 16])
+@pytest.mark.parametrize("whole", [False, True])
+def test_ranks_keep_in_step_and_share_the_rows(prepared: PreparedData, world: int, whole: bool) -> None:
+    streams = [BatchStream(prepared, TOKENS, seed=1) for _ in range(world)]
+    for rank, stream in enumerate(streams):
+        stream.share(rank, world, whole=whole)
+    alone = BatchStream(prepared, TOKENS, seed=1)
     for _ in range(2):
-        parts = [epoch_of(stream) for stream in streams]
-        assert len({len(part) for part in parts}) == 1
-        rows = [row for part in parts for batch in part for row in batch.rows]
-        assert sorted(rows) == list(range(len(prepared.train)))
-    for stream in streams:
+        rows, expected = list[list[int]](), [batch.rows for batch in epoch_of(alone)]
+        while (streams[0].epoch, streams[0].index) != (alone.epoch, alone.index):
+            parts = [next(stream) for stream in streams]
+            assert len({json.dumps(stream.state()) for stream in streams}) == 1
+            rows += [part.rows for part in parts if not isinstance(part, StandIn)]
+        assert sorted(itertools.chain(*rows)) == list(range(len(prepared.train)))
+        assert not whole or rows == expected
+    for stream in (*streams, alone):
         stream.close()
 
 
@@ -282,12 +284,8 @@ def test_augmented_epochs_resume_and_belong_to_their_shares(with_dropout: Prepar
 
 def test_a_position_in_other_batches_is_refused(prepared: PreparedData) -> None:
     state = BatchStream(prepared, TOKENS, seed=1).state()
-    for options, name in (
-        ({"seed": 2}, "seed=1, found seed=2"),
-        ({"seed": 1, "world": 2}, "world=1, found world=2"),
-    ):
-        with pytest.raises(CheckpointError, match=name):
-            BatchStream(prepared, TOKENS, **options).load_state(state)
+    with pytest.raises(CheckpointError, match="seed=1, found seed=2"):
+        BatchStream(prepared, TOKENS, seed=2).load_state(state)
     with pytest.raises(CheckpointError, match=f"tokens={TOKENS}, found tokens=128"):
         BatchStream(prepared, 128, seed=1).load_state(state)
     with pytest.raises(CheckpointError, match="data=other"):
@@ -303,5 +301,3 @@ def test_a_pair_longer_than_a_batch_is_named(prepared: PreparedData) -> None:
             next(stream)
         assert str(caught.value).startswith(f"{prepared.train.locate([row])} has {longest.max()} subwords")
     stream.close()
-    with pytest.raises(DataError, match="for each of 99 processes"):
-        next(BatchStream(prepared, TOKENS, seed=1, world=99))

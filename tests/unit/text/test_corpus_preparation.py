@@ -363,23 +363,6 @@ def test_every_pair_is_used_once_a_pass(prepared: Path) -> None:
     batches.close()
 
 
-def test_ranks_share_the_batches_of_a_buffer(prepared: Path) -> None:
-    data = open_corpora(DataConfig(prepared=[str(prepared)]))
-    ranks = [stream(data, rank=rank, world=2) for rank in range(2)]
-    rows: list[int] = []
-    while ranks[0].epoch < 2:
-        for each in ranks:
-            rows += next(each).rows
-    assert ranks[1].epoch == 2
-    alone = stream(data)
-    expected: list[int] = []
-    while alone.epoch < 2:
-        expected += next(alone).rows
-    assert sorted(rows) == sorted(expected)
-    for each in (*ranks, alone):
-        each.close()
-
-
 def test_weights_bring_small_corpora_forward(corpus: Toy, prepared: Path, tmp_path: Path) -> None:
     small = write_toy(tmp_path, toy_pairs(40, seed=9))
     few = job(small.source, targets=(small.target,), given=Subwords.load(prepared), dev_pairs=2)

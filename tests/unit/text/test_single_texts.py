@@ -176,18 +176,12 @@ def test_no_text_at_all(tmp_path: Path) -> None:
 
 @settings(max_examples=60)
 @given(
-    tokens=st.integers(1, 300), length=st.integers(1, 50), rows=st.integers(1, 9), world=st.integers(1, 3),
-    seed=st.integers(0, 50),
+    tokens=st.integers(1, 300), length=st.integers(1, 50), rows=st.integers(1, 9), seed=st.integers(0, 50),
 )  # fmt: skip
-def test_the_windows_of_an_epoch_cover_the_text(tokens: int, length: int, rows: int, world: int, seed: int) -> None:
+def test_the_windows_of_an_epoch_cover_the_text(tokens: int, length: int, rows: int, seed: int) -> None:
     length = min(length, tokens)
-    try:
-        plan = plan_windows(tokens, length, rows, seed=seed, epoch=0, world=world)
-    except DataError:
-        assert tokens <= length * world
-        return
-    assert len(plan) % world == 0
-    assert all(1 <= len(batch) <= rows + (world > 1) for batch in plan)
+    plan = plan_windows(tokens, length, rows, seed=seed, epoch=0)
+    assert all(1 <= len(batch) <= rows for batch in plan)
     starts = np.sort(np.concatenate(plan))
     assert (starts[0], starts[-1]) == (0, tokens - length)
     assert (np.diff(starts) <= length).all()
@@ -219,7 +213,7 @@ def test_a_stream_goes_on_where_it_was_left(tmp_path: Path, prefix: bool) -> Non
     prepared = prepare(tmp_path, write(tmp_path, LINES))
 
     def stream(**changes: Any) -> PlannedStream[WindowBatch]:
-        options = {"first": 5, "seed": 1, "rank": 0, "world": 1, "prefix": prefix, **changes}
+        options = {"first": 5, "seed": 1, "prefix": prefix, **changes}
         return window_stream(prepared, 8, 32, **options)
 
     one, other = stream(), stream()
@@ -238,6 +232,3 @@ def test_a_stream_goes_on_where_it_was_left(tmp_path: Path, prefix: bool) -> Non
     assert one.epoch > 2
     with pytest.raises(CheckpointError, match="were planned with seed=1, found seed=2"):
         stream(seed=2).load_state(one.state())
-    ranks = [stream(rank=rank, world=2) for rank in range(2)]
-    for _ in range(9):
-        assert not set(next(ranks[0]).starts) & set(next(ranks[1]).starts)

@@ -127,12 +127,4 @@ def denoising_stream(windows: PlannedStream[WindowBatch], damage: Damage) -> Pla
         batch = windows.make(epoch, starts, random)
         return make_pairs([damage(ids, random) for ids in batch.outputs.numpy()], starts.tolist())
 
-    return PlannedStream(
-        windows.plan,
-        make,
-        identity=windows.identity,
-        seed=windows.seed,
-        rank=windows.rank,
-        world=windows.world,
-        name=windows.name,
-    )
+    return PlannedStream(windows.plan, make, identity=windows.identity, seed=windows.seed, name=windows.name)

@@ -66,8 +66,6 @@ def row_stream(
     *,
     identity: dict[str, Any],
     seed: int,
-    rank: int = 0,
-    world: int = 1,
 ) -> PlannedStream[RowBatch]:
     """Return batches of sequences of similar length, each of up to `tokens` tokens with its padding.
 
@@ -75,7 +73,7 @@ def row_stream(
     """
 
     def plan(epoch: int) -> list[NDArray[np.int64]]:
-        return plan_rows(lengths(epoch), tokens, seed=seed, epoch=epoch, world=world)
+        return plan_rows(lengths(epoch), tokens, seed=seed, epoch=epoch)
 
     identity = {"tokens": tokens, **identity}
-    return PlannedStream(plan, make, identity=identity, seed=seed, rank=rank, world=world)
+    return PlannedStream(plan, make, identity=identity, seed=seed)

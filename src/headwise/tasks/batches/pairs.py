@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from headwise.config import AugmentConfig
-from headwise.data.plans import plan_batches, share_out
+from headwise.data.plans import plan_batches
 from headwise.data.ragged import gather
 from headwise.data.stream import Epoch, ResumableStream
 from headwise.errors import DataError
@@ -70,8 +70,6 @@ class BatchStream(ResumableStream[Batch]):
         tokens: int,
         *,
         seed: int,
-        rank: int = 0,
-        world: int = 1,
         dropout: float = 0.0,
         augment: AugmentConfig = AugmentConfig(),  # noqa: B008 -- which nobody changes
         weights: Sequence[float] = (),
@@ -85,8 +83,6 @@ class BatchStream(ResumableStream[Batch]):
             prepared: the data, prepared with its text where there is dropout or augmentation.
             tokens: token budget of a batch, for each side.
             seed: seed of all orders, of BPE-dropout and of augmentation.
-            rank: data-parallel rank of this process.
-            world: number of processes.
             dropout: rate of BPE-dropout; the text is resegmented for every epoch.
             augment: share of the pairs that gets each change, anew in every epoch.
             weights: sampling weight of each training file, or of each corpus in shards; empty: as many as it has pairs.
@@ -112,14 +108,13 @@ class BatchStream(ResumableStream[Batch]):
         identity = {
             "tokens": tokens,
             "seed": seed,
-            "world": world,
             "weights": list(weights),
             **self._sampler.identity,
             "data": prepared.checksum,
             "subwords": prepared.subwords.digest(),
             "pairs": len(prepared.train),
         }
-        super().__init__(identity, seed=seed, rank=rank, world=world)
+        super().__init__(identity, seed=seed)
 
     def epochs(self, first: int) -> Generator[Epoch[Batch], None, None]:  # noqa: D102
         with contextlib.closing(self._sampler.epochs(first)) as epochs:
@@ -127,7 +122,7 @@ class BatchStream(ResumableStream[Batch]):
                 yield self._plan(pairs, epoch), functools.partial(_make_batch, pairs)
 
     def _plan(self, pairs: EpochPairs, epoch: int) -> list[NDArray[np.int64]]:
-        """Plan one epoch; returns the rows of each batch of this rank, in order."""
+        """Plan one epoch; returns the rows of each batch, in order."""
         sources, targets = pairs.store.source_lengths, pairs.store.target_lengths
         longest = np.maximum(sources, targets)
         if longest.max() > self.tokens:
@@ -138,7 +133,7 @@ class BatchStream(ResumableStream[Batch]):
             )
         rows = pairs.rows
         plan = plan_batches(sources[rows], targets[rows], self.tokens, seed=self.seed, epoch=epoch)
-        return [rows[batch] for batch in share_out(plan, self.world)[self.rank :: self.world]]
+        return [rows[batch] for batch in plan]
 
 
 def _make_batch(pairs: EpochPairs, _: int, rows: NDArray[np.int64]) -> Batch:

@@ -15,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 
 from headwise.data.stream import PlannedStream
-from headwise.errors import DataError
 from headwise.text.preparation.monolingual import PreparedText, TextStore
 
 
@@ -54,23 +53,16 @@ def make_windows(
     return WindowBatch(window_ids[:, :-1], window_ids[:, 1:], starts, prefix)
 
 
-def plan_windows(tokens: int, length: int, rows: int, *, seed: int, epoch: int, world: int) -> list[NDArray[np.int64]]:
+def plan_windows(tokens: int, length: int, rows: int, *, seed: int, epoch: int) -> list[NDArray[np.int64]]:
     """Split a text of `tokens` tokens into windows for one epoch; returns the window starts of each batch.
 
-    A batch has at most `rows` windows (one more where a few windows are distributed over ranks), and all of the `world`
-    ranks get the same number of batches. All windows have the same length, so the first and the last may overlap with
+    A batch has at most `rows` windows. All windows have the same length, so the first and the last may overlap with
     their neighbors.
-
-    Raises:
-        DataError: there are fewer windows than ranks.
     """
     random = np.random.default_rng([seed, epoch])
     shift = int(random.integers(length))
     starts = np.unique(np.clip(np.arange(shift - length, tokens, length), 0, max(tokens - length, 0)))
-    if len(starts) < world:
-        raise DataError(f"expected at least one window of text for each of {world} processes, found {len(starts)}")
-    batches = -(-len(starts) // (rows * world)) * world
-    return np.array_split(random.permutation(starts), min(batches, len(starts) // world * world))
+    return np.array_split(random.permutation(starts), -(-len(starts) // rows))
 
 
 def window_stream(
@@ -80,8 +72,6 @@ def window_stream(
     *,
     first: int,
     seed: int,
-    rank: int,
-    world: int,
     prefix: bool = False,
 ) -> PlannedStream[WindowBatch]:
     """Return batches of up to `tokens` tokens in windows of `length` that together cover the text once per epoch.
@@ -94,14 +84,14 @@ def window_stream(
     rows = max(1, tokens // length)
 
     def plan(epoch: int) -> list[NDArray[np.int64]]:
-        return plan_windows(len(ids), length, rows, seed=seed, epoch=epoch, world=world)
+        return plan_windows(len(ids), length, rows, seed=seed, epoch=epoch)
 
     def make(_: int, starts: NDArray[np.int64], random: np.random.Generator) -> WindowBatch:
         drawn = torch.from_numpy(random.integers(0, length, len(starts))) if prefix else None
         return make_windows(ids, starts, length, first, drawn)
 
     identity = {"length": length, "tokens": tokens, "prefix": prefix, **prepared.identity()}
-    return PlannedStream(plan, make, identity=identity, seed=seed, rank=rank, world=world, name="windows")
+    return PlannedStream(plan, make, identity=identity, seed=seed, name="windows")
 
 
 def scoring_windows(tokens: int, length: int, stride: int) -> Iterator[tuple[int, int]]:

@@ -1,8 +1,8 @@
 """The process group of a training: its ranks, and what they tell each other.
 
 The ranks are those of `torchrun`, or worker processes that `headwise train` starts on this machine
-(`headwise.training.parallel.workers`). They share every batch: each computes its part of the examples. Only tasks whose
-loss isn't a sum over examples have batches of their own on each rank. With one process, nothing is communicated.
+(`headwise.training.parallel.workers`). They share every batch: each computes its part of the examples. Only where the
+loss isn't a sum over examples, they take turns, each with a whole batch. With one process, nothing is communicated.
 """
 
 from __future__ import annotations
