@@ -98,7 +98,7 @@ class Kind(Registered):
     structured: bool
     causal: AttentionKind | None
     pattern: Callable[..., Mask]
-    weights: Callable[..., Tensor]
+    weights: Callable[..., Tensor] | None
     cache: Callable[[], Any]
     advance: Callable[..., Tensor] | None
 
@@ -128,7 +128,7 @@ def register(
     structured: bool = False,
     causal: AttentionKind | None = None,
     pattern: Callable[..., Mask] = all_pairs,
-    weights: Callable[..., Tensor] = attention_weights,
+    weights: Callable[..., Tensor] | None = None,
     cache: Callable[[], Any] = KeyValueCache,
     advance: Callable[..., Tensor] | None = None,
     lacks: Mapping[str, str] | None = None,
@@ -143,8 +143,9 @@ def register(
         causal: for a kind that isn't structured, a function (q, k, v, dropout) for causal self-attention without
             another mask and without a bias.
         pattern: the pairs of query and key that the kind allows.
-        weights: the dense attention weights from q, k, mask and bias; with `pattern`, the kind's definition, which
-            is used when its weights are recorded.
+        weights: the dense attention weights from q, k, mask (with `pattern`) and bias, as they are recorded: the kind's
+            definition. By default, what the function makes of the identity matrix in the place of v, which are the
+            weights of every kind that is linear in v.
         cache: the decoding cache; a recurrent kind has its own.
         advance: for a recurrent kind, the step from its cache.
         lacks: for each of `FEATURES` that the kind doesn't support, the reason; a model that needs one fails when it
@@ -270,7 +271,7 @@ def _four_dimensional(x: Tensor) -> Tensor:
     return x[(None,) * (4 - x.dim())]
 
 
-@register("reference", lacks={})
+@register("reference", weights=attention_weights, lacks={})
 def reference(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float) -> Tensor:
     """Compute the paper's formula as written, with dense attention weights."""
     weights = attention_weights(q, k, mask, bias)
@@ -293,7 +294,7 @@ def _short(k: Tensor) -> bool:
     return k.device.type == "cpu" and k.size(-2) <= _FUSED_FROM_KEYS_ON_CPU
 
 
-@register("fused", causal=_fused_causal)
+@register("fused", causal=_fused_causal, weights=attention_weights)
 def fused(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float) -> Tensor:
     """Compute the same function as `reference` by the fastest implementation.
 

@@ -167,9 +167,14 @@ class MultiHeadAttention(Probed, SequenceMixer):
         """Attend with dense weights by the kind's definition; arguments and result as for `attend`."""
         k, v = share_heads(q, k, v)
         kind, (queries, keys) = attention_kind(self.kind), (q.size(2), k.size(2))
-        allowed = kind.pattern(queries, keys, causal=self.causal, options=self.options, device=q.device)
-        mask, dense = combine(mask, allowed), dense_bias(bias, queries, keys)
-        weights = kind.weights(q, k, mask, dense)  # (batch, heads, query, key)
+        given, dense = mask, dense_bias(bias, queries, keys)
+        mask = combine(given, kind.pattern(queries, keys, causal=self.causal, options=self.options, device=q.device))
+        if kind.weights is not None:
+            weights = kind.weights(q, k, mask, dense)  # (batch, heads, query, key)
+        else:
+            unit = torch.eye(keys, dtype=v.dtype, device=v.device).expand(*k.shape[:2], keys, keys)
+            causal, options = self.causal, self.options
+            weights = attend(q, k, unit, mask=given, bias=bias, kind=self.kind, causal=causal, options=options)
         weights = weights if self.probe is None else self.probe(weights, mask)
         used = drop(weights, self.dropout, self.training)
         heads = used @ v

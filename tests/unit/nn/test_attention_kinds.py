@@ -65,6 +65,7 @@ def test_the_weights_written_out_are_those_that_the_result_has(kind: str, data: 
     queries, keys, entry = problem.q.size(2), k.size(2), attention_kind(kind)
     allowed = entry.pattern(queries, keys, causal=problem.causal, options=problem.options)
     mask, bias = combine(problem.mask, allowed), dense_bias(problem.bias, queries, keys)
+    assert entry.weights is not None
     weights = entry.weights(problem.q, k, mask, bias)
     assert weights[~problem.allowed(kind)].eq(0).all()
     assert_close(weights @ v, problem.expected(kind), rtol=1e-10, atol=1e-10)

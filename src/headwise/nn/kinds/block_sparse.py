@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headwise.nn.attention import Bias, Mask, Options, register
+from headwise.nn.attention import Bias, Mask, Options, attention_weights, register
 from headwise.nn.kinds.blocks import Layout, attend_blocks, merge
 from headwise.nn.kinds.window import near_layout
 
@@ -40,6 +40,7 @@ def pattern(queries: int, keys: int, *, causal: bool, options: Options, device: 
     "block_sparse",
     structured=True,
     pattern=pattern,
+    weights=attention_weights,
     lacks={
         "cross": "local and strided distances are defined within one sequence",
         "weights": "its weights are never written out",

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from headwise.nn.attention import Bias, Mask, Options, register
+from headwise.nn.attention import Bias, Mask, Options, attention_weights, register
 from headwise.nn.device import sum_dtype
 from headwise.nn.relative import RelativeBias
 
@@ -163,7 +163,7 @@ def _forward_rows(
     return (numerator / denominator).to(v.dtype), peak + denominator.log()
 
 
-@register("memory_efficient", structured=True)
+@register("memory_efficient", structured=True, weights=attention_weights)
 def memory_efficient(
     q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Bias, dropout: float, *, causal: bool, options: Options
 ) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headwise.nn.attention import Bias, Mask, Options, register
+from headwise.nn.attention import Bias, Mask, Options, attention_weights, register
 from headwise.nn.kinds.blocks import Layout, attend_blocks, merge
 
 _SMALLEST_BLOCK = 32  # the overhead of smaller blocks exceeds their savings
@@ -57,6 +57,7 @@ def pattern(queries: int, keys: int, *, causal: bool, options: Options, device: 
     "window",
     structured=True,
     pattern=pattern,
+    weights=attention_weights,
     lacks={
         "cross": "a window is a neighborhood within one sequence",
         "weights": "its weights are never written out",
