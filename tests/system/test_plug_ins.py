@@ -112,6 +112,84 @@ def test_an_architecture_positions_and_a_task_of_ones_own(clean: Path, program: 
             sys.modules.pop(module, None)
 
 
+_MEAN = """
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from headwise.models.base import Memory, Seq2Seq, State
+from headwise.models.build import ARCHITECTURES
+
+
+@dataclass
+class Hidden(State):
+    hidden: Tensor
+    beams: int
+
+    def reorder(self, rows):
+        return Hidden(self.hidden[rows], self.beams)
+
+    def keep(self, sentences):
+        return Hidden(self.hidden[self.rows_of(sentences)], self.beams)
+
+
+class Mean(Seq2Seq):
+    def __init__(self, config, source_size, target_size):
+        super().__init__()
+        self.source_size, self.target_size, self.max_length = source_size, target_size, config.max_length
+        self.read, self.written = (nn.Embedding(size, config.d_model) for size in (source_size, target_size))
+        self.network = nn.GRU(config.d_model, config.d_model, batch_first=True)
+        ramp = torch.ones(config.d_model) * torch.linspace(0, 1, config.d_model)
+        self.register_buffer("ramp", ramp / ramp.sum().item())
+
+    @property
+    def output_weight(self):
+        return self.written.weight
+
+    def encode(self, source, mask):
+        mean = (self.read(source) * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+        return Memory((mean + self.ramp)[:, None], mask[:, :1])
+
+    def start(self, memory, beams=1):
+        return Hidden(memory.states[:, 0].repeat_interleave(beams, 0), beams)
+
+    def step(self, tokens, state):
+        output, hidden = self.network(self.written(tokens)[:, None], state.hidden[None])
+        return self.log_probabilities(output[:, 0]), Hidden(hidden[0], state.beams)
+
+    def decode(self, memory, target_input):
+        return self.network(self.written(target_input), memory.states[None, :, 0].contiguous())[0]
+
+
+ARCHITECTURES["mean"] = Mean
+"""
+
+
+def test_an_architecture_without_layers_of_headwise_is_looked_into_as_far_as_it_can_be(
+    clean: Path, program: Call
+) -> None:
+    (clean / "mean.py").write_text(_MEAN)
+    write_world(clean, {"train": 200})
+    small = ("model.architecture=mean", "model.d_model=16", "model.max_length=24", "data.dev_pairs=4")
+    cheap = ("training.processes=1", "training.products=torch", "decoding.beam=1")
+    imports = ("--import", "mean")
+    files = ("--source", "train.en", "--target", "train.de")
+    try:
+        program("train", *imports, *files, *small, *cheap, "--max-steps=2", "-o", "runs/mean").ok()
+        run = headwise.load("runs/mean")
+        translation = run.translate(["The old cat sleeps."])[0]
+        seen = run.explain("The old cat sleeps.")
+        assert (seen.output, seen.attention) == (translation.text, {})
+        assert seen.trace.hypotheses[0].log_probability == pytest.approx(translation.outputs[0].log_probability)
+        for command in (("explain", "--text=A cat.", "--recurrence"), ("analyze", "heads", "--miniature", "--limit=2")):
+            words = [*command[:2], "runs/mean", *command[2:]] if command[0] == "analyze" else [*command, "runs/mean"]
+            assert "expected a model with source embeddings, found another" in program(*words, *imports).error
+    finally:
+        build.ARCHITECTURES.pop("mean", None)
+        sys.modules.pop("mean", None)
+
+
 def test_a_metric_of_ones_own_is_scored(clean: Path, program: Call) -> None:
     (clean / "char_metric.py").write_text(
         "from headwise.evaluation.metrics import METRICS, Bleu\n"

@@ -136,8 +136,14 @@ def fitting(make: Callable[[], nn.Module], path: Path) -> Weights:
 
 
 def weightless(make: Callable[[], Model]) -> Model:
-    """Build a model without memory for its parameters, which have shapes only."""
-    with _Weightless():
+    """Build a model without memory for its parameters, which have shapes only.
+
+    A part of one's own that computes with them when it is built gets memory.
+    """
+    try:
+        with _Weightless():
+            return make()
+    except (RuntimeError, TypeError):  # what torch and NumPy say of a tensor without memory
         return make()
 
 

@@ -155,7 +155,8 @@ def measure_heads(
     model, subwords = pytorch_model(translator), translator.subwords
     if isinstance(model, Ensemble):
         raise ConfigError("heads: expected one model, found an ensemble of several")
-    assert isinstance(model, EmbeddedSeq2Seq)
+    if not isinstance(model, EmbeddedSeq2Seq):
+        raise ConfigError("heads: expected a model with source embeddings, found another")
     source_ids = [[*subwords.encode_source(annotated.sentence.text), EOS] for annotated in sources]
     target_ids = [subwords.encode_target(annotated.sentence.text) for annotated in targets]
     max_length = translator.engine.max_length

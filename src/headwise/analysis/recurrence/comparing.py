@@ -31,6 +31,7 @@ from headwise.analysis.translation_tracer import TranslationTracer
 from headwise.errors import ConfigError
 from headwise.models.decoder_only import DecoderOnly
 from headwise.models.embedded import EmbeddedSeq2Seq
+from headwise.models.encoder_only import EncoderOnly
 from headwise.models.output_heads import HeadedEncoder
 from headwise.models.recurrent import RecurrentSeq2Seq
 
@@ -183,9 +184,10 @@ def _about_own(model: nn.Module) -> tuple[str, str, str, bool]:
 def _own_encoder(model: nn.Module, ids: Sequence[int]) -> OwnEncoder:
     tokens = torch.tensor(ids, device=next(model.parameters()).device)
     if not isinstance(model, EmbeddedSeq2Seq):
-        embedding = model.encoder.embedding if isinstance(model, HeadedEncoder) else model.embedding
-        assert isinstance(embedding, nn.Module)
-        return OwnEncoder(model, embedding, tokens)
+        stack = model.encoder if isinstance(model, HeadedEncoder) else model
+        if not isinstance(stack, DecoderOnly | EncoderOnly):
+            raise ConfigError("recurrence: expected a model with source embeddings, found another")
+        return OwnEncoder(model, stack.embedding, tokens)
 
     def encode(rows: Tensor) -> Tensor:
         return model.encode(rows, torch.ones_like(rows, dtype=torch.bool)).states
