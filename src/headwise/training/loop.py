@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from headwise.config import Config
 from headwise.errors import TrainingError
@@ -203,9 +203,18 @@ class Trainer:
     def _train(self, interruption: Interruption) -> None:
         options, progress = self.options, self.progress
         stream = iter(self.batches)
+        constants = {name: buffer.clone() for name, buffer in self._stored_buffers()}
         self.pace.start()
         while not progress.finished:
             tokens = self.step(stream)
+            for name, buffer in self._stored_buffers() if constants else ():
+                if not torch.equal(buffer, constants[name]):
+                    raise TrainingError(
+                        f"model: expected parameters for all that training changes, found the buffer {name}, which "
+                        "checkpoints don't have; one that the trained model doesn't need is registered with "
+                        "persistent=False"
+                    )
+            constants.clear()  # the first step tells
             self.watchdog.at(OTHER, progress.step)
             self._recent_tokens += tokens
             self._recent_seconds += self.pace.stepped()
@@ -228,6 +237,12 @@ class Trainer:
                 self.monitor.say(f"stopped after step {progress.step}; saved. Run the same command again to go on.")
             if ends:
                 return
+
+    def _stored_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield the model's persistent buffers, which only a model of one's own has."""
+        model = self.replica.model
+        buffers = dict(model.named_buffers(remove_duplicate=False))
+        return ((name, value) for name, value in model.state_dict().items() if name in buffers)
 
     def _reason_to_end(self) -> tuple[str, str]:
         """Return the reason why training ends now and the limit that it has reached, or empty strings."""

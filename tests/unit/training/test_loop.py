@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headwise.checkpoints import read_state
 from headwise.config import Config, TrainingConfig
@@ -247,6 +247,29 @@ def test_parameters_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"step 2: a parameter is not finite any more; .*there is no checkpoint"):
         trainer(tmp_path, task, checkpoint_every=2).fit()
     assert Checkpoints(tmp_path).steps() == []
+
+
+class Counting(nn.Linear):
+    """A linear map that counts its calls in a buffer, beside a constant one."""
+
+    def __init__(self, *, persistent: bool) -> None:
+        super().__init__(3, 1)
+        self.register_buffer("fixed", torch.ones(2))
+        self.register_buffer("calls", torch.zeros(()), persistent=persistent)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return super().forward(x)
+
+
+def test_a_buffer_that_training_changes_is_refused_as_checkpoints_lack_it(tmp_path: Path) -> None:
+    task = Regression()
+    task.model = Counting(persistent=False)
+    assert trainer(tmp_path / "kept", task).fit().step == 6
+    task.model = Counting(persistent=True)
+    with pytest.raises(TrainingError, match=r"found the buffer calls, .* registered with persistent=False$"):
+        trainer(tmp_path / "lost", task).fit()
+    assert not (tmp_path / "lost" / "latest").exists()
 
 
 def losses(*values: float) -> list[dict[str, float]]:
