@@ -7,7 +7,7 @@ weights used to predict token i. By this convention a target word owns the rows 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,8 +41,8 @@ class CrossAttention:
 
     weights: (layers, heads, target words, source words) float32; a target word's row is the mean over its subwords,
     a source word's column the sum over its subwords. The source's end symbol is its last "word" (`</s>`), so rows
-    sum to 1; the target's end symbol has no row. A row is the step that predicts the word; `reading` holds, in the
-    same shape, the step after it, whose input is the word.
+    sum to 1, less the weight on a language code before the source; the target's end symbol has no row. A row is the
+    step that predicts the word; `reading` holds, in the same shape, the step after it, whose input is the word.
     """
 
     source_words: tuple[str, ...]
@@ -69,7 +69,7 @@ def cross_attention(
         [[*ids, EOS] for ids in source_ids], target_ids, translator.symbols
     )
     return [
-        _by_words(weights, source, target, subwords.source_pieces(s), subwords.target_pieces(t))
+        _by_words(weights, source, target, subwords.source_pieces(s), subwords.target_pieces(t), subwords.codes)
         for weights, source, target, s, t in zip(recorded, sources, targets, source_ids, target_ids, strict=True)
     ]
 
@@ -80,10 +80,11 @@ def _by_words(
     target: SentenceWords,
     source_pieces: Sequence[str],
     target_pieces: Sequence[str],
+    codes: Collection[str] = (),
 ) -> CrossAttention:
     """Aggregate subword weights (layers, heads, target, source), end symbols on both sides, into words."""
-    _, columns = joining(overlap(source, source_pieces))
-    rows, _ = joining(overlap(target, target_pieces))
+    _, columns = joining(overlap(source, source_pieces, codes))
+    rows, _ = joining(overlap(target, target_pieces, codes))
 
     def aggregate(steps: NDArray[np.float32]) -> NDArray[np.float32]:
         by_source_word = np.concatenate([steps[..., :-1] @ columns.T, steps[..., -1:]], axis=3)
@@ -109,9 +110,16 @@ def spaced(text: str) -> str:
     return " ".join(filter(None, text.split(" ")))
 
 
-def overlap(sentence: SentenceWords, pieces: Sequence[str]) -> NDArray[np.float64]:
-    """Return how many bytes each word shares with each subword, (words, pieces); a space belongs to the next word."""
+def overlap(sentence: SentenceWords, pieces: Sequence[str], codes: Collection[str] = ()) -> NDArray[np.float64]:
+    """Return how many bytes each word shares with each subword, (words, pieces); a space belongs to the next word.
+
+    A first subword that is one of the language `codes` shares none, unless the text names it itself.
+    """
     text = " " + spaced(sentence.text)
+    if pieces and pieces[0] in codes:
+        named = f" {pieces[0]}" if text.startswith(f" {pieces[0]}") and pieces[0].startswith(">>") else ""
+        rest = _byte_lengths(pieces[1:], text.removeprefix(named).encode())
+        return shared_bytes(sentence, [len(named.encode()), *rest])
     return shared_bytes(sentence, _byte_lengths(pieces, text.encode()))
 
 

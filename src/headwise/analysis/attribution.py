@@ -80,8 +80,9 @@ def attribute(tracer: TranslationTracer, text: str, target: str) -> Attribution:
         raise ConfigError("attribution: expected a source and a target with words, found an empty one")
     source_side, _ = tracer.read(text)
     forced = tracer.force(source_side, target)
-    _, columns = joining(overlap(source, source_side.pieces[:-1]))  # (source words, pieces)
-    mean_rows, _ = joining(overlap(translation, forced.target.pieces[:-1]))  # (target words, pieces)
+    codes = tracer.translator.subwords.codes
+    _, columns = joining(overlap(source, source_side.pieces[:-1], codes))  # (source words, pieces)
+    mean_rows, _ = joining(overlap(translation, forced.target.pieces[:-1], codes))  # (target words, pieces)
     rows = mean_rows > 0
     cross = forced.attention.get("cross")
     attention = None if cross is None else mean_rows @ cross.mean((0, 1))[:-1, :-1] @ columns.T

@@ -9,10 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import headwise
 from headwise.analysis.alignment import Rule, align, best_rule, error_rate
 from headwise.analysis.attention import CrossAttention, SentenceWords, _by_words, cross_attention, overlap
+from headwise.analysis.attribution import attribute
 from headwise.analysis.picture import draw_cross_attention
+from headwise.analysis.trace import Side as SideOfTrace
 from headwise.engine.translator import Translator
+from headwise.text.tokens.pair_vocabulary import Side
+from multilingual_run import make_multilingual
 from translator_run import ENGLISH, GERMAN, make_run
 
 WORDS = st.lists(st.text("abcäß", min_size=1, max_size=5), min_size=1, max_size=6)
@@ -93,6 +98,30 @@ def test_cross_attention_of_a_model_sums_to_one(translator: Translator) -> None:
         assert found.source_words == (*source.words, "</s>")
         assert found.weights.shape[2:] == (len(target.words), len(source.words) + 1)
         assert np.allclose(found.weights.sum(-1), 1.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("tagged", ["source", "target"])
+def test_a_language_code_before_a_text_is_no_part_of_its_words(tagged: Side, tmp_path: Path) -> None:
+    run = headwise.load(make_multilingual(tmp_path, tagged))
+    seen = run.explain(ENGLISH[0], target=ENGLISH[1])
+    forced = seen.trace.forced
+    assert forced is not None
+
+    def places(side: SideOfTrace, words: tuple[str, ...]) -> list[list[int]]:
+        numbers = [side.words.index(word) for word in words]
+        return [[place for place, number in enumerate(side.word_of) if number == word] for word in numbers]
+
+    source, target = SentenceWords.of(ENGLISH[0]), SentenceWords.of(ENGLISH[1])
+    (found,) = cross_attention(run.translator, [source], [target])
+    expected = [
+        [seen.weights[:, :, rows][..., columns].sum(-1).mean(-1) for columns in places(seen.trace.source, source.words)]
+        for rows in places(forced.target, target.words)
+    ]
+    np.testing.assert_allclose(found.weights[..., :-1], np.moveaxis(expected, (0, 1), (2, 3)), atol=1e-6)
+    attention = attribute(run.tracer, ENGLISH[0], ENGLISH[1]).attention
+    np.testing.assert_allclose(attention, found.weights[..., :-1].mean((0, 1)), atol=1e-6)
+    named = overlap(SentenceWords.of(">>fra<< A cat"), [">>fra<<", "▁A", "▁cat"], [">>fra<<"])
+    assert named.tolist() == [[8, 0, 0], [0, 2, 0], [0, 0, 4]]
 
 
 def test_an_alignment_takes_the_largest_weight_that_is_not_the_end_symbols() -> None:

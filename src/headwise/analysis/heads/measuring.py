@@ -6,6 +6,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -89,7 +90,7 @@ class StackTexts:
     frequencies: Counter[int]
     similarity: SimilarityCounts
     pieces: Callable[[Sequence[int]], Sequence[str]]
-    shared: Callable[[SentenceWords, Sequence[str]], NDArray[np.float64]] = overlap
+    shared: Callable[[SentenceWords, Sequence[str]], NDArray[np.float64]]
 
 
 class _Measured:
@@ -179,8 +180,9 @@ def measure_heads(
     target_similarity = similarity_of(model.target_embedding, target_ids, causal=True)
     target_ids = [[BOS, *ids] for ids in target_ids]
     pieces = subwords.source_pieces, subwords.target_pieces
-    encoder = StackTexts(sources, source_ids, slice(0, -1), source_counts, source_similarity, pieces[0])
-    decoder = StackTexts(targets, target_ids, slice(1, None), target_counts, target_similarity, pieces[1])
+    shared = partial(overlap, codes=subwords.codes)
+    encoder = StackTexts(sources, source_ids, slice(0, -1), source_counts, source_similarity, pieces[0], shared)
+    decoder = StackTexts(targets, target_ids, slice(1, None), target_counts, target_similarity, pieces[1], shared)
     return measured(model, {"encoder": encoder, "decoder": decoder}, kept)
 
 

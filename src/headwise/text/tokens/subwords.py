@@ -215,6 +215,11 @@ class Subwords:
         processor = self.target_processor
         return processor.given if isinstance(processor, VocabularyProcessor) else ()
 
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The pieces that name a language before a text, on either side; empty for none."""
+        return () if self.vocabulary is None else tuple(self.vocabulary.languages)
+
     def without_language(self, source: Sequence[int]) -> Sequence[int]:
         """Leave out the language code that encoding puts before a source."""
         processor = self.source_processor
