@@ -117,6 +117,19 @@ def test_a_failed_restart_loses_nothing(train: Call, run: Path, tmp_path: Path) 
         assert essentials() == before
 
 
+def test_a_model_without_checkpoints_is_replaced_by_a_restart_alone(
+    train: Call, run: Path, tmp_path: Path, program: Call
+) -> None:
+    copy = tmp_path / "copy"
+    program("export", run, "--to=run", "--precision=int8", "-o", copy).ok()
+    before = {name: content for name, content in snapshot(copy).items() if not name.endswith(".lock")}
+    error = train(copy, "--max-steps=3").error
+    assert error.startswith(f"{copy}: expected a new directory, or a checkpoint to resume from, found a trained model")
+    assert {name: content for name, content in snapshot(copy).items() if not name.endswith(".lock")} == before
+    train(copy, "--max-steps=3", "--restart").ok()
+    assert saved_step(copy) == 3
+
+
 def test_restart_trains_from_scratch(train: Call, run: Path) -> None:
     assert train(run, "--restart", "--max-steps=3", "model.d_ff=64", "--json").json["steps"] == 3
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00000003"]

@@ -85,6 +85,8 @@ def train(
     try:
         world.on_first(lambda: resources.enter_context(hold(run)))
         latest = None if restart else Checkpoints(run).latest()
+        if latest is None and not restart:
+            world.on_first(lambda: _check_no_model(run))
         known = world.in_turn(lambda: resolve(config, run, latest, world))
         fresh = world.size == 1 and latest is None and device.type == "cpu"
         shared = fresh and kind.shares_batches
@@ -265,6 +267,15 @@ def work(received: Iterator[dict[str, Any]]) -> Iterator[str]:
 def job_of(config: Config, run: Path) -> dict[str, Any]:
     """Return the job of a worker process, for `headwise.training.parallel.workers.Workers`."""
     return {"config": config.model_dump(mode="json"), "run": str(run)}
+
+
+def _check_no_model(run: Path) -> None:
+    """Raise `CheckpointError` for a model that no checkpoint here could make again, as an imported run's."""
+    if (run / "model.safetensors").exists() and not Checkpoints(run).steps():
+        raise CheckpointError(
+            f"{run}: expected a new directory, or a checkpoint to resume from, found a trained model without one; use "
+            "another run directory, or --restart to replace the model"
+        )
 
 
 def _remove_earlier_training(run: Path, restart: bool, say: Callable[[str], None]) -> None:
