@@ -28,7 +28,8 @@ _HARDLY = 1e-3
 MOST_WEIGHTS = 1_000_000  # beyond it, and with very many tags, the diagonal is used
 _MOST_STEPS = 2_000_000
 _FOLLOWS = re.compile(r"[.,;!?…)\]}»”’]|[:%](?![\w({])")  # without a space before it, unlike :name and %(name)s
-_CONTRACTION = re.compile(r"(?<![^\W\d_])[^\W\d_]++['’](?:t|s|re|ll|ve|d|m)(?!\w)")  # no tag goes between its halves
+# No tag goes into a contraction (isn't), or between the digits of a number (1.200, 10:30).
+_WHOLE = re.compile(r"(?<![^\W\d_])[^\W\d_]++['’](?:t|s|re|ll|ve|d|m)(?!\w)|(?<!\w)\d++(?:[.,:\u00a0\u202f]\d++)++")
 _CERTAIN = 1000.0  # the factor of words that are known to come from a piece
 
 
@@ -83,10 +84,10 @@ def source_words(sentence: Sentence) -> list[Range]:
 
 
 def target_words(translation: str, found: Sequence[Found]) -> list[Range]:
-    """Return the ranges of the words of a translation; a piece is one word, as is one with a contraction (isn't)."""
+    """Return the ranges of the words of a translation; a piece is one word, as is a contraction (isn't) or a number."""
     pieces = [(one.start, one.end) for one in found]
-    contracted = [match.span() for match in _CONTRACTION.finditer(translation)]
-    kept = [(a, b) for a, b in contracted if not any(start < b and a < end for start, end in pieces)]
+    whole = [match.span() for match in _WHOLE.finditer(translation)]
+    kept = [(a, b) for a, b in whole if not any(start < b and a < end for start, end in pieces)]
     return words(translation, sorted([*pieces, *kept]))
 
 
