@@ -268,7 +268,8 @@ def _protected(run: TextRun, rules: _Rules) -> list[TextRun | ProtectedPiece]:
         while end < len(run.sources) and not run.sources[end]:  # of a reference to two characters
             end += 1
         piece = run[start:end]
-        items += [run[position:start], ProtectedPiece(piece.text, piece.raw, kind, hidden=kind == "emoji")]
+        raw = rules.numbers(piece.text) if kind == "number" and piece.raw == piece.text else piece.raw
+        items += [run[position:start], ProtectedPiece(piece.text, raw, kind, hidden=kind == "emoji")]
         position = end
     items.append(run[position:])
     return [item for item in items if item.text]

@@ -23,6 +23,8 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from document_translation import of_document, of_file
+from headwise.documents.formats import read_file
+from headwise.documents.placement import placed
 from headwise.documents.preparation import read
 from headwise.documents.rules import TagRules
 from headwise.documents.sentence import words
@@ -290,9 +292,15 @@ def test_addresses_without_a_scheme_and_names_of_files_arrive() -> None:
 
 
 @pytest.mark.parametrize(
-    ("translation", "expected"), [("It isn't so", "It **isn't** so"), ("It is not's", "It **is** not's")]
+    ("translation", "expected"),
+    [
+        ("It isn't so", "It **isn't** so"),
+        ("It is not's", "It **is** not's"),
+        ("It 1.200,50 so", "It **1.200,50** so"),
+        ("It 10:30. So", "It **10:30**. So"),
+    ],
 )
-def test_no_tag_goes_between_the_halves_of_a_contraction(translation: str, expected: str) -> None:
+def test_no_tag_goes_into_a_contraction_or_a_number(translation: str, expected: str) -> None:
     def second(rows: int, columns: int) -> np.ndarray:
         return np.eye(rows, columns, dtype=np.float32)
 
@@ -651,6 +659,9 @@ def test_a_piece_that_is_put_before_another_one_has_a_space_behind_it(kept: str)
     assert found == f"%(a)d {kept} GONE"
 
 
+_SWAPPED = str.maketrans(",.", ".,")
+
+
 @pytest.mark.parametrize(
     ("source", "rules", "expected"),
     [
@@ -671,5 +682,28 @@ def test_a_piece_that_is_put_before_another_one_has_a_space_behind_it(kept: str)
 def test_numbers_without_words_are_written_as_the_target_language_has_them(
     source: str, rules: TagRules | None, expected: str
 ) -> None:
-    document = read(source, "all", rules).prepare("en", numbers=lambda text: text.translate(str.maketrans(",.", ".,")))
+    document = read(source, "all", rules).prepare("en", numbers=lambda text: text.translate(_SWAPPED))
     assert document.join([sentence.source for sentence in document.sentences]) == expected
+
+
+def test_cells_of_numbers_and_numbers_that_the_model_loses_have_the_marks_of_the_target_language() -> None:
+    document = docx.Document()
+    document.add_table(1, 1).cell(0, 0).text = "$1,250.50"
+    document.add_paragraph("It takes 0.5 s to load")
+    out = io.BytesIO()
+    document.save(out)
+    markdown = "| Price |\n|---|\n| $1,250.50 |\n\nIt takes 0.5 s to load\n"
+    for name, content in (("a.docx", out.getvalue()), ("a.md", markdown.encode())):
+        file = read_file(name, content)
+        prepared = [text.prepare("en", numbers=lambda text: text.translate(_SWAPPED)) for text in file.texts]
+        lost = [[one.without(range(len(one.pieces))) for one in each.all_sentences] for each in prepared]
+        result = file.write(
+            [each.join([placed(one, one.text) for one in own]) for each, own in zip(prepared, lost, strict=True)]
+        )
+        if name == "a.docx":
+            made = docx.Document(io.BytesIO(result))
+            text = f"{made.tables[0].cell(0, 0).text} {made.paragraphs[0].text}"
+        else:
+            text = result.decode()
+        assert "$1.250,50" in text
+        assert "It takes 0,5 s to load" in text

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headwise.characters import has_letters
+from headwise.characters import has_letters_or_digits
 from headwise.documents.blocks import Block, TextRun
 from headwise.documents.sentence import Mark
 from headwise.documents.tokens import (
@@ -90,7 +90,7 @@ def _paragraph(tokens: Sequence[Token], depth: int) -> list[str | Block]:
     check_length(sum(lengths.values()))
     text = "".join(decoded(part.raw)[0] for part in found if isinstance(part, _Text))
     nested = any(isinstance(part, _Nested) for part in found)
-    if not has_letters(text) and not nested:
+    if not has_letters_or_digits(text) and not nested:
         return [raw_of(tokens)]
     return _blocks(found, (lengths.most_common(1)[0][0] if lengths else "<w:r>") + _OPEN)
 

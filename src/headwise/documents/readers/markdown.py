@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, groupby
 
-from headwise.characters import has_letters, has_letters_or_digits
+from headwise.characters import has_letters_or_digits
 from headwise.documents.blocks import Block, BlockItem, TextRun, source_of
 from headwise.documents.preparation import ParsedText
 from headwise.documents.readers.document_file import DocumentFile, check_texts, split_lines
@@ -138,7 +138,7 @@ def _value(text: str, spans: Sequence[tuple[int, int]], references: Mapping[str,
             units.append(text[spans[number - 1][1] : start])
         written += text[start:end]
         units += text[start:end]
-    if not has_letters(written):
+    if not has_letters_or_digits(written):
         return []
     blocks: list[str | Block] = []
     for separate, group in groupby(_items(TextRun(written, units), references), _separates):
