@@ -37,6 +37,9 @@ TOKENS = {
     "codes": code_tokens,
     "odf": range_tokens,
 }
+VERBATIM = "verbatim"  # the kind of the pieces that are code
+_CODES = frozenset({"code", "kbd", "samp", "var"})
+_LONGEST_CODE = 200  # characters
 _KEPT = "xliff:g"  # around what the model reads, but mustn't change, in Android's strings
 _MOST_NESTED = 8  # notes inside each other; further ones are inside sentences as other elements are
 _MOST_UNOPENED = 64  # end tags of a block for elements that began before it
@@ -70,6 +73,12 @@ class TextRun:
 
 
 BlockItem = TextRun | Mark | ProtectedPiece
+
+
+def code_piece(code: str, raw: str) -> ProtectedPiece:
+    """Return the piece of a code and its source. The model reads it between backticks, unless it is long."""
+    readable = 0 < len(code) <= _LONGEST_CODE and "`" not in code and "\n" not in code
+    return ProtectedPiece(f"`{code}`" if readable else code or "\ufffc", raw, VERBATIM, hidden=not readable)
 
 
 def source_of(items: Sequence[BlockItem]) -> str:
@@ -279,6 +288,8 @@ class _Reader:
         text = " ".join(text.split())
         if tokens[0].name in self._splitters:
             self._separate(raw)
+        elif text and tokens[0].name in _CODES:
+            self._block.items.append(code_piece(text, raw))
         elif text or tokens[0].name == PLACEHOLDER:
             # It must stay outside its siblings and in its parent, wherever the model would put its text.
             self._block.items.append(ProtectedPiece(text or "\ufffc", raw, hidden=True))

@@ -66,8 +66,9 @@ _KINDS = {
     "email": EMAIL,
     "placeholder": "|".join(
         [
-            # code between backticks, perhaps with a role of reStructuredText, but not `quotes' of GNU
-            r"(?::[a-z][\w:+.-]{0,40}:)?(?<!`)(?:``(?=\S)(?:(?!'')[^`\n<]){1,200}(?<=\S)``|`(?=\S)[^`\n<]{1,200}(?<=\S)`)(?![`\w])",
+            # code between backticks, perhaps with reStructuredText's role, but not GNU's `quotes' or `text <target>`
+            r"(?::[a-z][\w:+.-]{0,40}:)?(?<!`)(?:``(?=\S)(?:(?!'')[^`\n]){1,200}(?<=\S)``"
+            r"|`(?=\S)(?:[^`\n<]|(?<!\s)<|<(?![^<>`\n]{1,200}>`)){1,200}(?<=\S)`)(?![`\w])",
             # TeX: $x$, $a_1 = 2$, $$…$$
             r"\$\$[^$\n]{1,300}\$\$",
             r"(?<![\w$\\])\$(?![\s{])(?:[A-Za-z]|[^$\n]{0,300}?[\\^_=+<>][^$\n]{0,300}?(?<!\s))\$(?![\w${])",
@@ -103,7 +104,7 @@ _ADDRESSES = re.compile(f"{EMAIL}|{URL}|{PATH}")
 _AFTER_ADDRESS = ".,;:!?'\"…»”’*_~"
 _BRACKETS = {")": "(", "]": "["}
 # The kinds whose pieces may have characters that look like the end of a sentence.
-SEPARATING = frozenset({"url", "email", "placeholder", "format", "markup", "icu"})
+SEPARATING = frozenset({"url", "email", "placeholder", "format", "markup", "verbatim", "icu"})
 
 
 def has_words(text: str) -> bool:

@@ -206,10 +206,13 @@ def _with_pieces(
     by_start = {start: word for word, (start, _) in enumerate(source)}
     rows = {start: word for word, (start, _) in enumerate(target)}
     ranges = sentence.piece_ranges()
-    for one in found:
-        if (start := ranges[one.piece][0]) in by_start and one.start in rows:
-            weights[rows[one.start]] = 0
-            weights[rows[one.start], by_start[start]] = _CERTAIN
+    known = [(rows.get(one.start), by_start.get(ranges[one.piece][0])) for one in found]
+    for row, column in known:
+        if row is not None and column is not None:
+            weights[row], weights[:, column] = 0, 0  # no other word comes from the piece
+    for row, column in known:
+        if row is not None and column is not None:
+            weights[row, column] = _CERTAIN
     return weights
 
 

@@ -11,9 +11,11 @@ from itertools import chain, islice
 from headwise.characters import has_letters
 from headwise.config.languages import is_latin
 from headwise.documents.blocks import (
+    VERBATIM,
     Block,
     BlockItem,
     TextRun,
+    code_piece,
     every_block,
     parse,
     source_of,
@@ -30,6 +32,7 @@ from headwise.documents.sentence import Mark, ProtectedPiece, Range, Sentence
 from headwise.documents.tokens import check_length
 
 _STANDS = re.compile("\0[0-9a-f]{16}\0")  # for an ICU argument
+_SIGN = re.compile(r"[+/|=:.,&*–—→>-]{1,3}")  # between codes
 _MASK = "x"  # a letter, which ends no sentence
 _NOTE_MASK = "”"  # behind a full stop, of the sentence before it, as the number of a note
 
@@ -201,7 +204,7 @@ def _part(block: str | Block, rules: _Rules) -> PreparedDocument:
             block, found = _without_messages(block, rules)
             messages |= found
         items: list[BlockItem] = []
-        for item in with_formulas(block.items):
+        for item in with_formulas(_with_joined_codes(block.items)):
             items += _protected(item, rules) if isinstance(item, TextRun) else [item]
         block = replace(block, items=items)
     if not messages and all(isinstance(item, TextRun) for item in block.items) and not block.markup:
@@ -212,6 +215,21 @@ def _part(block: str | Block, rules: _Rules) -> PreparedDocument:
         sentences, between = block.split(_ranges(block, rules.language, mode))
     strict = tuple(replace(one, strict=rules.strict) for one in sentences)
     return PreparedDocument(strict, tuple(between), messages)
+
+
+def _with_joined_codes(items: Sequence[BlockItem]) -> list[BlockItem]:
+    """Return the items of a block with codes that are joined by a sign, as `Ctrl`+`C`, as one."""
+    found: list[BlockItem] = []
+    for item in items:
+        if isinstance(item, ProtectedPiece) and item.kind == VERBATIM and len(found) > 1:
+            first, sign = found[-2:]
+            joined = isinstance(first, ProtectedPiece) and first.kind == VERBATIM
+            if joined and isinstance(sign, TextRun) and _SIGN.fullmatch(sign.text):
+                codes = f"{first.text.strip('`')}{sign.text}{item.text.strip('`')}"
+                found[-2:] = [code_piece(codes, source_of([first, sign, item]))]
+                continue
+        found.append(item)
+    return found
 
 
 def _written(items: Sequence[BlockItem], numbers: Callable[[str], str]) -> str:

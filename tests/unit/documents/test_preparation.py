@@ -648,6 +648,35 @@ def test_a_code_behind_an_abbreviation_stays_there() -> None:
     assert through(source, HTML, str, np.eye) == source
 
 
+@pytest.mark.parametrize(
+    ("name", "source", "seen"),
+    [
+        ("a.html", "<p>Press <kbd>A</kbd>+<kbd>B</kbd> or <code>x <i>y</i></code>.</p>", "Press `A+B` or `x y`."),
+        ("a.md", "Press `A`+`B` or ``x y``.", "Press `A+B` or `x y`."),
+        ("a.md", "Press `` a`b `` here.", "Press here."),  # what has backticks isn't read
+    ],
+)
+def test_code_is_read_in_its_sentence_and_what_a_sign_joins_is_one(name: str, source: str, seen: str) -> None:
+    read_sentences: list[str] = []
+
+    def swapped(text: str) -> str:
+        read_sentences.append(text)
+        first, _, last = text.rpartition(" or ")
+        return f"{last.rstrip('.')} or {first}." if first else text
+
+    result = of_file(name, source, swapped).decode()
+    assert read_sentences == [seen]
+    codes = re.compile(r"<kbd>A</kbd>\+<kbd>B</kbd>|<code>x <i>y</i></code>|`A`\+`B`|``x y``|`` a`b ``")
+    assert sorted(codes.findall(result)) == sorted(codes.findall(source))
+
+
+def test_an_element_around_a_code_is_around_it_alone() -> None:
+    """The word beside the code in the translation is aligned to the code, too."""
+    weights = np.array([[1, 0, 0], [0, 1, 0], [0, 1, 0]], dtype=np.float32)
+    found = through("Use <b><code>x</code></b> now", HTML, lambda _: "Use you `x`", lambda *_: weights)
+    assert found == "Use you <b><code>x</code></b>"
+
+
 @pytest.mark.parametrize("kept", ["%(b)s", "%s", ":name", "{b}"])
 def test_a_piece_that_is_put_before_another_one_has_a_space_behind_it(kept: str) -> None:
     """The model loses the first piece and keeps the second."""

@@ -122,20 +122,21 @@ def test_a_short_number_stands_in_for_a_long_one(line: str, read: str | None, tr
     ("line", "read", "translation", "written"),
     [
         ("Open photos.zip.", "Open X20.", "X20. öffnen: X20-Datei, X205", "photos.zip. öffnen: photos.zip-Datei, X205"),
-        ("a@b.de, a@b.de: c@d.de", "X20, X20: B2", "b2 x20 MX5", "c@d.de a@b.de MX5"),
-        ("(see www.a.de/b-2, /etc/hosts)", "(see X20, B2)", "(B2, X20)", "(/etc/hosts, www.a.de/b-2)"),
-        ("B2 in a.txt", "B2 in X20", "X20 in B2", "a.txt in B2"),
-        ("x20 in ~/see", "x20 in B2", "B2 in x20", "~/see in x20"),
-        ("X20 in a.txt", "X20 in B2", "B2 in X20", "a.txt in X20"),
+        ("a@b.de, a@b.de: c@d.de", "X20, X20: RX8", "rx8 x20 MX5", "c@d.de a@b.de MX5"),
+        ("(see www.a.de/b-2, /etc/hosts)", "(see X20, RX8)", "(RX8, X20)", "(/etc/hosts, www.a.de/b-2)"),
+        ("RX8 in a.txt", "RX8 in X20", "X20 in RX8", "a.txt in RX8"),
+        ("x20 in ~/see", "x20 in RX8", "RX8 in x20", "~/see in x20"),
+        ("X20 in a.txt", "X20 in RX8", "RX8 in X20", "a.txt in X20"),
         ("DE89370400440532013000 of A320", "X20 of A320", "X20 of A320", "DE89370400440532013000 of A320"),
-        ("a.py b.py c.py d.py e.py f.py", "X20 B2 QK7 MX5 XP3 f.py", "XP3 f.py", "e.py f.py"),
+        ("a.py b.py c.py d.py e.py f.py", "X20 RX8 QK7 MX5 XP3 f.py", "XP3 f.py", "e.py f.py"),
+        ("Open `see 5`.", "Open X20.", "X20: `see`", "`see 5`: `see`"),
         ("12,500.00 in a.txt", "46 in X20", "X20: 46", "a.txt: 12,500.00"),
         ("Open it, e.g. here: a. Then b.", None, "", ""),
     ],
 )
 def test_a_code_stands_in_for_an_address_or_a_file(line: str, read: str | None, translation: str, written: str) -> None:
     known = speller(
-        "X20 B2 QK7 MX5 XP3 46 82 ( ) . , : - / @ _ 1 3 4 5 6 7 8 9 Open see photos zip etc hosts www", size=60
+        "X20 RX8 QK7 MX5 XP3 46 82 ( ) . , : - / @ _ 1 3 4 5 6 7 8 9 Open see photos zip etc hosts www", size=60
     )
     found = known.respelled(line, shortened=True)
     assert (None if found is None else found.text) == read

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, groupby
 
 from headwise.characters import has_letters_or_digits
-from headwise.documents.blocks import Block, BlockItem, TextRun, source_of
+from headwise.documents.blocks import Block, BlockItem, TextRun, code_piece, source_of
 from headwise.documents.preparation import ParsedText
 from headwise.documents.readers.document_file import DocumentFile, check_texts, split_lines
 from headwise.documents.readers.values import Value, decode, file_of
@@ -174,7 +174,10 @@ def _items(whole: TextRun, references: Mapping[str, object]) -> list[BlockItem]:
             items.append(ProtectedPiece(match[0].replace("\\", ""), raw))
         elif match["escape"] and start and match[0][1] in _NEEDLESS:
             items.append(TextRun(match[0][1], [raw]))
-        elif match["escape"] or match["code"] or match["address"]:
+        elif match["code"]:
+            ticks = match["ticks"]
+            items.append(code_piece(match[0].partition(ticks)[2].removesuffix(ticks).strip(), raw))
+        elif match["escape"] or match["address"]:
             items.append(ProtectedPiece(match[0], raw, hidden=True))
         elif match["reference"]:
             meant = html.unescape(match[0])

@@ -57,10 +57,10 @@ _LONG_NUMBER = re.compile(
 _NUMBERS = ("46", "82", "38", "97", "72")  # that stand in for a long one
 _SHORT_NUMBER = re.compile(r"(?<![0-9.,])([0-9]{2})(?:[.,]0+)?(?![0-9]|[.,][0-9])")
 _DIGITS = re.compile(r"[0-9]+")
-_CODES = ("X20", "B2", "QK7", "MX5", "XP3")  # that stand in for an address; guarded, as they are codes themselves
+_CODES = ("X20", "RX8", "QK7", "MX5", "XP3")  # that stand in for an address; guarded, as they are codes themselves
 _CODE = re.compile(rf"\b({'|'.join(_CODES)})(?![0-9])", re.IGNORECASE)
 _LONG_CODE = 7  # characters
-_SOMEWHERE = re.compile(rf"[@./\\]\w|:\\|[A-Z0-9]{{{_LONG_CODE}}}")  # in each address, path and long code
+_SOMEWHERE = re.compile(rf"[@./\\]\w|:\\|`|[A-Z0-9]{{{_LONG_CODE}}}")  # in each address, path and long code
 _MOST_CACHED = 1 << 16  # characters
 # What Unicode has no plain form for: letters that aren't another one with a mark, and punctuation marks.
 _PLAIN = {
@@ -235,13 +235,14 @@ def _kind(character: str) -> str:
 
 
 def _addresses(text: str) -> list[tuple[int, int]]:
-    """Return the places of the addresses, files and long codes of a text."""
+    """Return the places of the addresses, files, long codes, and code between backticks of a text."""
     if not _SOMEWHERE.search(text):  # as in most
         return []
     return [
         (start, end)
         for start, end, kind in find_pieces(text)
         if kind in ("url", "email")
+        or (kind == "placeholder" and text[end - 1] == "`")
         or (kind == "code" and (end - start >= _LONG_CODE or not text[start:end].isalnum()))  # or a path
     ]
 
