@@ -39,6 +39,8 @@ def subwords() -> Subwords:
         ("old paris {name}", "old Paris {name}", "Straße {x}, %s!"),
         ("the old man", None, None),  # as the vocabulary would write it
         ("OLD 24", None, None),  # an abbreviation
+        ("OLD PARIS! #man %s AT&T", "Old Paris! #man %s AT&T", "STRASSE {x}, %s!"),
+        ("%s: OLD PARIS", "%s: old Paris", "STRASSE {x}, %s!"),
         ("USA", None, None),
         ("Paris: AB12-98XK774", None, None),  # codes are no words
         ("OLD PARIS 1Z99AA784", "Old Paris 1Z99AA784", "STRASSE {x}, %s!"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from headwise.characters import WORD
+from headwise.documents.pieces import positions_in_pieces
 from headwise.engine.readings.reading import Reading, outside_pieces, parts_and_pieces
 from headwise.text.augmentation import title_case
 from headwise.text.tokens.source_words import SourceWords
@@ -18,6 +19,7 @@ from headwise.text.tokens.subwords import UNK, Subwords
 
 _START = re.compile(r"(?:^|[.!?…]\s+)[^\w]*(\w)")  # the first letter of a sentence
 _END = re.compile(r"[.!?…][^\w]*$")
+_RECASED = re.compile(rf"\b[A-Z]{{1,2}}&[A-Z]{{1,2}}\b|{WORD.pattern}")  # AT&T and R&D stay
 _CAPITALS = 4  # letters, with which a line in capitals isn't an abbreviation
 _TITLE = 3  # words, with which a title isn't a name
 
@@ -39,9 +41,16 @@ def recased(text: str, subwords: Subwords, listed: SourceWords | None = None) ->
         restore = str
     else:
         return None
-    ordinary = outside_pieces(text, lambda part: WORD.sub(lambda word: _usual(word[0], subwords, listed), part))
+
+    def usual(word: re.Match[str]) -> str:
+        return word[0] if "&" in word[0] else _usual(word[0], subwords, listed)
+
+    ordinary = outside_pieces(text, lambda part: _RECASED.sub(usual, part))
     if restore is not str or (ordinary != text and _END.search(text)):
-        ordinary = _START.sub(lambda match: match[0][:-1] + match[1].upper(), ordinary)
+        pieces = positions_in_pieces(ordinary)
+        ordinary = _START.sub(
+            lambda match: match[0] if match.start(1) in pieces else match[0][:-1] + match[1].upper(), ordinary
+        )
     if ordinary == text:
         return None
     return Reading(ordinary, lambda translation: outside_pieces(translation, restore))
