@@ -54,6 +54,7 @@ def test_repeated_amounts_are_written_as_cldr_has_them(pair: tuple[str, str], nu
         ("en", "de", "$1,250.50 or £2.75.", "$1.250,50 or £2,75."),
         ("en", "de", "3.5 million, 3.4%, 42.195 km, 2.5-mile", "3,5 million, 3,4%, 42,195 km, 2,5-mile"),
         ("en", "de", "3,400,000 and 1,000", "3.400.000 and 1.000"),
+        ("en", "de", "$19.99/month, 1,000/day, 1,000/2", "$19,99/month, 1.000/day, 1,000/2"),
         ("en", "de", "Python 3.11 is version 2.4, section 3.2.", None),
         ("en", "de", "at 5.30pm, 5.30 p.m., 12.5.2025, 192.168.0.1, 1,2,3, 0.1.2", None),
         ("en", "de", "http://a.b/1,000 and ?a=1,000 and a1,000", None),
@@ -99,6 +100,18 @@ def test_a_number_that_the_source_has_not_stays() -> None:
 )
 def test_a_number_with_its_marks_mixed_up_gets_them_right(text: str, translation: str, expected: str) -> None:
     assert restored("de", "en", text, translation) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "translation", "expected"),
+    [
+        ("New in version 3.8.", "Neu in Version 3,8.", "Neu in Version 3.8."),
+        ("Fig. 4.2 and 1.5 kg", "Abb. 4,2 und 1.5 kg", "Abb. 4.2 und 1,5 kg"),
+        ("He has 3.8 of them", "Er hat 3,8 davon", "Er hat 3,8 davon"),
+    ],
+)
+def test_the_number_of_a_version_or_a_section_keeps_its_point(text: str, translation: str, expected: str) -> None:
+    assert restored("en", "de", text, translation) == expected
 
 
 @pytest.mark.parametrize(

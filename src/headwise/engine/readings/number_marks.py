@@ -26,12 +26,17 @@ LANGUAGES: Mapping[str, tuple[str, str]] = {
     ),
 }
 _REGIONAL = ("de", "es")  # some regions have other marks than the language, such as Switzerland and Mexico
-_BEGIN, _END = r"(?<![\w.,:/=#&])", r"(?![0-9/]|[.,:][0-9])"
+_BEGIN, _END = r"(?<![\w.,:/=#&])", r"(?![0-9]|/(?![^\W\d_])|[.,:][0-9])"
 # What tells an amount from a version, a section or a time of day, where decimals come behind a point.
 _AFTER_CURRENCY = rf"(?:(?<=[{CURRENCY_SIGNS}])|(?<=[{CURRENCY_SIGNS}][ \u00a0])|(?<=(?:{CURRENCY_CODES})[ \u00a0]))"
 _BEFORE_UNIT = (
     rf"(?=[ \u00a0]?(?:{UNITS})(?!\w)|[ \u00a0-](?:thousand|[mb]illion|trillion|percent|per cent|degree|dollar|euro|"
     r"pound|kilomet(?:er|re)|met(?:er|re)|mile|hour|minute|second|year|time|point|magnitude)s?\b)"
+)
+# What English names by a number with a point, which a model may write with a comma.
+_NAMED = re.compile(
+    r"\b(?:[Vv]ersion|[Rr]elease|[Ss]ection|[Cc]hapter|[Ff]ig(?:ure)?|[Tt]able|[Aa]ppendix|[Ee]xercise|[Ee]quation)s?\.?"
+    rf"[ \u00a0]([0-9]++\.[0-9]++){_END}"
 )
 _ANY = re.compile(f"{_BEGIN}[0-9]++(?:[.,{_SPACES}][0-9]++)++{_END}")
 NOON = 12  # o'clock
@@ -76,7 +81,8 @@ class NumberMarks:
         group, decimal = f"[{groups}]", re.escape(source[1])
         grouped = rf"[1-9][0-9]{{0,2}}(?:{group}[0-9]{{3}})++(?:{decimal}[0-9]++)?+"
         plain = rf"[0-9]++{decimal}[0-9]++"
-        if source[1] == ".":
+        self._point = source[1] == "."
+        if self._point:
             plain = f"{_AFTER_CURRENCY}{plain}|{plain}{_BEFORE_UNIT}"
         self._number = re.compile(f"{_BEGIN}(?:{grouped}|{plain}){_END}")
         self._english = english
@@ -88,7 +94,9 @@ class NumberMarks:
 
     def read(self, text: str) -> Reading | None:
         """Return a text, and what makes a translation of it have its numbers in their form; None without any."""
+        named = _NAMED.findall(text) if self._point else ()
         written = {found[0]: found[0].translate(self._marks) for found in self._number.finditer(text)}
+        written.update(zip(named, named, strict=True))
         by_digits = {_NO_DIGIT.sub("", number): to for number, to in written.items()}
         times = _times(text) if self._english else {}
         if not written and not times:
