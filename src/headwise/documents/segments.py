@@ -1,8 +1,8 @@
 """From a text to sentences and back: what lies between sentences is kept as it is.
 
-Line ends, indentation, list markers and lines without letters are never translated. Sentence ends are found by
-sentencex, the splitter of Wikimedia's translation tools, by the rules of each language; where it splits behind an
-abbreviation or a German ordinal number, the parts are joined again.
+Line ends, indentation, the spaces of columns, list markers and lines without letters are never translated. Sentence
+ends are found by sentencex, the splitter of Wikimedia's translation tools, by the rules of each language; where it
+splits behind an abbreviation or a German ordinal number, the parts are joined again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ Mode = Literal["all", "punctuation", "none"]
 _UNTOLD = "en"  # whose rules split a text of which nobody tells the language
 
 _LINE_ENDS = re.compile(r"([\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+)")
+_COLUMNS = re.compile(r"([ ]*\t[ \t]*|[ ]{4,})")  # what a tab or several spaces align
 _BULLET = re.compile(r"\s*(?:[-*+•‣▪◦–—·]|\w\)|\(\w{1,3}\)|\d{1,3}\))\s+")
 _NUMBER = re.compile(r"\s*\d{1,3}(?:\.\d{1,3})*\.?\s+")  # a list if several lines begin so, else "1. Mai"
 # What sentencex ends a sentence behind although it goes on: abbreviations of what follows; those that may be the last
@@ -99,7 +100,9 @@ def _parts(text: str, language: str, mode: Mode) -> list[str]:
     for line in lines:
         marker = _BULLET.match(line) or (numbered and _NUMBER.match(line)) or None
         end = marker.end() if marker else 0
-        parts += [line[:end], *_sentences(line[end:], language)]
+        parts.append(line[:end])
+        for cell in _COLUMNS.split(line[end:]):
+            parts += _sentences(cell, language)
     return parts
 
 

@@ -142,6 +142,13 @@ def test_lists_keep_their_markers() -> None:
     assert segment("1. Mai ist frei.", "de").sentences == ("1. Mai ist frei.",)  # no list
 
 
+def test_columns_stay() -> None:
+    text = "  -h        This help.  Or   that\nName:\tA value"
+    segments = segment(text, "en")
+    assert segments.sentences == ("-h", "This help.", "Or   that", "Name:", "A value")
+    assert segments.join([s.upper() for s in segments.sentences]) == text.upper()
+
+
 def test_a_text_without_spaces_gets_some_in_another_script() -> None:
     assert segment("これはペンです。それは本です。", "ja").join(["A pen.", "A book."]) == "A pen. A book."
     assert segment("これはペンです。それは本です。", "ja").join(["笔。", "书。"]) == "笔。书。"
