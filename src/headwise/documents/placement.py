@@ -163,9 +163,10 @@ def _inside_abbreviations(words: Sequence[str], lettered: NDArray[np.bool_]) -> 
     """
     last = max(np.flatnonzero(lettered), default=0)
     before = {n for n in range(last) if words[n] == "."}
-    return before | {
+    between = {
         n for n in range(1, last + 1) if words[n - 1 : n + 2 : 2] == [".", "."] and (n < last or len(words[n]) == 1)
     }
+    return before | between | ({last + 1} if last in between else set())
 
 
 def _enclosing(sentence: Sentence, found: Sequence[Found], insertions: Sequence[_Insertion]) -> dict[int, set[int]]:

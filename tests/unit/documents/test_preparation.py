@@ -630,6 +630,12 @@ def test_nothing_is_put_into_an_abbreviation(after: int) -> None:
     assert found.count("<code>x</code>") == 1
 
 
+def test_nothing_is_put_before_the_full_stop_of_an_abbreviation_at_the_end() -> None:
+    weights = np.full((6, 2), 0.01, dtype=np.float32)
+    weights[3, 1] = 1  # the word before the picture is aligned to the B
+    assert through("a b <img>", HTML, lambda _: "Siehe z. B.)", lambda *_: weights) == "Siehe z. B.) <img>"
+
+
 def test_templates_in_html_stay() -> None:
     source = (
         "<p>Hi <%= user.name > 3 %>, go</p><% if (a) { %><p>{% if b %}one{% else %}two{% endif %}</p><% } %>"
