@@ -224,7 +224,8 @@ def tagged(block: Block) -> list[str | Block]:
                     whole = source_of(found[index:]) + raw
                     inner = "".join(one.text for one in found[index + 1 :] if isinstance(one, TextRun))
                     seen = name == _KEPT and inner.strip() != ""
-                    found[index:] = [ProtectedPiece(inner if seen else whole, whole, hidden=not seen)]
+                    piece = ProtectedPiece(inner if seen else whole, whole, hidden=not seen)
+                    found[index:] = [code_piece(inner.strip(), whole) if name in _CODES else piece]
                 else:
                     found[index] = Mark("open", source_of([found[index]]), elements)
                     found.append(Mark("close", raw, elements))

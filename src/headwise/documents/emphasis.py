@@ -1,4 +1,7 @@
-"""Emphasis in a plain text, as people type it in chats, notes and posts: *so*, **so**, _so_ and ~so~."""
+"""Emphasis in a plain text, as people type it in chats, notes and posts: *so*, **so**, _so_ and ~so~.
+
+And links of reStructuredText, as Sphinx's catalogues have them: `text <target>`_ and :ref:`text <target>`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from headwise.documents.sentence import Mark
 # Python, such as __init__, are none.
 _EMPHASIS = re.compile(
     r"(?<![\w*~\\])(?P<mark>\*{1,3}|_|~{1,2})(?=[^\W_])(?P<inner>(?:(?!(?P=mark))[^\n]){1,200})(?<=[\w.!?…)])(?P=mark)(?![\w*~])"
+    r"|(?<![\w`])(?P<role>(?::[a-z][\w:+.-]{0,40}:)?`)(?=\S)(?P<label>[^`<>\n]{1,200}?)(?P<target>\s<[^<>`\n]{1,300}>`_{0,2})(?![`\w])"
 )
 
 
@@ -28,15 +32,17 @@ def _items(text: str, offset: int, taken: set[int], elements: count[int]) -> lis
     items: list[BlockItem] = []
     position = 0
     for match in _EMPHASIS.finditer(text):
-        mark, (start, end) = match["mark"], match.span("inner")
-        if {offset + match.start(), offset + end} & taken:
+        mark = match["mark"]
+        inner = "inner" if mark else "label"
+        start, end = match.span(inner)
+        if mark and {offset + match.start(), offset + end} & taken:
             continue
         element = next(elements)
         items += [
             _run(text[position : match.start()]),
-            Mark("open", mark, element),
-            *_items(match["inner"], offset + start, taken, elements),
-            Mark("close", mark, element),
+            Mark("open", mark or match["role"], element),
+            *_items(match[inner], offset + start, taken, elements),
+            Mark("close", mark or match["target"], element),
         ]
         position = match.end()
     return [*items, _run(text[position:])]

@@ -68,7 +68,8 @@ _KINDS = {
         [
             # code between backticks, perhaps with reStructuredText's role, but not GNU's `quotes' or `text <target>`
             r"(?::[a-z][\w:+.-]{0,40}:)?(?<!`)(?:``(?=\S)(?:(?!'')[^`\n]){1,200}(?<=\S)``"
-            r"|`(?=\S)(?:[^`\n<]|(?<!\s)<|<(?![^<>`\n]{1,200}>`)){1,200}(?<=\S)`)(?![`\w])",
+            r"|`(?=\S)(?:[^`\n<]|(?<!\s)<|<(?![^<>`\n]{1,200}>`)){1,200}(?<=\S)`)_{0,2}(?![`\w])",
+            r"(?<!\w)\[[#*]?[\w.-]{0,40}\]_(?!\w)|(?<![\w|])\|[A-Za-z][\w.-]{0,60}\|_{0,2}(?![\w|])",  # [1]_, |name|
             # TeX: $x$, $a_1 = 2$, $$…$$
             r"\$\$[^$\n]{1,300}\$\$",
             r"(?<![\w$\\])\$(?![\s{])(?:[A-Za-z]|[^$\n]{0,300}?[\\^_=+<>][^$\n]{0,300}?(?<!\s))\$(?![\w${])",
@@ -94,6 +95,7 @@ _KINDS = {
     "number": rf"(?<![\w.,])(?:{_NUMBER}[ \u00a0\u202f]?(?:{UNITS})(?!\w)|"
     rf"(?:[{CURRENCY_SIGNS}]\s?|(?:{CURRENCY_CODES})[ \u00a0]){_NUMBER})",
     "code": f"{CODE}|{PATH}",
+    "option": r"(?<![\w-])(?:--[a-z][\w-]{1,60}|-[A-Za-z])(?![\w-])",  # of a command
     "emoji": EMOJI,
     "symbol": _SYMBOL,
     "foreign": rf"[{_FOREIGN}]+|[{_GREEK}]{{2,}}",
@@ -117,8 +119,8 @@ def find_pieces(text: str, *, foreign: bool = False) -> Iterator[tuple[int, int,
 
     Kinds: `url`, `email`, `placeholder` (code between backticks, {name}, ${x}, #{x}, {{x}}, [[x]], %{x}, $x, :name,
     @name, #name, !name, $t(x), @:x, and TeX between dollars), `format` (%s, %(name)d, %<name>d, %1, %name%), `number`
-    (with a unit or currency), `code` (1Z999AA1, and paths of files), `emoji` and `symbol`; and with `foreign` those,
-    the words in other scripts than Latin.
+    (with a unit or currency), `code` (1Z999AA1, and paths of files), `option` (-v, --help), `emoji` and `symbol`; and
+    with `foreign` those, the words in other scripts than Latin.
     """
     for match in _ANY.finditer(text):
         kind = match.lastgroup

@@ -163,6 +163,11 @@ def test_a_value_that_a_person_reads_is_a_text(text: str) -> None:
             "Use :func:`open` or ``os.path``, not `npm run x`",
             "USE :func:`open` OR ``os.path``, NOT `npm run x`",
         ),
+        (
+            "See :ref:`the guide <x>` and `this (a) <https://a.b/c>`_, `it`_ [1]_ [#f]_ or |x|",
+            "SEE :ref:`THE GUIDE <x>` AND `THIS (A) <https://a.b/c>`_, `it`_ [1]_ [#f]_ OR |x|",
+        ),
+        ("With -v and --dry-run, not x-y or a -b-c", "WITH -v AND --dry-run, NOT X-Y OR A -B-C"),
         ("Not `%s' in file `%s', ``a'' or ``b''", "NOT `%s' IN FILE `%s', ``A'' OR ``B''"),
         ("In %#@files@ and %1$#@days@", "IN %#@files@ AND %1$#@days@"),
         ("%,d points, or %1$,.2f kg", "%,d POINTS, OR %1$,.2f KG"),
