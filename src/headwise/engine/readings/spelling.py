@@ -8,7 +8,7 @@ where they are replaced again. Of the characters that a vocabulary has, a small 
 
 A small model loses other things that it can spell, too. A range of numbers, as 9–17, and –5 are read with a hyphen; of
 emoji side by side, or of marks as in "Yes!!!", the first is read; and if that is asked, a short number stands in for a
-long one, such as 12,500.00, and a short code for an address, a file or a long code, as in photos.zip.
+long one, such as 12,500.00, and a short code for an address, a file, a long code or grouped digits, as in photos.zip.
 """
 
 from __future__ import annotations
@@ -54,6 +54,16 @@ _BEFORE_CURRENCY = rf"[0-9]+[.,][0-9]{{2}}(?=[ \u00a0]?(?:[{CURRENCY_SIGNS}]|{CU
 _LONG_NUMBER = re.compile(
     rf"(?<![\w.,:/=#&-])(?:{_MIXED}|{_MARKED}|[0-9]{{5,}}|{_BEHIND_CURRENCY}|{_BEFORE_CURRENCY})(?![\w/-]|[.,:][0-9])"
 )
+# Digits in groups: of a telephone, a bank account, a card, a book; at least 7, and no date.
+_GROUPED = re.compile(
+    r"(?<![\w.,:/=#&+-])(?:\+[0-9]{1,3}(?:[ \u00a0./-]?(?:\([0-9]{1,5}\)|[0-9]{1,8})){1,8}"
+    r"|(?:\(0[0-9]{1,5}\)|0[0-9]{1,5})(?:[ \u00a0/-][0-9]{1,8}){1,6}"
+    r"|\([0-9]{2,5}\)[ \u00a0]?[0-9]{2,4}(?:[ \u00a0-][0-9]{2,8}){1,4}"
+    r"|[0-9]{1,7}(?:-[0-9]{1,7}){2,5}|[0-9]{3}\.[0-9]{3}\.[0-9]{4}|[0-9]{4}(?:[ \u00a0][0-9]{4}){3}"
+    r"|[A-Z]{2}[0-9]{2}(?:[ \u00a0][A-Z0-9]{2,4}){3,8})(?![\w%]|[.,:/-][0-9])"
+)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}|[0-9]{1,2}([/-])[0-9]{1,2}\1[0-9]{2,4}")
+_GROUPED_DIGITS = 7
 _NUMBERS = ("46", "82", "38", "97", "72")  # that stand in for a long one
 _SHORT_NUMBER = re.compile(r"(?<![0-9.,])([0-9]{2})(?:[.,]0+)?(?![0-9]|[.,][0-9])")
 _DIGITS = re.compile(r"[0-9]+")
@@ -235,16 +245,22 @@ def _kind(character: str) -> str:
 
 
 def _addresses(text: str) -> list[tuple[int, int]]:
-    """Return the places of the addresses, files, long codes, and code between backticks of a text."""
+    """Return the places of the addresses, files, long codes, grouped digits and code between backticks of a text."""
+    grouped = [
+        found.span()
+        for found in _GROUPED.finditer(text)
+        if sum(map(str.isdigit, found[0])) >= _GROUPED_DIGITS and not _DATE.fullmatch(found[0])
+    ]
     if not _SOMEWHERE.search(text):  # as in most
-        return []
-    return [
+        return grouped
+    pieces = [
         (start, end)
         for start, end, kind in find_pieces(text)
         if kind in ("url", "email")
         or (kind == "placeholder" and text[end - 1] == "`")
         or (kind == "code" and (end - start >= _LONG_CODE or not text[start:end].isalnum()))  # or a path
     ]
+    return sorted([*pieces, *(each for each in grouped if not any(a < each[1] and each[0] < b for a, b in pieces))])
 
 
 def _long_numbers(text: str) -> list[tuple[int, int]]:
