@@ -39,7 +39,6 @@ from headwise.page.routes import interface
 from headwise.page.runs import PageRun
 from headwise.web.app import create_app
 from headwise.web.endpoints import Endpoints
-from headwise.web.errors import ServiceError
 from headwise.web.hosts import Hosts
 
 FILES = Path(__file__).parent / "static"
@@ -68,16 +67,9 @@ class Page:
 
     def routes(self) -> list[BaseRoute]:
         """Return the interface, the chapters, and the page's files at all other addresses."""
-        others = Endpoints()
-
-        @others("GET", "/api/{path:path}")
-        @others("POST", "/api/{path:path}")
-        def unknown(request: Request, path: str) -> None:
-            raise ServiceError(404, f"expected a known address, found /api/{path}")
-
         files = Mount("/", StaticFiles(directory=FILES, html=True), name="page")
         endpoints = interface(self._runs, self._evidence, self._queue)
-        return [*endpoints.routes, *others.routes, *_chapters(), files]
+        return [*endpoints.routes, *_chapters(), files]
 
     async def close(self) -> None:
         """Do nothing: what is computed for the page isn't waited for."""

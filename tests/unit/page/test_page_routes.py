@@ -148,6 +148,7 @@ def test_what_is_no_json_and_what_is_too_long_is_refused(client: TestClient) -> 
     assert client.post("/api/trace", content=b"{", headers=headers).status_code == 422
     assert client.post("/api/trace", content=b" " * (MOST_BYTES + 1), headers=headers).status_code == 413
     assert client.get("/api/nothing").status_code == 404
+    assert client.get("/api/trace").json() == {"error": "/api/trace: expected POST, found GET"}
     assert client.get("/nothing").json() == {"error": "there is nothing at /nothing"}
     assert client.get("/../app.py").status_code == 404
 
