@@ -306,7 +306,7 @@ def test_a_word_that_was_pointed_at_isnt_marked_in_another_text(visit: Visit) ->
 
 @pytest.mark.slow
 @SERVER_ONLY
-def test_stale_answers_are_thrown_away(visit: Visit) -> None:
+def test_stale_answers_are_faint_and_thrown_away(visit: Visit) -> None:
     page = visit.open()
     delayed: list[Route] = []
 
@@ -317,11 +317,13 @@ def test_stale_answers_are_thrown_away(visit: Visit) -> None:
             route.continue_()
 
     page.route("**/api/trace", hold)
+    answer = page.locator("#translate .answer")
     page.locator("#source").fill("slow horse")
-    page.wait_for_timeout(400)
+    expect(answer).to_have_css("opacity", "0.55")  # it is that of the text before
     assert len(delayed) == 1
     page.locator("#source").fill(ENGLISH[1])
     expect(page.locator("#ribbon .source .unit").first).to_have_text("Two")
+    expect(answer).to_have_css("opacity", "1")
     delayed[0].continue_()
     page.wait_for_timeout(400)
     expect(page.locator("#ribbon .source .unit").first).to_have_text("Two")
