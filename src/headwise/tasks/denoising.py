@@ -26,10 +26,9 @@ from headwise.tasks.batches.denoising import Damage, denoising_stream, make_pair
 from headwise.tasks.batches.pairs import Batch
 from headwise.tasks.batches.windows import window_stream
 from headwise.tasks.scored_text import loss_scores, scored_text
-from headwise.tasks.translation import translation_loss
+from headwise.tasks.translation import hidden_states, translation_loss
 from headwise.text.preparation.monolingual import PreparedText, prepare_text
 from headwise.text.tokens.loading import trained_vocabulary
-from headwise.text.tokens.subwords import PAD
 from headwise.text.tokens.vocabulary import Vocabulary
 from headwise.training.loss import LossSum, smoothed_cross_entropy
 
@@ -180,12 +179,11 @@ def damaged(ids: NDArray[np.integer], config: Config, damage: Damage) -> list[tu
 @torch.no_grad()
 def score(model: Seq2Seq, pairs: Sequence[tuple[NDArray[np.int64], ...]], tokens: int) -> dict[str, float]:
     """Return nats per target token (`loss`), perplexity, and the percentage of tokens predicted right (`accuracy`)."""
-    device = next(model.parameters()).device
     batch_size = max(1, tokens // max(len(part) + 1 for pair in pairs for part in pair))
     nll, correct, count = 0.0, 0, 0
     for start in range(0, len(pairs), batch_size):
         batch = [(source, target) for source, target in pairs[start : start + batch_size]]
-        hidden, targets = _hidden(model, make_pairs(batch, []), device)
+        hidden, targets = hidden_states(model, make_pairs(batch, []))
         nll += smoothed_cross_entropy(*model.projection(hidden), targets)[1].item()
         correct += int((model.project(hidden).argmax(dim=-1) == targets).sum())
         count += len(targets)
@@ -196,11 +194,3 @@ def show(vocabulary: Vocabulary, ids: Sequence[int] | NDArray[np.int64]) -> str:
     """Return the text of ids as one line, with special symbols by their names."""
     pieces = [vocabulary.piece(int(i)) if i < vocabulary.ordinary else vocabulary.decode([int(i)]) for i in ids]
     return "".join(pieces).replace("\n", "\\n")
-
-
-def _hidden(model: Seq2Seq, batch: Batch, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the hidden states (target tokens, d_model) that predict the target tokens without padding, and these."""
-    targets = batch.target_output.to(device).flatten()
-    real = (targets != PAD).nonzero().squeeze(1)
-    inputs = (batch.source.to(device), batch.source_mask.to(device), batch.target_input.to(device))
-    return model(*inputs).flatten(0, 1)[real], targets[real]

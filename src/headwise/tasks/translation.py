@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from headwise.config import Config, TrainingConfig
 from headwise.data.plans import plan_batches
@@ -139,21 +140,27 @@ class TranslationTask(PreparedTask[AnyPrepared, Seq2Seq]):
 
 def translation_loss(model: Seq2Seq, batch: Batch, options: TrainingConfig) -> LossSum:
     """Return the label-smoothed cross-entropy, with R-Drop if configured, summed over target tokens."""
-    device = next(model.parameters()).device
-    source, mask = batch.source.to(device), batch.source_mask.to(device)
-    target_input = batch.target_input.to(device)
-    targets = batch.target_output.to(device).flatten()
-    real = (targets != PAD).nonzero().squeeze(1)
     smoothing = options.label_smoothing
     if options.r_drop > 0 and model.training:
-        # Both dropout masks of every sentence pair in one pass (Liang et al. 2021, section 2.2).
-        hidden = model(source.repeat(2, 1), mask.repeat(2, 1), target_input.repeat(2, 1)).flatten(0, 1)
-        x, weight = model.projection(hidden[torch.cat([real, real + targets.numel()])])
-        total, nll = r_drop_cross_entropy(x, weight, targets[real], smoothing, options.r_drop)
+        hidden, targets = hidden_states(model, batch, masks=2)
+        total, nll = r_drop_cross_entropy(*model.projection(hidden), targets, smoothing, options.r_drop)
     else:
-        hidden = model(source, mask, target_input).flatten(0, 1)[real]  # (target tokens, d_model)
-        total, nll = smoothed_cross_entropy(*model.projection(hidden), targets[real], smoothing)
+        hidden, targets = hidden_states(model, batch)
+        total, nll = smoothed_cross_entropy(*model.projection(hidden), targets, smoothing)
     return LossSum(total, nll, batch.target_tokens)
+
+
+def hidden_states(model: Seq2Seq, batch: Batch, masks: int = 1) -> tuple[Tensor, Tensor]:
+    """Return the hidden states (masks · tokens, d_model) that predict the target tokens without padding, and these.
+
+    With several dropout `masks`, the pairs are computed with all of them in one pass (Liang et al. 2021, section 2.2).
+    """
+    device = next(model.parameters()).device
+    inputs = (part.to(device).repeat(masks, 1) for part in (batch.source, batch.source_mask, batch.target_input))
+    targets = batch.target_output.to(device).flatten()
+    real = (targets != PAD).nonzero().squeeze(1)
+    rows = torch.cat([real + number * targets.numel() for number in range(masks)])
+    return model(*inputs).flatten(0, 1)[rows], targets[real]
 
 
 def usual_lengths(sources: NDArray[Any], targets: NDArray[Any], margin: int) -> float:
