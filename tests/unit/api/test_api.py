@@ -434,6 +434,11 @@ def test_a_run_of_ones_own_loop_records_what_its_subwords_are(tmp_path: Path) ->
     assert saved.translator.subwords.joiners
 
 
+def test_a_files_name_is_no_text_to_learn_subwords_from() -> None:
+    with pytest.raises(ConfigError, match=r"expected lists of sentences, found one string, 'train\.de'"):
+        headwise.Subwords.train(ENGLISH, "train.de", SubwordConfig(size=120))
+
+
 def test_layers_are_modules_for_ones_own_loop() -> None:
     from headwise import nn
 

@@ -120,10 +120,14 @@ class Subwords:
         The same text gives the same model, byte for byte: byte-pair encoding is deterministic.
 
         Raises:
-            ConfigError: the vocabulary is larger than the text allows, or smaller than its characters.
+            ConfigError: the vocabulary is larger than the text allows, or smaller than its characters, or a side is one
+                string, such as a file's name.
             DataError: there is no text.
             TrainingError: the files can't be written.
         """
+        for side in (source_sentences, target_sentences):
+            if isinstance(side, str):
+                raise ConfigError(f"Subwords.train: expected lists of sentences, found one string, {side[:60]!r}")
         if config.joint:
             model = cls(train_model(itertools.chain(source_sentences, target_sentences), config))
         else:
