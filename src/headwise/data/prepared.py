@@ -146,9 +146,8 @@ def read_manifest(directory: Path, *needed: str) -> dict[str, Any]:
     try:
         manifest = read_json(directory / MANIFEST)
     except DataError as problem:
-        raise CheckpointError(
-            f"{directory}: expected prepared text, found no readable {MANIFEST} ({problem})"
-        ) from None
+        found = f"no readable {MANIFEST} ({problem})" if (directory / MANIFEST).exists() else "none"
+        raise CheckpointError(f"{directory}: expected prepared data, found {found}") from None
     try:
         _Manifest.model_validate(manifest)
         for name in needed:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from headwise.config import DataConfig
+from headwise.data.prepared import read_manifest
 from headwise.data.ragged import MOST_FILES, Ragged, RaggedWriter, map_places, save_array
 from headwise.errors import CheckpointError, ConfigError
 from headwise.text.reading.pairs import training_files
@@ -52,3 +53,8 @@ def test_more_files_than_have_numbers_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"data\.source: expected at most 65,536 files, found 65,537"):
         training_files(DataConfig(source=many))
     assert len(text_files(DataConfig(text=many[1:]))) == MOST_FILES
+
+
+def test_a_prepared_folder_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"nowhere: expected prepared data, found none$"):
+        read_manifest(tmp_path / "nowhere")
