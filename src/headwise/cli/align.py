@@ -53,7 +53,9 @@ def command(
     out: Annotated[Path | None, Option("-o", "--out", help="Write the alignments here.")] = None,
     device: Device = "auto",
     imports: Imports = None,
-    as_json: Annotated[bool, Option("--json", help="Print one JSON object with the error rate.")] = False,
+    as_json: Annotated[
+        bool, Option("--json", help="Print one JSON object: the error rate; without gold ones and -o, the alignments.")
+    ] = False,
 ) -> None:
     """Align each target word with the source word it attends to most; write Pharaoh lines, score against gold ones.
 
@@ -99,12 +101,15 @@ def command(
         backward, other_rule = _direction(other, test, gold_alignments, reverse_rule or rule, dev, swap=True)
         links = [symmetrize_links(one, two, symmetrize) for one, two in zip(forward, backward, strict=True)]
         record |= {"reverse_rule": str(other_rule), "symmetrize": symmetrize}
+    lines = [format_alignment(Alignment.of(sentence_links)) for sentence_links in links]
     if gold_alignments is not None:
         record |= _scores(links, gold_alignments, scored)
+    elif as_json and out is None:
+        record["alignments"] = lines
     if out is not None or not as_json:
         with line_writer(out, source, target, gold) as write:
-            for sentence_links in links:
-                write(format_alignment(Alignment.of(sentence_links)))
+            for line in lines:
+                write(line)
     if as_json:
         typer.echo(json.dumps(record))
     else:

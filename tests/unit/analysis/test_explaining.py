@@ -366,6 +366,7 @@ def test_align_writes_pharaoh_and_scores(run: Path, files: tuple[Path, Path], tm
     code, out, err = call(*common, "--rule", "1.2+1")
     assert code == 0, err
     assert [len(line.split()) for line in out.splitlines()] == [len(line.split()) for line in GERMAN]
+    assert json.loads(call(*common, "--rule", "1.2+1", "--json")[1])["alignments"] == out.splitlines()
     both = ["--reverse", run, "--symmetrize", "intersection", "--gold", gold]
     code, out, err = call(*common, *both, "--rule", "best", "--json", "-o", tmp_path / "a.align")
     assert code == 0, err
