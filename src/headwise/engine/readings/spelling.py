@@ -70,7 +70,7 @@ _DIGITS = re.compile(r"[0-9]+")
 _CODES = ("X20", "RX8", "QK7", "MX5", "XP3")  # that stand in for an address; guarded, as they are codes themselves
 _CODE = re.compile(rf"\b({'|'.join(_CODES)})(?![0-9])", re.IGNORECASE)
 _LONG_CODE = 7  # characters
-_SOMEWHERE = re.compile(rf"[@./\\]\w|:\\|`|[A-Z0-9]{{{_LONG_CODE}}}")  # in each address, path and long code
+_SOMEWHERE = re.compile(rf"[@./\\]\w|:\\|[`{{$]|[A-Z0-9]{{{_LONG_CODE}}}")  # in each address, path, code and template
 _MOST_CACHED = 1 << 16  # characters
 # What Unicode has no plain form for: letters that aren't another one with a mark, and punctuation marks.
 _PLAIN = {
@@ -245,7 +245,7 @@ def _kind(character: str) -> str:
 
 
 def _addresses(text: str) -> list[tuple[int, int]]:
-    """Return the places of the addresses, files, long codes, grouped digits and code between backticks of a text."""
+    """Return the places of a text's addresses, files, long codes, grouped digits, code in backticks and templates."""
     grouped = [
         found.span()
         for found in _GROUPED.finditer(text)
@@ -257,10 +257,16 @@ def _addresses(text: str) -> list[tuple[int, int]]:
         (start, end)
         for start, end, kind in find_pieces(text)
         if kind in ("url", "email")
-        or (kind == "placeholder" and text[end - 1] == "`")
+        or (kind == "placeholder" and (text[end - 1] == "`" or _is_template(text, start, end)))
         or (kind == "code" and (end - start >= _LONG_CODE or not text[start:end].isalnum()))  # or a path
     ]
     return sorted([*pieces, *(each for each in grouped if not any(a < each[1] and each[0] < b for a, b in pieces))])
+
+
+def _is_template(text: str, start: int, end: int) -> bool:
+    """Whether a placeholder has spaces, as {{ user.name }}, and no word beside it; others a model may have read."""
+    beside = text[max(start - 1, 0) : start] + text[end : end + 1]
+    return " " in text[start:end] and not has_letters_or_digits(beside)
 
 
 def _long_numbers(text: str) -> list[tuple[int, int]]:
