@@ -33,7 +33,11 @@ def test_a_word_of_single_letters_or_of_characters_outside_the_vocabulary_is_unk
     subwords = Subwords.load(run)
     pieces = subwords.source_pieces(subwords.encode_source(spelled))
     assert [piece for piece in pieces if piece != "\u2581"] == [*spelled]
-    assert unknown.of(f"A {spelled} (Ecbfc!) rides e.c. b c.") == (spelled, "(Ecbfc!)")
+    assert unknown.of(f"A {spelled} (Ecbfc!) rides e.c. b cb.") == (
+        spelled,
+        "(Ecbfc!)",
+    )  # of two letters many are known
+    assert [piece for piece in subwords.source_pieces(subwords.encode_source("cb")) if piece != "\u2581"] == ["c", "b"]
 
 
 def test_a_word_is_spelled_as_in_its_text_where_no_space_is_put_before_a_text() -> None:

@@ -1,7 +1,8 @@
 """Words that a vocabulary has no subwords for: it spells them by single letters or bytes, or not at all.
 
-The model knows little about such a word, and translates it badly more often than others. A word is what stands between
-spaces. `page/static/js/model/unknown.js` has the same rule for the page without a server.
+The model knows little about such a word, and translates it badly more often than others. Words of two letters aren't
+counted: many that a model knows well are spelled so, as UK and Mr. A word is what stands between spaces.
+`page/static/js/model/unknown.js` has the same rule for the page without a server.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ class UnknownWordFinder:
     def __contains__(self, ids: Sequence[int]) -> bool:
         """Return whether the subwords of a word make it an unknown one."""
         kinds = "".join(map(self._kind, ids))
-        return "u" in kinds or ("ss" in kinds and "w" not in kinds and self._has_words)
+        return "u" in kinds or ("sss" in kinds and "w" not in kinds and self._has_words)
 
     def of(self, text: str) -> tuple[str, ...]:
         """Return the unknown words of a text, in its order."""
         ids = self._encode(text)
         kinds = "".join(map(self._kind, ids))
-        if "u" not in kinds and "ss" not in kinds:
+        if "u" not in kinds and "sss" not in kinds:
             return ()
         words, groups = split_words(text), by_word(ids, self._pieces(ids))
         if len(groups) != len(words):  # the text has the symbol for a space, or other white space

@@ -18,7 +18,7 @@ export class UnknownWords {
   /** Whether the subwords of a word make it an unknown one. @param {number[]} ids */
   has(ids) {
     const kinds = ids.map((id) => this.kinds[id]).join("");
-    return kinds.includes("u") || (kinds.includes("ss") && !kinds.includes("w") && this.hasWords);
+    return kinds.includes("u") || (kinds.includes("sss") && !kinds.includes("w") && this.hasWords);
   }
 
   /** The unknown words of a text, in its order. @param {string} text */
