@@ -159,9 +159,10 @@ def _lettered(words: Sequence[str]) -> NDArray[np.bool_]:
 def _inside_abbreviations(words: Sequence[str], lettered: NDArray[np.bool_]) -> set[int]:
     """Return the places in `z. B.`: before full stops with words behind them, and between two with one between them.
 
-    The last word of a sentence, as in `e.g. or.`, isn't one between them unless it is a single letter.
+    The last word of a sentence, as in `e.g. or.`, isn't one between them unless it is a single letter; its full stop
+    is the abbreviation's then.
     """
-    last = max(np.flatnonzero(lettered), default=0)
+    last = int(max(np.flatnonzero(lettered), default=0))
     before = {n for n in range(last) if words[n] == "."}
     between = {
         n for n in range(1, last + 1) if words[n - 1 : n + 2 : 2] == [".", "."] and (n < last or len(words[n]) == 1)

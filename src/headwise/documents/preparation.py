@@ -221,13 +221,17 @@ def _with_joined_codes(items: Sequence[BlockItem]) -> list[BlockItem]:
     """Return the items of a block with codes that are joined by a sign, as `Ctrl`+`C`, as one."""
     found: list[BlockItem] = []
     for item in items:
-        if isinstance(item, ProtectedPiece) and item.kind == VERBATIM and len(found) > 1:
-            first, sign = found[-2:]
-            joined = isinstance(first, ProtectedPiece) and first.kind == VERBATIM
-            if joined and isinstance(sign, TextRun) and _SIGN.fullmatch(sign.text):
-                codes = f"{first.text.strip('`')}{sign.text}{item.text.strip('`')}"
-                found[-2:] = [code_piece(codes, source_of([first, sign, item]))]
-                continue
+        first, sign = found[-2:] if len(found) > 1 else (None, None)
+        if (
+            isinstance(first, ProtectedPiece)
+            and isinstance(item, ProtectedPiece)
+            and first.kind == item.kind == VERBATIM
+            and isinstance(sign, TextRun)
+            and _SIGN.fullmatch(sign.text)
+        ):
+            codes = f"{first.text.strip('`')}{sign.text}{item.text.strip('`')}"
+            found[-2:] = [code_piece(codes, source_of([first, sign, item]))]
+            continue
         found.append(item)
     return found
 
