@@ -133,7 +133,7 @@ def test_line_ends_of_sheets_as_excel_writes_them() -> None:
     written = of_file("a.xlsx", archive(parts), lambda text: seen.append(text) or text.upper())
     with zipfile.ZipFile(io.BytesIO(written)) as result:
         found = result.read("xl/sharedStrings.xml").decode().replace(' xml:space="preserve"', "")
-    assert found == f"<sst>{heading}<si><t>ONE LINE_x000D_\nANOTHER X_Y</t></si></sst>"
+    assert found == f"<sst>{heading}<si><t>ONE LINE_x000D_\nANOTHER_x0009_X_Y</t></si></sst>"
     assert "One line" in seen  # without what stands for a line end
 
 
