@@ -33,10 +33,8 @@ def test_a_word_of_single_letters_or_of_characters_outside_the_vocabulary_is_unk
     subwords = Subwords.load(run)
     pieces = subwords.source_pieces(subwords.encode_source(spelled))
     assert [piece for piece in pieces if piece != "\u2581"] == [*spelled]
-    assert unknown.of(f"A {spelled} (Ecbfc!) rides e.c. b cb.") == (
-        spelled,
-        "(Ecbfc!)",
-    )  # of two letters many are known
+    # Of words of two letters, such as cb here, a model knows many.
+    assert unknown.of(f"A {spelled} (Ecbfc!) rides e.c. b cb.") == (spelled, "(Ecbfc!)")
     assert [piece for piece in subwords.source_pieces(subwords.encode_source("cb")) if piece != "\u2581"] == ["c", "b"]
 
 
