@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
@@ -207,14 +207,9 @@ class Trainer:
         self.pace.start()
         while not progress.finished:
             tokens = self.step(stream)
-            for name, buffer in self._stored_buffers() if constants else ():
-                if not torch.equal(buffer, constants[name]):
-                    raise TrainingError(
-                        f"model: expected parameters for all that training changes, found the buffer {name}, which "
-                        "checkpoints don't have; one that the trained model doesn't need is registered with "
-                        "persistent=False"
-                    )
-            constants.clear()  # the first step tells
+            if constants:
+                self._check_constant(constants)
+                constants.clear()  # the first step tells
             self.watchdog.at(OTHER, progress.step)
             self._recent_tokens += tokens
             self._recent_seconds += self.pace.stepped()
@@ -243,6 +238,16 @@ class Trainer:
         model = self.replica.model
         buffers = dict(model.named_buffers(remove_duplicate=False))
         return ((name, value) for name, value in model.state_dict().items() if name in buffers)
+
+    def _check_constant(self, before: Mapping[str, Tensor]) -> None:
+        """Raise `TrainingError` if a step has changed a stored buffer, as no checkpoint has it."""
+        for name, buffer in self._stored_buffers():
+            if not torch.equal(buffer, before[name]):
+                raise TrainingError(
+                    f"model: expected parameters for all that training changes, found the buffer {name}, which "
+                    "checkpoints don't have; one that the trained model doesn't need is registered with "
+                    "persistent=False"
+                )
 
     def _reason_to_end(self) -> tuple[str, str]:
         """Return the reason why training ends now and the limit that it has reached, or empty strings."""
