@@ -208,13 +208,15 @@ def _with_pieces(
     by_start = {start: word for word, (start, _) in enumerate(source)}
     rows = {start: word for word, (start, _) in enumerate(target)}
     ranges = sentence.piece_ranges()
-    known = [(rows.get(one.start), by_start.get(ranges[one.piece][0])) for one in found]
+    known = [
+        (row, column)
+        for one in found
+        if (row := rows.get(one.start)) is not None and (column := by_start.get(ranges[one.piece][0])) is not None
+    ]
     for row, column in known:
-        if row is not None and column is not None:
-            weights[row], weights[:, column] = 0, 0  # no other word comes from the piece
+        weights[row], weights[:, column] = 0, 0  # no other word comes from the piece
     for row, column in known:
-        if row is not None and column is not None:
-            weights[row, column] = _CERTAIN
+        weights[row, column] = _CERTAIN
     return weights
 
 
