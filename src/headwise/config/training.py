@@ -166,7 +166,7 @@ class DecodingConfig(Section):
     batch_tokens: Positive = 4096
     # capitals and titles are translated as ordinary text, and restored
     recase: Annotated[bool, YOUNGER] = False
-    # outputs that repeat themselves, run on or have wrong numbers are searched again, but for sampling
+    # but for sampling, what repeats itself, runs on, or has wrong numbers or open quotations is searched again
     guard: Annotated[bool, YOUNGER] = False
 
     @property

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from headwise.config import DecodingConfig
 from headwise.engine.guards.numbers import SourceNumbers
+from headwise.engine.guards.quotations import SourceQuotations
 from headwise.engine.guards.words import DictionaryWords
 from headwise.engine.hypotheses import Hypothesis
 from headwise.engine.options import SearchOptions
@@ -43,6 +44,7 @@ class SearchSentence:
         lettered: whether its outputs must contain a token with a letter or a digit.
         numbers: those of its text, which the guard looks for in its best output.
         words: those of its text that are in the run's dictionary, likewise.
+        quotations: those of its text, likewise.
     """
 
     source: Sequence[int]
@@ -53,6 +55,7 @@ class SearchSentence:
     lettered: bool = False
     numbers: SourceNumbers | None = None
     words: DictionaryWords | None = None
+    quotations: SourceQuotations | None = None
 
     def limit(self, prefix: int) -> int:
         """Return the largest |Y|, which leaves room for `prefix` tokens, the terms and a token with a letter."""

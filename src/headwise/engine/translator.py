@@ -25,6 +25,7 @@ from headwise.documents.pieces import has_words
 from headwise.engine.alignment import Link, SubwordWeights, word_links
 from headwise.engine.base import Engine, Ids, SearchSentence
 from headwise.engine.guards.numbers import SourceNumbers
+from headwise.engine.guards.quotations import SourceQuotations
 from headwise.engine.guards.second_search import search_checked
 from headwise.engine.guards.words import DictionaryWords
 from headwise.engine.hypotheses import Hypothesis
@@ -253,13 +254,16 @@ class Translator:
     ) -> SearchSentence:
         allowed = None if self.shortlist is None else self.shortlist(source)
         lettered = not options.allow_empty and self.needs_letter(text, prefix)
-        numbers = words = None
+        numbers = words = quotations = None
         if options.guard:
             assert options.max_length is not None  # they are `within` what the model writes
             room = self._room(options.max_length, prefix, lettered=lettered)
             numbers = SourceNumbers.of(text, self.subwords, room)
             words = DictionaryWords.of(text, self.reader.dictionary, self.subwords, room)
-        return SearchSentence(source, options, prefix, allowed, lettered=lettered, numbers=numbers, words=words)
+            quotations = SourceQuotations.of(text, self.subwords, room)
+        return SearchSentence(
+            source, options, prefix, allowed, lettered=lettered, numbers=numbers, words=words, quotations=quotations
+        )
 
     def _room(self, longest: int, prefix: Sequence[int] | None, *, lettered: bool) -> int:
         """Return the most tokens of all terms of an output of at most `longest` tokens."""

@@ -1,6 +1,7 @@
 """The search of sentences, and the second search of guarded ones whose first output has a defect.
 
-It repeats itself, lacks numbers of its source, or lacks what a dictionary says for a word that the model hardly knows.
+It repeats itself, lacks numbers of its source or what a dictionary says for a word that the model hardly knows, or
+leaves a quotation open.
 """
 
 from __future__ import annotations
@@ -94,6 +95,8 @@ def _again(number: int, sentence: SearchSentence, first: Hypothesis) -> _Again |
             return _Again(number, _with_terms(sentence, terms), what, "with it", _with_numbers)
     if words and sentence.words is not None and (terms := sentence.words.terms(words)) is not None:
         return _Again(number, _with_terms(sentence, terms), "", "", _with_words)
+    if sentence.quotations is not None and (terms := sentence.quotations.lacking_ends(first.tokens)) is not None:
+        return _Again(number, _with_terms(sentence, terms), "", "", _with_quotations)
     return None
 
 
@@ -118,8 +121,7 @@ def _with_numbers(
     sentence: SearchSentence, first: Sequence[Hypothesis], second: Sequence[Hypothesis]
 ) -> tuple[Sequence[Hypothesis], bool]:
     """Return the `second` hypotheses, the best sound one first, or the `first` ones if none is."""
-    sound = _sound(sentence, second)
-    return (_headed(sound[0], second) if sound else first)[: len(first)], bool(sound)
+    return _headed(next(iter(_sound(sentence, second)), None), first, second)
 
 
 def _looked_up(
@@ -135,8 +137,15 @@ def _with_words(
     """Return the `second` hypotheses, that in which the dictionary's words fit best first, or else the `first`."""
     assert sentence.words is not None
     assert sentence.terms is not None
-    best = sentence.words.best(first[0], _sound(sentence, second), sentence.terms)
-    return (first if best is None else _headed(best, second))[: len(first)], best is not None
+    return _headed(sentence.words.best(first[0], _sound(sentence, second), sentence.terms), first, second)
+
+
+def _with_quotations(
+    sentence: SearchSentence, first: Sequence[Hypothesis], second: Sequence[Hypothesis]
+) -> tuple[Sequence[Hypothesis], bool]:
+    """Return the `second` hypotheses, the best one that ends its quotations first, or else the `first`."""
+    assert sentence.quotations is not None
+    return _headed(sentence.quotations.best(first[0], _sound(sentence, second)), first, second)
 
 
 def _sound(sentence: SearchSentence, found: Sequence[Hypothesis]) -> list[Hypothesis]:
@@ -149,5 +158,10 @@ def _sound(sentence: SearchSentence, found: Sequence[Hypothesis]) -> list[Hypoth
     ]
 
 
-def _headed(best: Hypothesis, found: Sequence[Hypothesis]) -> list[Hypothesis]:
-    return [best, *(each for each in found if each is not best)]
+def _headed(
+    best: Hypothesis | None, first: Sequence[Hypothesis], second: Sequence[Hypothesis]
+) -> tuple[Sequence[Hypothesis], bool]:
+    """Return the `second` hypotheses, the best one first and as many as the `first`, which are kept without a best."""
+    if best is None:
+        return first, False
+    return [best, *(each for each in second if each is not best)][: len(first)], True
