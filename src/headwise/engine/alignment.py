@@ -9,6 +9,7 @@ exp(-4 d) prefers words at about the same place, where d from 0 to 1 is the dist
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import SequenceMatcher
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,32 @@ def word_links(
     by_word = np.zeros((target_words[-1] + 1, source_words[-1] + 1), dtype=np.float32)
     np.add.at(by_word, np.ix_(target_words, source_words), weights)
     return tuple((source, target) for target, source in enumerate(sharpened(by_word).argmax(1).tolist()))
+
+
+def carried_over(links: Sequence[Link], source: tuple[str, str], target: tuple[str, str]) -> tuple[Link, ...]:
+    """Return the links between words of two texts as links between those of two others that say the same.
+
+    `source` and `target` are the text of each side that is aligned, and the other one. Words that differ take the
+    places of those between the same equal words.
+    """
+    sources, targets = _places(*source), _places(*target)
+    if not sources or not targets:
+        return ()
+    found = ((min(one, len(sources) - 1), min(other, len(targets) - 1)) for one, other in links)
+    return tuple(sorted({(sources[one], targets[other]) for one, other in found}))
+
+
+def _places(text: str, other: str) -> list[int]:
+    """Return for each word of a text the number of the word of the other that stands for it; none without any."""
+    words, others = text.lower().split(), other.lower().split()
+    if not others:
+        return []
+    places: list[int] = []
+    for _, start, end, first, last in SequenceMatcher(None, words, others, autojunk=False).get_opcodes():
+        for word in range(end - start):
+            place = first + word * (last - first) // (end - start)
+            places.append(min(place, len(others) - 1))
+    return places
 
 
 def word_numbers(pieces: Sequence[str]) -> list[int]:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from headwise.characters import join_texts
 from headwise.documents.pieces import has_words
-from headwise.engine.alignment import word_numbers
+from headwise.engine.alignment import carried_over, word_numbers
 from headwise.engine.drawn import drawn
 from headwise.engine.hypotheses import length_penalty
 from headwise.engine.quality import mean_probability
@@ -97,6 +97,19 @@ class Translation:
     def _repr_html_(self) -> str:
         best = self.outputs[0]
         return drawn(self.source, best.text, best.alignment)
+
+    def aligned_as(self, other: Translation, read: str) -> Translation:
+        """Return the translation with the alignments of another one, whose texts say the same; its source is `read`."""
+        outputs = tuple(
+            output
+            if output.alignment is None
+            else replace(
+                output,
+                alignment=carried_over(output.alignment, (read, self.source), (before.text, output.text)),
+            )
+            for output, before in zip(self.outputs, other.outputs, strict=True)
+        )
+        return replace(self, outputs=outputs)
 
     def with_warnings(self, sentences: tuple[str, ...]) -> Translation:
         """Return the translation with further sentences about it."""

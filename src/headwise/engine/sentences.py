@@ -110,9 +110,10 @@ class EncodedSentences:
             checked = checked.with_warnings((about,))
         if self.readings and (spelled := self.readings[-1].get(sentence)) is not None:
             checked = dataclasses.replace(checked, warnings=tuple(map(spelled.restore, checked.warnings)))
+        restored = checked
         for readings in reversed(self.readings):
-            checked = readings[sentence].restored(checked) if sentence in readings else checked
-        return checked
+            restored = readings[sentence].restored(restored) if sentence in readings else restored
+        return restored.aligned_as(checked, self.read[sentence])
 
 
 def _with_terms(sentence: SearchSentence, terms: Terms | None) -> SearchSentence:

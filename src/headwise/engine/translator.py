@@ -218,7 +218,13 @@ class Translator:
             same = [n for n, text in enumerate(texts) if text.strip() and not is_text(text)]
             kept |= {n for n in same if glossary is None or not glossary.find(one_line(texts[n]))}
         read = [readable(self.subwords, text, f"line {line}") for line, text in enumerate(texts, start=first_line)]
-        found = self.reader.readings(read, recase=options.recase, shortened=options.guard, glossary=glossary)
+        found = self.reader.readings(
+            read,
+            recase=options.recase,
+            markers=prefixes is not None,
+            shortened=options.guard,
+            glossary=glossary,
+        )
         _, ordinary, usual, spelled = found
         written = read_texts(read, ordinary)  # as in the line, except for the case
         read = read_texts(read_texts(written, usual), spelled)

@@ -11,6 +11,7 @@ from pathlib import Path
 from headwise.config import Config
 from headwise.config.languages import short_code
 from headwise.engine.readings.abbreviations import written_out
+from headwise.engine.readings.list_markers import without_markers
 from headwise.engine.readings.number_marks import number_marks
 from headwise.engine.readings.reading import Reading, read_in_turn, read_texts, readings
 from headwise.engine.readings.recasing import in_capitals, recased
@@ -67,14 +68,21 @@ class LineReader:
         return dataclasses.replace(self, subwords=subwords, languages=(self.languages[0], target))
 
     def readings(
-        self, texts: Sequence[str], *, recase: bool, shortened: bool = False, glossary: Glossary | None = None
+        self,
+        texts: Sequence[str],
+        *,
+        recase: bool,
+        markers: bool = False,
+        shortened: bool = False,
+        glossary: Glossary | None = None,
     ) -> tuple[dict[int, Reading], ...]:
         """Return what is read of `readable` lines in place of what is written, by their numbers, and then of that.
 
         The first are the lines with numbers, which are read as they are; the second those in one case, with `recase`;
-        the third those with words in an unusual spelling, or abbreviations that the dictionary has; the fourth those
-        that the vocabulary can't spell, and with `shortened` those with addresses, files and long numbers, but for the
-        terms of the `glossary`.
+        the third those that begin with the marker of a list, which is read only with `markers`, those with words in an
+        unusual spelling, and those with abbreviations that the dictionary has; the fourth those that the vocabulary
+        can't spell, and with `shortened` those with addresses, files and long numbers, but for the terms of the
+        `glossary`.
         """
         marks = number_marks(*self.languages)
         marked = {} if marks is None else readings(texts, marks.read)
@@ -82,13 +90,15 @@ class LineReader:
         if recase:
             ordinary = readings(texts, lambda text: recased(text, self.subwords, self.source_words))
         texts = read_texts(texts, ordinary)
-        usual = readings(texts, self._in_usual_words)
+        usual = readings(texts, functools.partial(self._in_usual_words, markers=markers))
         respelled = functools.partial(self.speller.respelled, shortened=shortened, glossary=glossary)
         return marked, ordinary, usual, readings(read_texts(texts, usual), respelled)
 
-    def _in_usual_words(self, text: str) -> Reading | None:
+    def _in_usual_words(self, text: str, *, markers: bool) -> Reading | None:
         """Return a line in the usual spelling, and without abbreviations; None if that is how it is written."""
         steps: list[Callable[[str], Reading | None]] = []
+        if not markers:
+            steps.append(functools.partial(without_markers, language=self.languages[0]))
         if self.source_words is not None:
             steps.append(functools.partial(usually_spelled, listed=self.source_words))
         if self.dictionary is not None:
