@@ -62,8 +62,12 @@ def test_what_is_no_marker_of_an_item_is_read(text: str) -> None:
     assert read(text, "en") == text
 
 
-def test_a_number_with_a_full_stop_is_an_ordinal_in_some_languages() -> None:
-    assert read("3. Dogs", "en") == read("3. Dogs", "eng_Latn") == "Dogs"
+def test_a_full_stop_is_that_of_an_ordinal_or_an_abbreviation_in_some_languages() -> None:
+    for marker in ("3.", "12.", "a.", "i.", "iv.", "I.", "XII."):
+        assert read(f"{marker} Dogs", "en") == read(f"{marker} Dogs", "eng_Latn") == "Dogs"
+        assert read(f"{marker} Hunde", "de") == f"{marker} Hunde"
+    for line in ("c. 1900", "e. g. Dogs", "p. a Dog", "A. Lincoln", "i. M. Dog", "1980. Dogs"):
+        assert read(line, "en") == line
     for language in ("de", None):
         assert read("3. Oktober", language) == "3. Oktober"
         assert read("- 3. Oktober", language) == "3. Oktober"

@@ -12,9 +12,10 @@ from headwise.characters import has_letters_or_digits
 from headwise.config.languages import base_code
 from headwise.engine.readings.reading import Reading
 
-# In these languages a number with a full stop is no ordinal, as it is in "3. Oktober".
+# In these languages what has a full stop is no ordinal, as is "3. Oktober", and seldom an abbreviation, as "s. Anhang".
 _POINTED = ("en", "es", "fr", "it", "nl", "pt")
-_NUMBERED = r"\(?(?:[0-9]{1,3}|[A-Za-z]|[ivxIVX]{1,5})\)|(?P<pointed>[0-9]{1,3}\.)|\[[ xX]?\]"
+_LETTER = r"(?:[a-z]|[ivx]{2,5}|[IVX]{1,5})\.(?=[ \u00a0]+[A-Z][a-z])"
+_NUMBERED = rf"\(?(?:[0-9]{{1,3}}|[A-Za-z]|[ivxIVX]{{1,5}})\)|(?P<pointed>[0-9]{{1,3}}\.|{_LETTER})|\[[ xX]?\]"
 _MARKER = re.compile(rf"(?:{_NUMBERED}|(?P<symbols>[^\w\s]{{1,4}}))[ \u00a0]+(?=\S)")
 _BULLETS = frozenset("-–—*+>#·•‣⁃→⇒")
 _SYMBOLS = ("So", "Mn", "Cf")  # categories of further bullets, as ✓ and ✅, and of what selects how one is drawn
