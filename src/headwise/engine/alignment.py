@@ -56,7 +56,7 @@ def carried_over(links: Sequence[Link], source: tuple[str, str], target: tuple[s
     if not sources or not targets:
         return ()
     found = ((min(one, len(sources) - 1), min(other, len(targets) - 1)) for one, other in links)
-    return tuple(sorted({(sources[one], targets[other]) for one, other in found}))
+    return tuple(dict.fromkeys((sources[one], targets[other]) for one, other in found))
 
 
 def _places(text: str, other: str) -> list[int]:
