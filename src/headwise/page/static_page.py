@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.config import Config
+from headwise.config.languages import base_code
 from headwise.config.support import Support
 from headwise.errors import ConfigError
 from headwise.files import write_text
@@ -140,12 +141,14 @@ def _copy_page(folder: Path) -> None:
 def _model_json(trained: Trained, longest: int) -> dict[str, Any]:
     """Return what `js/model/answers.js` reads about the model: its configuration and its files."""
     config, names = trained.config, list(trained.subwords.content())
+    language = config.data.languages[0]
     models = [name for name in names if name != VOCABULARY]
     options = config.model.position_options.model_dump()
     return {
         "model": {key: getattr(config.model, key) for key in _MODEL_KEYS} | {"position_options": options},
         "decoding": config.decoding.model_dump(include={"beam", "alpha", "extra_length"}),
         "longest": longest,
+        "language": None if language is None else base_code(language),
         "files": {
             "weights": _WEIGHTS,
             "source": models[0],

@@ -197,6 +197,25 @@ def test_unknown_words_are_the_servers(prefix: bool, tmp_path: Path) -> None:
 
 
 @needs_node
+@pytest.mark.parametrize("language", ["en", "pt-BR", "deu", None])
+def test_markers_of_lists_are_the_servers(language: str | None, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", seed=5)
+    config = Config.load(run / "config.yaml")
+    data = config.data.model_copy(update={"source_language": language})
+    (run / "config.yaml").write_text(config.model_copy(update={"data": data}).to_yaml())
+    texts = [
+        "- [ ] A ball",
+        "\u2713\ufe0f (iv) a 3. ball",
+        "3. A 2) ball",
+        "iv. A ball",
+        "A. - -",
+        "\u00a9 a ball",
+        "- -",
+    ]
+    assert_same(run, tmp_path / "page", [("trace", {"text": text}) for text in texts])
+
+
+@needs_node
 def test_the_numbering_of_an_imported_vocabulary_is_kept(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", seed=5)
     subwords = Subwords.load(run)

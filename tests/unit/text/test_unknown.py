@@ -107,16 +107,16 @@ def test_translate_warns_once_and_tells_each_line(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = tmp_path / "text.en"
-    text.write_text(f"{ENGLISH[1]}\nTwo 漢 dogs\n\n☃ ☃ 字\n", encoding="utf-8")
+    text.write_text(f"{ENGLISH[1]}\nTwo 漢 dogs\n\n字 ☃ ☃\n", encoding="utf-8")
     assert command_line(["translate", str(run), str(text), "--jsonl", "--device", "cpu"]) == 0
     out, err = capsys.readouterr()
-    assert [json.loads(line)["unknown"] for line in out.splitlines()] == [[], ["漢"], [], ["☃", "☃", "字"]]
+    assert [json.loads(line)["unknown"] for line in out.splitlines()] == [[], ["漢"], [], ["字", "☃", "☃"]]
     words = len(ENGLISH[1].split()) + 6
     warned = [line for line in err.splitlines() if "warning" in line]
     assert warned == [
         "headwise: warning: 2 of 4 lines hold words that the model spells by single letters, or not at all "
         f"(4 of {words} words, {4 / words:.1%}): "
-        "漢 (line 2), ☃ (line 4), 字 (line 4)"
+        "漢 (line 2), 字 (line 4), ☃ (line 4)"
     ]
     text.write_text("a b c d e f g h i".replace(" ", "漢 ") + "漢 i漢 a漢\n", encoding="utf-8")
     assert command_line(["translate", str(run), str(text), "--device", "cpu"]) == 0

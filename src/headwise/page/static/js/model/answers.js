@@ -15,6 +15,7 @@ const [MOST_CHARACTERS, MOST_BEAM, MOST_ALPHA, MOST_WORDS] = [5000, 16, 5, 8];
  * @property {import("./transformer.js").ModelConfig} model
  * @property {{ beam: number, alpha: number, extra_length: number }} decoding
  * @property {number} longest
+ * @property {string | null} language  of the source
  * @property {{ weights: string, source: string, target: string, numbering: string | null }} files
  */
 
@@ -25,7 +26,9 @@ const [MOST_CHARACTERS, MOST_BEAM, MOST_ALPHA, MOST_WORDS] = [5000, 16, 5, 8];
  */
 export async function openRun(read) {
   /** @type {Description} */
-  const { model, decoding, longest, files } = JSON.parse(new TextDecoder().decode(await read("model.json")));
+  const { model, decoding, longest, language, files } = JSON.parse(
+    new TextDecoder().decode(await read("model.json")),
+  );
   const subwords = await readSubwords(read, files);
   const tracer = new Tracer({
     model: new Transformer(model, readWeights(await read(files.weights))),
@@ -33,6 +36,7 @@ export async function openRun(read) {
     unknown: { source: new UnknownWords(subwords.source), target: new UnknownWords(subwords.target) },
     decoding,
     longest,
+    language,
   });
   /** @type {Record<string, (request: any) => object>} */
   const answers = {

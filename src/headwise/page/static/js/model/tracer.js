@@ -3,6 +3,7 @@
 import { Tensor } from "../tensor.js";
 import { lengthPenalty } from "../text.js";
 import { changes, format, parse } from "./interventions.js";
+import { withoutMarkers } from "./list_markers.js";
 import { largest } from "./ops.js";
 import { search } from "./search.js";
 import { respelled } from "./spelling.js";
@@ -25,6 +26,7 @@ const NAMED = 8; // words in a note
  * @property {{ source: UnknownWords, target: UnknownWords }} unknown
  * @property {{ beam: number, alpha: number, extra_length: number }} decoding
  * @property {number} longest  subwords of a text
+ * @property {string | null} language  of the source
  */
 
 export class Tracer {
@@ -111,9 +113,9 @@ export class Tracer {
    * @returns {{ source: SideOfTrace, notes: string[] }}
    */
   read(text) {
-    const { longest, subwords } = this.translator;
+    const { longest, subwords, language } = this.translator;
     const given = readable(subwords.source, text);
-    const read = respelled(subwords.source, given);
+    const read = respelled(subwords.source, withoutMarkers(given, language));
     const ids = subwords.source.encode(read);
     const notes = read === given ? [] : [`read as: ${read}`];
     if (ids.length > longest)
