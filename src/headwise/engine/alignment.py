@@ -62,10 +62,10 @@ def carried_over(links: Sequence[Link], source: tuple[str, str], target: tuple[s
 def _places(text: str, other: str) -> list[int]:
     """Return for each word of a text the number of the word of the other that stands for it; none without any."""
     words, others = text.lower().split(), other.lower().split()
-    if not others:
-        return []
+    if words == others or not others:
+        return list(range(len(others)))
     places: list[int] = []
-    for _, start, end, first, last in SequenceMatcher(None, words, others, autojunk=False).get_opcodes():
+    for _, start, end, first, last in SequenceMatcher(None, words, others).get_opcodes():
         for word in range(end - start):
             place = first + word * (last - first) // (end - start)
             places.append(min(place, len(others) - 1))
