@@ -14,6 +14,7 @@ from itertools import accumulate, pairwise
 from typing import Literal
 
 from headwise.characters import UNSPACED, has_letters, join_texts
+from headwise.documents.list_markers import markers_end
 from headwise.extras import optional_module
 
 Mode = Literal["all", "punctuation", "none"]
@@ -22,7 +23,6 @@ _UNTOLD = "en"  # whose rules split a text of which nobody tells the language
 
 _LINE_ENDS = re.compile(r"([\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+)")
 _COLUMNS = re.compile(r"([ ]*\t[ \t]*|[ ]{4,})")  # what a tab or several spaces align
-_BULLET = re.compile(r"\s*(?:[-*+•‣▪◦–—·]|\w\)|\(\w{1,3}\)|\d{1,3}\))\s+")
 _NUMBER = re.compile(r"\s*\d{1,3}(?:\.\d{1,3})*\.?\s+")  # a list if several lines begin so, else "1. Mai"
 # What sentencex ends a sentence behind although it goes on: abbreviations of what follows; those that may be the last
 # word, too, before a number; an hour's "p.m." before its zone; and German ordinal numbers, as in "im 19. Jahrhundert".
@@ -76,9 +76,9 @@ def segment(text: str, language: str, mode: Mode = "all") -> Segments:
     """Split a text at line ends and sentence ends, at sentence ends only, or not at all."""
     sentences: list[str] = []
     between = [""]
-    for part in _parts(text, language, mode):
+    for part, is_marker in _parts(text, language, mode):
         core = part.strip()
-        if not has_letters(core):
+        if is_marker or not has_letters(core):
             between[-1] += part
             continue
         start = part.index(core)
@@ -88,21 +88,19 @@ def segment(text: str, language: str, mode: Mode = "all") -> Segments:
     return Segments(tuple(sentences), tuple(between))
 
 
-def _parts(text: str, language: str, mode: Mode) -> list[str]:
-    """Return consecutive parts of the text, each with at most one sentence."""
-    if mode == "none":
-        return [text]
-    if mode == "punctuation":
-        return _sentences(text, language)
+def _parts(text: str, language: str, mode: Mode) -> list[tuple[str, bool]]:
+    """Return consecutive parts of the text with at most one sentence each, and whether it is the marker of a list."""
+    if mode != "all":
+        return [(part, False) for part in ([text] if mode == "none" else _sentences(text, language))]
     lines = _LINE_ENDS.split(text)
     numbered = sum(_NUMBER.match(line) is not None for line in lines) > 1
-    parts: list[str] = []
+    parts: list[tuple[str, bool]] = []
     for line in lines:
-        marker = _BULLET.match(line) or (numbered and _NUMBER.match(line)) or None
-        end = marker.end() if marker else 0
-        parts.append(line[:end])
-        for cell in _COLUMNS.split(line[end:]):
-            parts += _sentences(cell, language)
+        end = markers_end(line, language)
+        if not end and numbered and (number := _NUMBER.match(line)) is not None:
+            end = number.end()
+        parts.append((line[:end], True))
+        parts += [(part, False) for cell in _COLUMNS.split(line[end:]) for part in _sentences(cell, language)]
     return parts
 
 

@@ -142,6 +142,13 @@ def test_lists_keep_their_markers() -> None:
     assert segment("1. Mai ist frei.", "de").sentences == ("1. Mai ist frei.",)  # no list
 
 
+def test_a_marker_with_letters_is_no_sentence() -> None:
+    text = "a) Eggs\n\t(iv) Milk\n- [x] Done\n✓ Bread"
+    assert segment(text, "en").sentences == ("Eggs", "Milk", "Done", "Bread")
+    assert segment("a. Eggs\n2. Milk", "en").sentences == ("Eggs", "Milk")
+    assert segment("2. Mai", "de").sentences == ("2. Mai",)
+
+
 def test_columns_stay() -> None:
     text = "  -h        This help.  Or   that\nName:\tA value"
     segments = segment(text, "en")
