@@ -100,12 +100,11 @@ class Translation:
 
     def aligned_as(self, other: Translation, read: str) -> Translation:
         """Return the translation with the alignments of another one, whose texts say the same; its source is `read`."""
+        if self.outputs[0].alignment is None:
+            return self
         outputs = tuple(
-            output
-            if output.alignment is None
-            else replace(
-                output,
-                alignment=carried_over(output.alignment, (read, self.source), (before.text, output.text)),
+            replace(
+                output, alignment=carried_over(before.alignment or (), (read, self.source), (before.text, output.text))
             )
             for output, before in zip(self.outputs, other.outputs, strict=True)
         )

@@ -1,6 +1,6 @@
 """A guard against quotations that an output leaves open: a second search places the marks that end those of a source.
 
-At the end of a quotation, a small model has often forgotten that it began one: "I know, he said.
+At the end of a quotation, a small model has often forgotten that it began one: "Ich meine natürlich, sagte Kennedy.
 """
 
 from __future__ import annotations

@@ -95,7 +95,10 @@ class LineReader:
         return marked, ordinary, usual, readings(read_texts(texts, usual), respelled)
 
     def _in_usual_words(self, text: str, *, markers: bool) -> Reading | None:
-        """Return a line in the usual spelling, and without abbreviations; None if that is how it is written."""
+        """Return a line in the usual spelling, without abbreviations and, unless `markers`, without those of a list.
+
+        None if that is how it is written.
+        """
         steps: list[Callable[[str], Reading | None]] = []
         if not markers:
             steps.append(functools.partial(without_markers, language=self.languages[0]))

@@ -1,6 +1,6 @@
 """A line of a list is read without its marker, which stands before the translation.
 
-To a small model, what comes behind a marker begins no sentence: "Eggs" is a name in "- Eggs".
+To a small model, what comes behind a marker begins no sentence: "Tomatoes" is a name in "• Tomatoes".
 """
 
 from __future__ import annotations
